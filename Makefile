@@ -1,0 +1,58 @@
+# The recipes of this repository; CONTRIBUTING.md says when to use which.
+# Everything that is missing is installed by the recipes themselves, from Debian, crates.io and PyPI only.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+export CARGO_TERM_COLOR ?= auto
+
+DEMO := demo-data
+
+.PHONY: help setup build demo test test-long test-rocksdb lint fmt bench docs clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
+
+setup: ## install what the other recipes need and the machine lacks
+	@scripts/setup.sh
+
+build: setup ## the release binary, target/release/esker (no RocksDB)
+	cargo build --release --locked --bin esker
+
+demo: build darshan-logs ## import real Darshan logs and show where a result came from
+	@scripts/demo.sh $(DEMO)
+
+.PHONY: darshan-logs
+darshan-logs: setup
+	@crates/import/tests/fetch-darshan.sh
+
+test: setup darshan-logs ## every test that fits into minutes
+	cargo build --locked --bin esker
+	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/debug/esker cargo test --locked
+	scripts/check-demo.sh
+
+test-long: setup darshan-logs ## many more random histories and crashes, for an hour or so
+	cargo build --locked --release --bin esker
+	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/release/esker ESKER_SEEDS=$${ESKER_SEEDS:-2000} ESKER_FJALL_SEEDS=$${ESKER_FJALL_SEEDS:-100} ESKER_KILLS=$${ESKER_KILLS:-50} PROPTEST_CASES=4000 cargo test --locked --release
+
+test-rocksdb: setup ## the RocksDB back end: compiles some 350 C++ files first
+	scripts/setup.sh rocksdb
+	cargo test --locked -p esker-store-rocksdb
+	cargo test --locked -p esker --features rocksdb
+
+lint: setup ## formatting, clippy, spelling, licences
+	cargo fmt --all --check
+	cargo clippy --locked --all-targets -- -D warnings
+	scripts/lint.sh
+
+fmt: ## format everything
+	cargo fmt --all
+
+bench: build ## the figures of docs/book/bench.md
+	scripts/bench.sh
+
+docs: setup ## the API documentation
+	cargo doc --locked --no-deps
+
+clean: ## remove what was built
+	cargo clean
+	rm -rf $(DEMO)

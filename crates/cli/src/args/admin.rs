@@ -1,0 +1,129 @@
+//! Arguments of the commands that make and look after a database.
+
+use super::{FormatArgs, Target};
+use crate::units::parse_duration;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  esker init lab.esker")]
+pub(crate) struct InitArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// The engine that stores it
+    #[arg(long, value_enum, default_value_t = EngineArg::Fjall)]
+    pub(crate) engine: EngineArg,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EngineArg {
+    /// Pure Rust; in every build
+    Fjall,
+    /// RocksDB; in builds with the feature `rocksdb`
+    Rocksdb,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  esker stats lab.esker --format json")]
+pub(crate) struct StatsArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Reads every row; exit code 1 if something is wrong.\n\nExamples:\n  \
+                  esker check lab.esker\n  esker check lab.esker --repair"
+)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Rebuild what is derived (indexes, counts, inverse edges) where it is wrong
+    #[arg(long)]
+    pub(crate) repair: bool,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Archived versions still show in `esker history`.\n\nExamples:\n  \
+                  esker compact lab.esker\n  esker compact lab.esker --retain 90d"
+)]
+pub(crate) struct CompactArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Move versions that were superseded longer ago than that to the archive
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) retain: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The database may be in use meanwhile; the backup is as of one moment.\n\nExample:\n  \
+                  esker backup lab.esker /backup/lab-2026-03-01"
+)]
+pub(crate) struct BackupArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// The directory to write; it must not exist or be empty
+    #[arg(value_name = "DIRECTORY")]
+    pub(crate) directory: PathBuf,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  esker restore /backup/lab-2026-03-01 lab.esker")]
+pub(crate) struct RestoreArgs {
+    /// The directory that `esker backup` wrote
+    #[arg(value_name = "DIRECTORY")]
+    pub(crate) directory: PathBuf,
+    /// The database to make; it must not exist
+    #[arg(value_name = "TARGET")]
+    pub(crate) target: PathBuf,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "In the shell, commands are typed without `esker` and without the target. `help` lists them.\n\n\
+                  Examples:\n  esker shell lab.esker\n  esker shell lab.esker < script"
+)]
+pub(crate) struct ShellArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// In a script, end at the first command that fails
+    #[arg(long)]
+    pub(crate) stop_on_error: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  esker completions bash > ~/.local/share/bash-completion/completions/esker\n  \
+                  esker completions zsh > ~/.zfunc/_esker\n  \
+                  esker completions fish > ~/.config/fish/completions/esker.fish"
+)]
+pub(crate) struct CompletionsArgs {
+    /// For which shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  esker man | man -l -\n  esker man --dir ~/.local/share/man/man1"
+)]
+pub(crate) struct ManArgs {
+    /// Write one page for each command into that directory
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) dir: Option<PathBuf>,
+}

@@ -1,0 +1,175 @@
+//! Arguments of import and export.
+
+use super::{FormatArgs, Target};
+use crate::times::{parse_as_of, parse_at};
+use clap::{Args, Subcommand, ValueEnum};
+use esker_import::table::Format;
+use esker_model::Version;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct ImportArgs {
+    #[command(subcommand)]
+    pub(crate) command: ImportCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImportCommand {
+    /// Read Darshan logs: jobs, users, executables, and what each job read and wrote
+    Darshan(ImportDarshanArgs),
+    /// Read vertices from tables
+    Vertices(ImportTableArgs),
+    /// Read edges from tables
+    Edges(ImportTableArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Folders are searched recursively. A log that has been imported before is skipped, so that an \
+                  interrupted import goes on where it stopped. A log that is damaged or foreign is named with the byte \
+                  where it went wrong, the rest is imported, and the exit code is 1.\n\nExamples:\n  \
+                  esker import darshan lab.esker logs/\n  \
+                  esker import darshan lab.esker 2026-03-*.darshan --jobs 8 --processes"
+)]
+pub(crate) struct ImportDarshanArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Logs, and folders of logs
+    #[arg(value_name = "PATH", required = true)]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Parse on that many threads [default: one a core]
+    #[arg(long, short, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+    /// A vertex for each rank that has records of its own, not only for the job
+    #[arg(long)]
+    pub(crate) processes: bool,
+    /// Keep files that only the I/O library used (lock tests, shared-file-pointer files)
+    #[arg(long)]
+    pub(crate) keep_helpers: bool,
+    /// Import logs that have been imported before once more, for example with other options
+    #[arg(long)]
+    pub(crate) again: bool,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+/// The format of a table's file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TableFormatArg {
+    /// Comma-separated values with a header
+    Csv,
+    /// The same with tabs
+    Tsv,
+    /// One JSON object a line
+    #[value(alias = "jsonl")]
+    Ndjson,
+    /// Apache Parquet
+    Parquet,
+    /// Two ends a line, parted by blanks, tabs, commas or semicolons (import of edges only)
+    Edges,
+}
+
+impl TableFormatArg {
+    /// As the tables know it.
+    pub(crate) fn format(self) -> Format {
+        match self {
+            Self::Csv => Format::Csv,
+            Self::Tsv => Format::Tsv,
+            Self::Ndjson => Format::Ndjson,
+            Self::Parquet => Format::Parquet,
+            Self::Edges => Format::EdgeList,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The format is told by the ending: .csv, .tsv, .ndjson or .jsonl, .parquet, .txt for plain lists of \
+                  edges. `-` is standard input. Vertices need a column `id`, edges `source`, `type` and `destination`; any \
+                  other column is an attribute or a property. Records that make no sense are named by file and line, the \
+                  rest is imported, and the exit code is 1. Rows without a `version` hold from the time that the file was \
+                  last changed, so that importing a file twice changes nothing.\n\nExamples:\n  \
+                  esker import vertices lab.esker files.csv\n  \
+                  esker import edges lab.esker runs.parquet --bulk\n  \
+                  generate | esker import edges lab.esker - --input ndjson"
+)]
+pub(crate) struct ImportTableArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Tables
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// The format of the files, where their ending does not tell
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) input: Option<TableFormatArg>,
+    /// The vertex type of ids that are written without one
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) vertex_type: Option<String>,
+    /// The edge type of rows without one
+    #[arg(long, value_name = "EDGETYPE")]
+    pub(crate) edge_type: Option<String>,
+    /// Rows without a version hold from then on
+    #[arg(long, value_name = "TIME", value_parser = parse_at)]
+    pub(crate) at: Option<Version>,
+    /// Do not create the missing ends of edges
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Write sorted tables and hand them to the store whole: faster for a lot of data
+    #[arg(long)]
+    pub(crate) bulk: bool,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct ExportArgs {
+    #[command(subcommand)]
+    pub(crate) command: ExportCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExportCommand {
+    /// Write vertices with their attributes
+    Vertices(ExportTableArgs),
+    /// Write edges with their properties
+    Edges(ExportTableArgs),
+}
+
+/// What a table holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TableKind {
+    /// A vertex a row.
+    Vertices,
+    /// An edge a row.
+    Edges,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The format is told by the ending: .csv, .ndjson or .jsonl, .parquet. `-` is standard output. The file is \
+                  as of one moment, and `esker import` reads it back.\n\nExamples:\n  \
+                  esker export vertices lab.esker files.parquet --type File\n  \
+                  esker export edges lab.esker edges.csv --as-of 2026-03-01\n  \
+                  esker export edges lab.esker - --output ndjson | head"
+)]
+pub(crate) struct ExportTableArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// The file to write; it must not exist, unless --force is given
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Only that type and those that specialise it (may be given again)
+    #[arg(long = "type", value_name = "TYPE")]
+    pub(crate) types: Vec<String>,
+    /// As it was then
+    #[arg(long, value_name = "TIME", value_parser = parse_as_of)]
+    pub(crate) as_of: Option<Version>,
+    /// The format of the file, where its ending does not tell
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) output: Option<TableFormatArg>,
+    /// Replace a file that exists
+    #[arg(long)]
+    pub(crate) force: bool,
+}

@@ -1,0 +1,196 @@
+//! What can be typed. One file for each family of commands; the help texts are here, and only here.
+//!
+//! Every command takes its target first. A new command is a variant of [`Command`], a struct here and a file under
+//! `commands/`.
+
+mod admin;
+mod import;
+mod read;
+mod walk;
+mod write;
+
+pub(crate) use admin::{
+    BackupArgs, CheckArgs, CompactArgs, CompletionsArgs, EngineArg, InitArgs, ManArgs, RestoreArgs,
+    ShellArgs, StatsArgs,
+};
+pub(crate) use import::{
+    ExportArgs, ExportCommand, ExportTableArgs, ImportArgs, ImportCommand, ImportDarshanArgs,
+    ImportTableArgs, TableKind,
+};
+pub(crate) use read::{DiffArgs, GetArgs, HistoryArgs, ScanArgs, TopArgs, TopBy};
+pub(crate) use walk::{GraphFormat, ImpactArgs, LineageArgs, TravelArgs};
+pub(crate) use write::{DeleteArgs, LinkArgs, PutArgs, SchemaArgs, SchemaCommand, SetArgs};
+
+use crate::units::{parse_duration, parse_size};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::time::Duration;
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "esker",
+    version,
+    about = "Provenance of scientific data: what made a file, from what, by whom, when",
+    long_about = "Esker keeps the metadata of scientific computing - files, jobs, users, runs and how they relate - as a \
+                  versioned property graph, and answers where a result came from.\n\n\
+                  Every command takes a target first: the directory that holds the database. Vertices are written \
+                  TYPE:KEY, as in file:/scratch/a.h5, job:4711 or user:1001.",
+    after_help = "Examples:\n  \
+        esker import darshan lab.esker logs/             read Darshan logs into a (new) database\n  \
+        esker lineage lab.esker file:/scratch/plot.png   how that file came to be\n  \
+        esker impact lab.esker file:/scratch/raw.h5      everything derived from it\n  \
+        esker shell lab.esker                            all of it, interactively\n\n\
+        Exit codes: 0 done; 1 something was found wrong, or only a part was done; 2 bad usage or input.",
+    arg_required_else_help = true,
+    disable_help_subcommand = false,
+    propagate_version = true,
+    max_term_width = 110
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) globals: Globals,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options that every command takes.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Globals {
+    /// Memory that the database may use for its caches and buffers
+    #[arg(long, global = true, value_name = "SIZE", default_value = "512MiB", value_parser = parse_size)]
+    pub(crate) memory: u64,
+
+    /// What a successful write means: `sync`, it is on disk; `relaxed`, it survives the death of any process and is on
+    /// disk a moment later
+    #[arg(long, global = true, value_enum, default_value_t = DurabilityArg::Relaxed)]
+    pub(crate) durability: DurabilityArg,
+
+    /// Stop after that long and give what was found, marked as partial (exit code 1)
+    #[arg(long, global = true, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) timeout: Option<Duration>,
+
+    /// No progress, no summaries: only results and errors
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+
+    /// When to use colour
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Color::Auto)]
+    pub(crate) color: Color,
+}
+
+/// When to use colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless `NO_COLOR` is set
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// What a successful write means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DurabilityArg {
+    /// It is on disk
+    Sync,
+    /// It is in the log's buffer
+    Relaxed,
+}
+
+/// How rows are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RowFormat {
+    /// Columns for people
+    Table,
+    /// One JSON document
+    Json,
+    /// One JSON object a line
+    Ndjson,
+    /// Comma-separated values with a header
+    Csv,
+}
+
+/// `--format` of a command that prints rows.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct FormatArgs {
+    /// How to print
+    #[arg(long, value_enum, default_value_t = RowFormat::Table)]
+    pub(crate) format: RowFormat,
+}
+
+/// The database, first of all arguments.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Target {
+    /// The directory that holds the database
+    #[arg(value_name = "TARGET")]
+    pub(crate) target: String,
+}
+
+/// All commands, in the order of `esker --help`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Create an empty database
+    Init(InitArgs),
+    /// Read Darshan logs, or vertices and edges from CSV, NDJSON or Parquet
+    Import(ImportArgs),
+    /// Write vertices or edges to CSV, NDJSON or Parquet
+    Export(ExportArgs),
+    /// How a file came to be: the jobs, inputs, executables and users behind it
+    Lineage(LineageArgs),
+    /// What was derived from a file, grouped by user
+    Impact(ImpactArgs),
+    /// Read vertices with their attributes
+    Get(GetArgs),
+    /// Read the edges of a vertex
+    Scan(ScanArgs),
+    /// All that happened to a vertex or an edge
+    History(HistoryArgs),
+    /// Insert a vertex
+    Put(PutArgs),
+    /// Insert an edge
+    Link(LinkArgs),
+    /// Set or remove attributes of a vertex
+    Set(SetArgs),
+    /// Delete a vertex or an edge; its past stays
+    Delete(DeleteArgs),
+    /// Run a traversal
+    Travel(TravelArgs),
+    /// Show or extend the schema
+    Schema(SchemaArgs),
+    /// Counts, sizes and cache figures
+    Stats(StatsArgs),
+    /// The vertices with the most edges
+    Top(TopArgs),
+    /// What differs between two times
+    Diff(DiffArgs),
+    /// Verify that the database is whole
+    Check(CheckArgs),
+    /// Move old versions to the archive and give space back
+    Compact(CompactArgs),
+    /// Copy a database while it is in use
+    Backup(BackupArgs),
+    /// Make a database from a backup
+    Restore(RestoreArgs),
+    /// Work interactively, with completion and history; or run a script from standard input
+    Shell(ShellArgs),
+    /// Measure this machine: what Esker reaches, next to its bare store engine
+    Bench(crate::bench::BenchArgs),
+    /// Print a completion script for a shell
+    Completions(CompletionsArgs),
+    /// Print manual pages, or write them to a directory
+    Man(ManArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_definitions_do_not_contradict_each_other() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,130 @@
+//! Arguments of the commands that read.
+
+use super::{FormatArgs, Target};
+use crate::times::{parse_as_of, parse_range};
+use clap::{Args, ValueEnum};
+use esker_model::{Version, VersionRange};
+
+const TIMES: &str = "Times: 2026-03-01T12:00:00Z, 2026-03-01 (its end, UTC), @SECONDS, or a version as Esker prints it.";
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = format!("{TIMES}\n\nExamples:\n  esker get lab.esker file:/scratch/a.h5\n  \
+        esker get lab.esker job:4711 user:1001 --as-of 2026-03-01 --format json")
+)]
+pub(crate) struct GetArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Vertices, as TYPE:KEY
+    #[arg(required = true, value_name = "VERTEX")]
+    pub(crate) vertices: Vec<String>,
+    /// As it was then
+    #[arg(long, value_name = "TIME", value_parser = parse_as_of)]
+    pub(crate) as_of: Option<Version>,
+    /// Only that attribute (may be given again)
+    #[arg(long = "attribute", value_name = "NAME")]
+    pub(crate) attributes: Vec<String>,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = format!("{TIMES}\n\nExamples:\n  esker scan lab.esker job:4711\n  \
+        esker scan lab.esker job:4711 read write --format csv\n  \
+        esker scan lab.esker file:/scratch/a.h5 write --inverse       who wrote it\n  \
+        esker scan lab.esker file:/scratch/a.h5 --versions 2026-01-01..2026-02-01")
+)]
+pub(crate) struct ScanArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// The vertex that the edges leave, as TYPE:KEY
+    #[arg(value_name = "VERTEX")]
+    pub(crate) vertex: String,
+    /// Edge types; none for all
+    #[arg(value_name = "EDGETYPE")]
+    pub(crate) edge_types: Vec<String>,
+    /// As it was then
+    #[arg(long, value_name = "TIME", value_parser = parse_as_of, conflicts_with = "versions")]
+    pub(crate) as_of: Option<Version>,
+    /// All versions in that range, deletions among them
+    #[arg(long, value_name = "FROM..UNTIL", value_parser = parse_range)]
+    pub(crate) versions: Option<VersionRange>,
+    /// Stop after that many edges
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// The inverses of the edge types named; without names, only inverse types
+    #[arg(long)]
+    pub(crate) inverse: bool,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = format!("Newest first, archived versions included.\n\n{TIMES}\n\nExamples:\n  \
+        esker history lab.esker file:/scratch/a.h5\n  \
+        esker history lab.esker job:4711 write file:/scratch/a.h5")
+)]
+pub(crate) struct HistoryArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// A vertex, or the source of an edge, as TYPE:KEY
+    #[arg(value_name = "VERTEX")]
+    pub(crate) vertex: String,
+    /// The type of the edge
+    #[arg(value_name = "EDGETYPE", requires = "destination")]
+    pub(crate) edge_type: Option<String>,
+    /// The destination of the edge, as TYPE:KEY
+    #[arg(value_name = "DESTINATION")]
+    pub(crate) destination: Option<String>,
+    /// Only what happened in that range
+    #[arg(long, value_name = "FROM..UNTIL", value_parser = parse_range)]
+    pub(crate) versions: Option<VersionRange>,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TopBy {
+    /// The number of edges that leave a vertex
+    Degree,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Degrees are exact and of each edge type apart.\n\nExamples:\n  esker top lab.esker --by degree\n  \
+                  esker top lab.esker --by degree --type wasReadBy --limit 20"
+)]
+pub(crate) struct TopArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// What to order by
+    #[arg(long, value_enum, default_value_t = TopBy::Degree)]
+    pub(crate) by: TopBy,
+    /// Only edges of that type
+    #[arg(long = "type", value_name = "EDGETYPE")]
+    pub(crate) edge_type: Option<String>,
+    /// How many to show
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) limit: usize,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = format!("{TIMES}\n\nExample:\n  esker diff lab.esker 2026-02-01 2026-03-01")
+)]
+pub(crate) struct DiffArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// The earlier time
+    #[arg(value_name = "TIME1", value_parser = parse_as_of)]
+    pub(crate) before: Version,
+    /// The later time, or `now`
+    #[arg(value_name = "TIME2", value_parser = parse_as_of)]
+    pub(crate) after: Version,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}

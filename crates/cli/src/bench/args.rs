@@ -1,0 +1,112 @@
+//! What `esker bench` can be asked.
+
+use super::source::GraphSource;
+use crate::args::FormatArgs;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Both sides, Esker and the bare engine, get the same keys and values in the same run, in turn. RATIO is \
+                  Esker's speed as a part of the bare engine's: 1 is par, more is better.\n\nExamples:\n  \
+                  esker bench ingest --bulk\n  \
+                  esker bench hot-vertex --threads 4\n  \
+                  esker bench travel /scratch --graph rmat:20:4000000 --memory 2GiB --format json"
+)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    pub(crate) workload: Workload,
+}
+
+/// What is measured.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Workload {
+    /// Insert edges in batches; with --bulk, also as sorted tables
+    Ingest(IngestArgs),
+    /// Insert single edges at one vertex from several threads
+    HotVertex(HotVertexArgs),
+    /// Read vertices with their attributes
+    Read(Common),
+    /// Read the edges of vertices
+    Scan(Common),
+    /// Follow edges, step by step
+    Travel(Common),
+    /// Open a database
+    Open(Common),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct IngestArgs {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// Load the same edges as sorted tables, too
+    #[arg(long)]
+    pub(crate) bulk: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HotVertexArgs {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// Then let the vertex grow to that many edges, in batches, and print a rate for each million
+    #[arg(long, value_name = "N")]
+    pub(crate) degree: Option<u64>,
+}
+
+/// Options of all workloads.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Common {
+    /// Where to make the scratch folder: a directory on the file system that is to be measured
+    #[arg(value_name = "DIRECTORY", default_value = ".")]
+    pub(crate) directory: PathBuf,
+    /// The graph: rmat:SCALE:EDGES[:SEED], copurchase[:SEED] (262,111 vertices that have up to 5 edges, mostly to their
+    /// like), or a file with a source and a destination on each line
+    #[arg(long, value_name = "GRAPH", default_value = "rmat:18:1000000")]
+    pub(crate) graph: GraphSource,
+    /// Use that many of its edges; for hot-vertex, insert that many [default: all; hot-vertex: 100000]
+    #[arg(long, value_name = "N")]
+    pub(crate) edges: Option<u64>,
+    /// Edges in a batch
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) batch: u32,
+    /// Threads that write [default: 1; hot-vertex: 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) threads: Option<u16>,
+    /// Bytes of properties on each edge
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(0..=65_536))]
+    pub(crate) property_bytes: u32,
+    /// How often each side is measured; medians are printed
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) rounds: u32,
+    /// Write the report as JSON to a file, too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Leave the scratch folder behind
+    #[arg(long)]
+    pub(crate) keep: bool,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+impl Workload {
+    pub(crate) fn common(&self) -> &Common {
+        match self {
+            Self::Ingest(args) => &args.common,
+            Self::HotVertex(args) => &args.common,
+            Self::Read(common) | Self::Scan(common) | Self::Travel(common) | Self::Open(common) => {
+                common
+            }
+        }
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Ingest(_) => "ingest",
+            Self::HotVertex(_) => "hot-vertex",
+            Self::Read(_) => "read",
+            Self::Scan(_) => "scan",
+            Self::Travel(_) => "travel",
+            Self::Open(_) => "open",
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What the operating system knows about this process: memory and processor time. Zero or nothing where it does not say.
+
+use std::fs;
+
+/// Bytes of memory that this process has, and the most that it has had since [`reset_peak`].
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Memory {
+    pub(crate) now: u64,
+    pub(crate) peak: u64,
+}
+
+/// Resident memory, from `/proc/self/status`.
+pub(crate) fn memory() -> Memory {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    Memory {
+        now: kib(&status, "VmRSS:"),
+        peak: kib(&status, "VmHWM:"),
+    }
+}
+
+/// Lets the peak begin anew from what there is now. False where the system cannot.
+pub(crate) fn reset_peak() -> bool {
+    fs::write("/proc/self/clear_refs", "5").is_ok()
+}
+
+/// Memory of this machine, in bytes.
+pub(crate) fn total_memory() -> u64 {
+    kib(
+        &fs::read_to_string("/proc/meminfo").unwrap_or_default(),
+        "MemTotal:",
+    )
+}
+
+fn kib(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|l| l.strip_prefix(name));
+    let number = line
+        .and_then(|l| l.split_whitespace().next())
+        .and_then(|n| n.parse::<u64>().ok());
+    number.unwrap_or(0) * 1024
+}
+
+/// Processors that this process may use.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Seconds of processor time of all threads of this process, from `/proc/self/stat`; a hundredth is the least step.
+pub(crate) fn process_seconds() -> f64 {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name before the last bracket may hold blanks. The 14th and 15th fields are the 12th and 13th after it.
+    let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks: u64 = rest
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .filter_map(|f| f.parse::<u64>().ok())
+        .sum();
+    ticks as f64 / 100.0
+}
+
+/// Seconds of processor time of the calling thread, from `/proc/thread-self/schedstat`, in nanoseconds there.
+pub(crate) fn thread_seconds() -> f64 {
+    let stat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = stat
+        .split_whitespace()
+        .next()
+        .and_then(|n| n.parse::<u64>().ok())
+        .unwrap_or(0);
+    nanos as f64 / 1e9
+}

@@ -1,0 +1,91 @@
+//! `esker bench`: what the graph costs on top of the engine that stores it, both measured in one run.
+//!
+//! Each workload writes or reads the same keys and values twice, through a database and through the bare engine
+//! ([`esker::raw`]), in turn and several times; what is printed are medians and their ratio. Everything happens in a
+//! scratch folder that is removed after. `docs/book/bench.md` has figures and says how to read them.
+//!
+//! Suggested reading order: [`args`], [`source`] (which graph), [`sides`] (what both sides are given), then a workload:
+//! [`ingest`], [`hot_vertex`], [`read`], [`scan`], [`travel`], [`open`]. [`report`] prints.
+
+mod args;
+mod copurchase;
+mod hot_vertex;
+mod ingest;
+mod machine;
+mod open;
+mod random;
+mod read;
+mod report;
+mod rmat;
+mod scan;
+mod scratch;
+mod sides;
+mod source;
+mod travel;
+
+pub(crate) use args::BenchArgs;
+
+use crate::context::Context;
+use crate::exit::Outcome;
+use args::{Common, Workload};
+use report::Report;
+use scratch::Scratch;
+
+/// What a workload is given.
+pub(crate) struct Bench<'a> {
+    args: &'a Common,
+    context: &'a Context,
+    scratch: &'a Scratch,
+    report: &'a mut Report,
+}
+
+impl Bench<'_> {
+    /// An error once the user wants no more of it; what was measured by then is printed.
+    fn go_on(&self) -> anyhow::Result<()> {
+        match self.context.interrupt.stopped() {
+            Some(_) => Err(esker_model::Error::Interrupted.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Says what is being done, for people who wait.
+    fn say(&self, text: &str) {
+        self.context.note(text);
+    }
+}
+
+pub(crate) fn run(args: &BenchArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let common = args.workload.common();
+    let scratch = Scratch::make(&common.directory, common.keep)?;
+    let mut report = Report::new(args.workload.name());
+    let mut bench = Bench {
+        args: common,
+        context,
+        scratch: &scratch,
+        report: &mut report,
+    };
+    let ran = match &args.workload {
+        Workload::Ingest(args) => ingest::run(&mut bench, args.bulk),
+        Workload::HotVertex(args) => hot_vertex::run(&mut bench, args.degree),
+        Workload::Read(_) => read::run(&mut bench),
+        Workload::Scan(_) => scan::run(&mut bench),
+        Workload::Travel(_) => travel::run(&mut bench),
+        Workload::Open(_) => open::run(&mut bench),
+    };
+    let stopped = match ran {
+        Ok(()) => false,
+        Err(error) if is_interruption(&error) => true,
+        Err(error) => return Err(error),
+    };
+    report.print(common, context)?;
+    if stopped {
+        context.warn("stopped before the end: the figures above are those that were complete");
+    }
+    Ok(Outcome::partly_if(stopped))
+}
+
+fn is_interruption(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<esker_model::Error>()
+        .is_some_and(|e| matches!(e, esker_model::Error::Interrupted))
+}

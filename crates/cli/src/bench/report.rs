@@ -1,0 +1,265 @@
+//! What was measured: one row a figure, as a table for people or as JSON with the same keys.
+
+use super::args::Common;
+use super::machine;
+use crate::args::RowFormat;
+use crate::context::Context;
+use crate::output::{Cell, Rows};
+use crate::units::size;
+use anyhow::Context as _;
+use serde_json::{Value as Json, json};
+
+/// What a figure counts. Rates are the better the higher, times the lower.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    EdgesPerSecond,
+    /// Of one core's time, whatever else the machine does.
+    EdgesPerCpuSecond,
+    Seconds,
+    CpuSeconds,
+    /// Of wall time, for one operation.
+    Micros,
+    /// Of processor time, for one edge.
+    CpuMicros,
+    Bytes,
+}
+
+impl Unit {
+    fn name(self) -> &'static str {
+        match self {
+            Self::EdgesPerSecond => "edges/s",
+            Self::EdgesPerCpuSecond => "edges/CPU s",
+            Self::Seconds => "s",
+            Self::CpuSeconds => "CPU s",
+            Self::Micros => "us",
+            Self::CpuMicros => "CPU us/edge",
+            Self::Bytes => "bytes",
+        }
+    }
+
+    fn more_is_better(self) -> bool {
+        matches!(self, Self::EdgesPerSecond | Self::EdgesPerCpuSecond)
+    }
+
+    fn text(self, figure: f64) -> String {
+        match self {
+            Self::EdgesPerSecond | Self::EdgesPerCpuSecond => {
+                crate::units::count(figure.round() as u64)
+            }
+            Self::Bytes => size(figure as u64),
+            Self::Seconds | Self::CpuSeconds => format!("{figure:.3}"),
+            Self::Micros | Self::CpuMicros => format!("{figure:.2}"),
+        }
+    }
+}
+
+/// What is to be reached.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Target {
+    /// Esker's speed, as a part of the other side's.
+    Ratio(f64),
+    /// Esker's own rate.
+    AtLeast(f64),
+    /// Esker's own time or size.
+    AtMost(f64),
+}
+
+/// One figure.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Figure {
+    pub(crate) case: String,
+    pub(crate) unit: Unit,
+    pub(crate) esker: f64,
+    /// Of the same keys and values without Esker: by the bare engine, or as the case says.
+    pub(crate) raw: Option<f64>,
+    pub(crate) target: Option<Target>,
+    pub(crate) note: String,
+}
+
+impl Figure {
+    pub(crate) fn new(case: impl Into<String>, unit: Unit, esker: f64) -> Self {
+        Self {
+            case: case.into(),
+            unit,
+            esker,
+            raw: None,
+            target: None,
+            note: String::new(),
+        }
+    }
+
+    pub(crate) fn raw(mut self, raw: f64) -> Self {
+        self.raw = Some(raw);
+        self
+    }
+
+    pub(crate) fn target(mut self, target: Target) -> Self {
+        self.target = Some(target);
+        self
+    }
+
+    pub(crate) fn note(mut self, note: impl Into<String>) -> Self {
+        self.note = note.into();
+        self
+    }
+
+    /// Esker's speed as a part of the other side's.
+    fn ratio(&self) -> Option<f64> {
+        let raw = self.raw?;
+        Some(if self.unit.more_is_better() {
+            self.esker / raw
+        } else {
+            raw / self.esker
+        })
+    }
+
+    fn met(&self) -> Option<bool> {
+        Some(match self.target? {
+            Target::Ratio(least) => self.ratio()? >= least,
+            Target::AtLeast(least) => self.esker >= least,
+            Target::AtMost(most) => self.esker <= most,
+        })
+    }
+
+    fn target_text(&self) -> String {
+        match self.target {
+            None => String::new(),
+            Some(Target::Ratio(least)) => format!("ratio >= {least}"),
+            Some(Target::AtLeast(least)) => format!(">= {}", self.unit.text(least)),
+            Some(Target::AtMost(most)) => format!("<= {}", self.unit.text(most)),
+        }
+    }
+
+    fn json(&self, workload: &str) -> Json {
+        json!({
+            "workload": workload,
+            "case": self.case,
+            "unit": self.unit.name(),
+            "esker": self.esker,
+            "raw": self.raw,
+            "ratio": self.ratio(),
+            "target": self.target.map(|_| self.target_text()),
+            "met": self.met(),
+            "note": self.note,
+        })
+    }
+}
+
+const COLUMNS: &[&str] = &[
+    "workload", "case", "unit", "esker", "raw", "ratio", "target", "met", "note",
+];
+
+/// All figures of a run.
+#[derive(Debug)]
+pub(crate) struct Report {
+    workload: &'static str,
+    figures: Vec<Figure>,
+}
+
+impl Report {
+    pub(crate) fn new(workload: &'static str) -> Self {
+        Self {
+            workload,
+            figures: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, figure: Figure) {
+        self.figures.push(figure);
+    }
+
+    pub(crate) fn print(&self, args: &Common, context: &mut Context) -> anyhow::Result<()> {
+        let json = self.json(args, context.globals.memory);
+        if let Some(path) = &args.json {
+            let text = serde_json::to_string_pretty(&json)? + "\n";
+            std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
+        }
+        let format = args.format.format;
+        if format == RowFormat::Json {
+            writeln!(context.out, "{}", serde_json::to_string_pretty(&json)?)?;
+            return Ok(());
+        }
+        let mut rows = Rows::new(&mut context.out, format, context.style, COLUMNS);
+        for figure in &self.figures {
+            let number = |value: Option<f64>, text: &dyn Fn(f64) -> String| match value {
+                Some(value) => Cell::Json(json!(value), text(value)),
+                None => Cell::Empty,
+            };
+            let in_unit = |value| number(value, &|v| figure.unit.text(v));
+            let met = match figure.met() {
+                Some(met) => Cell::Json(met.into(), if met { "yes" } else { "no" }.to_owned()),
+                None => Cell::Empty,
+            };
+            rows.row(vec![
+                self.workload.into(),
+                figure.case.as_str().into(),
+                figure.unit.name().into(),
+                in_unit(Some(figure.esker)),
+                in_unit(figure.raw),
+                number(figure.ratio(), &|v| format!("{v:.2}")),
+                figure.target_text().into(),
+                met,
+                figure.note.as_str().into(),
+            ])?;
+        }
+        rows.finish()?;
+        Ok(())
+    }
+
+    fn json(&self, args: &Common, memory: u64) -> Json {
+        json!({
+            "machine": { "cores": machine::cores(), "memory_bytes": machine::total_memory() },
+            "settings": {
+                "graph": args.graph.name(),
+                "edges": args.edges,
+                "batch": args.batch,
+                "threads": args.threads,
+                "property_bytes": args.property_bytes,
+                "rounds": args.rounds,
+                "memory_bytes": memory,
+                "raw": "fjall",
+            },
+            "results": self.figures.iter().map(|f| f.json(self.workload)).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// The middle one; the mean of the two in the middle if their number is even. Zero of none.
+pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    let half = figures.len() / 2;
+    match (figures.get(half.wrapping_sub(1)), figures.get(half)) {
+        (Some(below), Some(above)) if figures.len().is_multiple_of(2) => {
+            f64::midpoint(*below, *above)
+        }
+        (_, Some(middle)) => *middle,
+        _ => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians() {
+        assert!((median(vec![3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
+        assert!((median(vec![4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
+        assert!(median(vec![]).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_ratio_is_a_part_of_the_other_sides_speed() {
+        let rate = Figure::new("x", Unit::EdgesPerSecond, 60.0)
+            .raw(100.0)
+            .target(Target::Ratio(0.6));
+        assert_eq!(rate.met(), Some(true));
+        let time = Figure::new("x", Unit::Micros, 30.0)
+            .raw(10.0)
+            .target(Target::Ratio(0.5));
+        assert_eq!(time.met(), Some(false));
+        let own = Figure::new("x", Unit::Seconds, 0.2).target(Target::AtMost(0.3));
+        assert_eq!(own.met(), Some(true));
+        assert_eq!(own.ratio(), None);
+    }
+}

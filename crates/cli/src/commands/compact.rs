@@ -1,0 +1,28 @@
+//! `esker compact`: old versions to the archive, space back to the disk.
+
+use crate::args::CompactArgs;
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::output::{Cell, report};
+use crate::times;
+use crate::units::{count, counted};
+
+pub(crate) fn run(args: &CompactArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let database = context.open(&args.target)?;
+    let retain_after = args.retain.map(times::ago);
+    let done = database.compact(retain_after, &context.interrupt)?;
+    let sentence = format!(
+        "archived {}, kept {}",
+        counted(done.archived, "superseded version", "superseded versions"),
+        count(done.kept)
+    );
+    let cells = vec![Cell::Count(done.archived), Cell::Count(done.kept)];
+    report(
+        context,
+        args.format.format,
+        &sentence,
+        &["archived", "kept"],
+        cells,
+    )?;
+    Ok(super::note_if_stopped(context))
+}

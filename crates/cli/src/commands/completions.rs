@@ -1,0 +1,15 @@
+//! `esker completions`: completion scripts for shells.
+
+use crate::args::{Cli, CompletionsArgs};
+use crate::context::Context;
+use crate::exit::Outcome;
+use clap::CommandFactory as _;
+use std::io::Write as _;
+
+pub(crate) fn run(args: &CompletionsArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    // Into memory first: the generator does not expect that its reader may leave.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "esker", &mut script);
+    context.out.write_all(&script)?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,45 @@
+//! `esker delete`: a vertex or an edge is gone from now on (or from a time on).
+
+use super::write::{Change, report};
+use crate::args::DeleteArgs;
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::graph::{Named, edge_type_name};
+use esker_model::{Error, GraphRead as _, Op};
+
+pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let database = context.open(&args.target)?;
+    let schema = database.schema()?;
+    let named = Named::parse(&args.vertex, &schema)?;
+    let mut change = Change::new(args.at);
+    let name = if let (Some(edge_type), Some(destination)) = (&args.edge_type, &args.destination) {
+        let edge_type = schema.edge_type_id(edge_type).map_err(Error::from)?;
+        let destination = Named::parse(destination, &schema)?;
+        change.push(Op::DeleteEdge {
+            source: named.vertex,
+            edge_type,
+            destination: destination.vertex,
+        });
+        let edge_type = edge_type_name(&schema, edge_type);
+        format!("{} -{edge_type}-> {}", named.name, destination.name)
+    } else {
+        change.push(Op::DeleteVertex {
+            vertex: named.vertex,
+        });
+        named.name.to_string()
+    };
+    let commit = match change.apply(&database) {
+        Err(error) if matches!(error.downcast_ref(), Some(Error::NoVertex { .. })) => {
+            return Err(named.missing("").into());
+        }
+        commit => commit?,
+    };
+    report(
+        context,
+        args.format.format,
+        "deleted",
+        &name,
+        args.at,
+        &commit,
+    )
+}

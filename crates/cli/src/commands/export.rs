@@ -1,0 +1,338 @@
+//! `esker export vertices|edges`: tables written a page at a time, all as of one version.
+
+use super::note_if_stopped;
+use crate::args::{ExportCommand, ExportTableArgs, TableKind};
+use crate::context::Context;
+use crate::exit::{Outcome, usage};
+use crate::graph::Names;
+use crate::progress::Progress;
+use crate::units::counted;
+use anyhow::Context as _;
+use esker::Database;
+use esker_import::table::{self, Format, TableWriter};
+use esker_model::{
+    Cancel as _, EdgeSelect, EdgeTypeId, Error, GraphRead as _, Schema, Version, Versions, Vertex,
+    VertexId, VertexTypeId,
+};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+/// Vertices that are read at once.
+const PAGE: usize = 2048;
+/// Edges handed on at once.
+const CHUNK: usize = 2048;
+
+pub(crate) fn run(command: &ExportCommand, context: &mut Context) -> anyhow::Result<Outcome> {
+    let (args, kind) = match command {
+        ExportCommand::Vertices(args) => (args, TableKind::Vertices),
+        ExportCommand::Edges(args) => (args, TableKind::Edges),
+    };
+    let format = format_of(args)?;
+    let stdout = args.file == Path::new("-");
+    if !stdout && args.file.exists() && !args.force {
+        return Err(usage(format!(
+            "{} exists already; --force replaces it",
+            args.file.display()
+        )));
+    }
+    let database = context.open(&args.target)?;
+    let schema = database.schema()?;
+    // "Now" is the newest version there is: what is written meanwhile is newer and does not show.
+    let as_of = match args.as_of {
+        Some(time) => time,
+        None => database.stats()?.newest.unwrap_or(Version::MAX),
+    };
+    let export = Export {
+        database: &database,
+        schema: &schema,
+        as_of,
+        kind,
+        context,
+    };
+    let types = export.select(&args.types)?;
+    if stdout {
+        let gone = Arc::new(AtomicBool::new(false));
+        let out = Box::new(SharedOut(Arc::clone(&gone))) as Box<dyn Write + Send>;
+        let written = export
+            .write(out, format, &types)
+            .and_then(|mut out| Ok(out.flush()?));
+        // A reader that leaves is no error, in whatever words the table's writer puts it.
+        if !gone.load(Ordering::Relaxed) {
+            written?;
+        }
+    } else {
+        write_file(&export, &args.file, format, &types)?;
+    }
+    Ok(note_if_stopped(context))
+}
+
+fn format_of(args: &ExportTableArgs) -> anyhow::Result<Format> {
+    if let Some(format) = args.output {
+        return Ok(format.format());
+    }
+    Format::of_file_name(&args.file.to_string_lossy()).ok_or_else(|| {
+        usage(format!(
+            "{}: the ending does not tell the format; say it with --output csv, tsv, ndjson or parquet",
+            args.file.display()
+        ))
+    })
+}
+
+/// Writes beside the file and renames at the end: a file that is there is whole.
+fn write_file(
+    export: &Export<'_>,
+    file: &Path,
+    format: Format,
+    types: &Types,
+) -> anyhow::Result<()> {
+    let mut unfinished = file.as_os_str().to_owned();
+    unfinished.push(".unfinished");
+    let unfinished = PathBuf::from(unfinished);
+    let doing = || format!("writing {}", unfinished.display());
+    let out = File::create(&unfinished).with_context(doing)?;
+    let out = Box::new(BufWriter::new(out)) as Box<dyn Write + Send>;
+    let written = export
+        .write(out, format, types)
+        .and_then(|mut out| Ok(out.flush()?));
+    let stopped = export.context.interrupt.cancelled();
+    if let Err(error) = written {
+        // The error is what matters; the rest of the file is of no use.
+        let _ = fs::remove_file(&unfinished);
+        return Err(error.context(doing()));
+    }
+    if stopped {
+        let _ = fs::remove_file(&unfinished);
+        return Err(anyhow::anyhow!(
+            "stopped before the end; {} was not written",
+            file.display()
+        ));
+    }
+    fs::rename(&unfinished, file).with_context(|| format!("writing {}", file.display()))
+}
+
+/// Standard output for writers that want to own what they write to; notes whether its reader has left.
+struct SharedOut(Arc<AtomicBool>);
+
+impl SharedOut {
+    fn watch<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        if let Err(error) = &result
+            && error.kind() == io::ErrorKind::BrokenPipe
+        {
+            self.0.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+}
+
+impl Write for SharedOut {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.watch(io::stdout().write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.watch(io::stdout().flush())
+    }
+}
+
+/// Which vertices or edges.
+struct Types {
+    vertices: Vec<VertexTypeId>,
+    edges: Vec<EdgeTypeId>,
+}
+
+struct Export<'a> {
+    database: &'a Database,
+    schema: &'a Schema,
+    as_of: Version,
+    kind: TableKind,
+    context: &'a Context,
+}
+
+type Out = Box<dyn Write + Send>;
+
+impl Export<'_> {
+    fn select(&self, names: &[String]) -> anyhow::Result<Types> {
+        let roots = || {
+            let all = self.schema.vertex_types();
+            all.filter(|(_, t)| t.parent.is_none())
+                .map(|(id, _)| id)
+                .collect()
+        };
+        match self.kind {
+            TableKind::Vertices => {
+                let named: Vec<VertexTypeId> = names
+                    .iter()
+                    .map(|n| self.schema.vertex_type_id(n))
+                    .collect::<Result<_, _>>()
+                    .map_err(Error::from)?;
+                // A type whose more general type is named too would come twice.
+                let mut vertices: Vec<VertexTypeId> = Vec::new();
+                for id in &named {
+                    let covered = named
+                        .iter()
+                        .any(|other| other != id && self.schema.is_a(*id, *other));
+                    if !covered && !vertices.contains(id) {
+                        vertices.push(*id);
+                    }
+                }
+                let vertices = if names.is_empty() { roots() } else { vertices };
+                Ok(Types {
+                    vertices,
+                    edges: Vec::new(),
+                })
+            }
+            TableKind::Edges => {
+                let mut edges: Vec<EdgeTypeId> = names
+                    .iter()
+                    .map(|n| self.schema.edge_type_id(n))
+                    .collect::<Result<_, _>>()
+                    .map_err(Error::from)?;
+                if names.is_empty() {
+                    let all = self.schema.edge_types();
+                    edges = all.filter(|(_, t)| t.forward).map(|(id, _)| id).collect();
+                }
+                edges.sort_unstable();
+                edges.dedup();
+                Ok(Types {
+                    vertices: roots(),
+                    edges,
+                })
+            }
+        }
+    }
+
+    fn write(&self, out: Out, format: Format, types: &Types) -> anyhow::Result<Out> {
+        let rows = match self.kind {
+            TableKind::Vertices => table::Rows::Vertices,
+            TableKind::Edges => table::Rows::Edges,
+        };
+        let mut writer = TableWriter::new(out, format, rows)?;
+        let progress = Progress::rows(self.context.globals.quiet, "rows");
+        for root in &types.vertices {
+            let mut after = None;
+            while let Some(page) = self.page(*root, after)? {
+                after = page.last().map(|v| (v.type_id, v.id));
+                match self.kind {
+                    TableKind::Vertices => {
+                        for vertex in &page {
+                            writer.vertex(vertex, self.schema)?;
+                        }
+                    }
+                    TableKind::Edges => self.edges(&page, &types.edges, &mut writer)?,
+                }
+                progress.at(writer.rows());
+                if self.context.interrupt.cancelled() {
+                    break;
+                }
+            }
+        }
+        drop(progress);
+        let rows = counted(writer.rows(), "row", "rows");
+        let out = writer.finish()?;
+        self.context.note(&format!(
+            "exported {rows} as of {}",
+            crate::times::moment(self.as_of)
+        ));
+        Ok(out)
+    }
+
+    /// The vertices of a type behind that one; `None` once there are no more.
+    fn page(
+        &self,
+        root: VertexTypeId,
+        after: Option<(VertexTypeId, VertexId)>,
+    ) -> anyhow::Result<Option<Vec<Vertex>>> {
+        let mut page = Vec::new();
+        self.database
+            .scan_vertices(root, after, self.as_of, &mut |vertex| {
+                page.push(vertex);
+                if page.len() < PAGE {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            })?;
+        Ok((!page.is_empty()).then_some(page))
+    }
+
+    /// Edges that leave a page of vertices, read on a thread of its own: one vertex may have millions.
+    fn edges(
+        &self,
+        page: &[Vertex],
+        types: &[EdgeTypeId],
+        writer: &mut TableWriter<Out>,
+    ) -> anyhow::Result<()> {
+        let frontier: Vec<VertexId> = page.iter().map(|v| v.id).collect();
+        let select = EdgeSelect {
+            types: types.to_vec(),
+            versions: Versions::AsOf(self.as_of),
+            properties: true,
+        };
+        let (database, schema, interrupt) = (self.database, self.schema, &self.context.interrupt);
+        let mut names = Names::default();
+        thread::scope(|scope| {
+            let (sender, chunks) = mpsc::sync_channel::<Vec<(usize, esker_model::Edge)>>(4);
+            let scan = scope.spawn(move || {
+                let mut chunk = Vec::new();
+                let scanned = database.scan_edges(&frontier, &select, &mut |at, edge| {
+                    // An edge of a symmetric type lies at both ends: the lower one tells of it.
+                    if edge.key.source <= edge.key.destination
+                        || !is_symmetric(schema, edge.key.edge_type)
+                    {
+                        chunk.push((at, edge));
+                    }
+                    let gone =
+                        chunk.len() >= CHUNK && sender.send(std::mem::take(&mut chunk)).is_err();
+                    if gone || interrupt.cancelled() {
+                        ControlFlow::Break(())
+                    } else {
+                        ControlFlow::Continue(())
+                    }
+                });
+                // Nobody receives any more where writing failed, and that failure is the one to report.
+                let _ = sender.send(chunk);
+                scanned
+            });
+            let mut written = Ok(());
+            for chunk in chunks {
+                written = self.write_edges(page, &chunk, &mut names, writer);
+                if written.is_err() {
+                    break;
+                }
+            }
+            let scanned = scan.join();
+            written?;
+            match scanned {
+                Ok(scanned) => Ok(scanned?),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
+    }
+
+    fn write_edges(
+        &self,
+        page: &[Vertex],
+        chunk: &[(usize, esker_model::Edge)],
+        names: &mut Names,
+        writer: &mut TableWriter<Out>,
+    ) -> anyhow::Result<()> {
+        let ends = chunk.iter().map(|(_, e)| e.key.destination);
+        names.learn(self.database, self.schema, ends)?;
+        for (at, edge) in chunk {
+            let source = page
+                .get(*at)
+                .map_or_else(String::new, |v| v.name(self.schema));
+            writer.edge(edge, &source, &names.get(edge.key.destination), self.schema)?;
+        }
+        Ok(())
+    }
+}
+
+fn is_symmetric(schema: &Schema, id: EdgeTypeId) -> bool {
+    schema.inverse(id) == id
+}

@@ -1,0 +1,139 @@
+//! `esker get`: vertices with their attributes.
+
+use crate::args::{GetArgs, RowFormat};
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::graph::{Named, vertex_type_name};
+use crate::output::{Cell, Rows, Style, quote, value_text, vertex_attributes_json};
+use crate::times;
+use esker_model::{GraphRead as _, Schema, Value, Version, Vertex};
+use std::io::{self, Write};
+
+pub(crate) fn run(args: &GetArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let database = context.open(&args.target)?;
+    let schema = database.schema()?;
+    let named: Vec<Named> = args
+        .vertices
+        .iter()
+        .map(|text| Named::parse(text, &schema))
+        .collect::<Result<_, _>>()?;
+    let as_of = args.as_of.unwrap_or(Version::MAX);
+    let ids: Vec<_> = named.iter().map(|n| n.vertex.id).collect();
+    let vertices = database.read_vertices(&ids, as_of)?;
+
+    let mut outcome = Outcome::Done;
+    let mut found = Vec::with_capacity(vertices.len());
+    for (named, vertex) in named.iter().zip(vertices) {
+        match vertex {
+            Some(vertex) if !vertex.deleted => found.push(keep_only(vertex, &args.attributes)),
+            Some(vertex) => {
+                outcome = Outcome::Partly;
+                context.complain(&format!(
+                    "`{}` was deleted at {}; `esker history` and --as-of show what it was",
+                    named.name, vertex.version
+                ));
+            }
+            None => {
+                outcome = Outcome::Partly;
+                let hint = match args.as_of {
+                    Some(time) => format!(" as of {}", times::moment(time)),
+                    None => String::new(),
+                };
+                context.complain(&named.missing(&hint).to_string());
+            }
+        }
+    }
+    match args.format.format {
+        RowFormat::Table => {
+            for (i, vertex) in found.iter().enumerate() {
+                if i > 0 {
+                    writeln!(context.out)?;
+                }
+                write_vertex(&mut context.out, vertex, &schema, context.style)?;
+            }
+        }
+        format @ (RowFormat::Json | RowFormat::Ndjson | RowFormat::Csv) => {
+            let mut rows = Rows::new(
+                &mut context.out,
+                format,
+                context.style,
+                &["id", "type", "version", "attributes"],
+            );
+            for vertex in &found {
+                rows.row(vec![
+                    vertex.name(&schema).into(),
+                    vertex_type_name(&schema, vertex.type_id).into(),
+                    Cell::Version(vertex.version),
+                    Cell::Json(vertex_attributes_json(vertex), String::new()),
+                ])?;
+            }
+            rows.finish()?;
+        }
+    }
+    Ok(outcome)
+}
+
+/// The vertex with only the attributes named, or with all if none is.
+fn keep_only(mut vertex: Vertex, names: &[String]) -> Vertex {
+    if !names.is_empty() {
+        let wanted = |name: &str| names.iter().any(|n| n == name);
+        vertex.attributes = vertex
+            .attributes
+            .into_iter()
+            .filter(|(name, _)| wanted(name))
+            .collect();
+        vertex.user.retain(|a| wanted(&a.name));
+    }
+    vertex
+}
+
+/// A name, then an attribute a line.
+fn write_vertex(
+    out: &mut dyn Write,
+    vertex: &Vertex,
+    schema: &Schema,
+    style: Style,
+) -> io::Result<()> {
+    let mut lines: Vec<(String, String, String)> = vec![
+        (
+            "type".into(),
+            vertex_type_name(schema, vertex.type_id),
+            String::new(),
+        ),
+        ("version".into(), vertex.version.to_string(), String::new()),
+    ];
+    for (name, value) in vertex.attributes.iter() {
+        lines.push((quote(name), attribute_text(value), String::new()));
+    }
+    for attribute in &vertex.user {
+        let since = format!("  (user-defined, {})", attribute.version);
+        lines.push((
+            quote(&attribute.name),
+            attribute_text(&attribute.value),
+            since,
+        ));
+    }
+    let width = lines.iter().map(|l| l.0.chars().count()).max().unwrap_or(0);
+    writeln!(
+        out,
+        "{}",
+        style.bold(&Cell::from(vertex.name(schema)).table_text())
+    )?;
+    for (name, value, note) in lines {
+        writeln!(
+            out,
+            "  {}  {value}{}",
+            style.dim(&format!("{name:width$}")),
+            style.dim(&note)
+        )?;
+    }
+    Ok(())
+}
+
+/// A list of several values a line each is easier to read than one long line, but one line is easier to cut out.
+fn attribute_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => Cell::from(text.as_str()).table_text(),
+        _ => value_text(value),
+    }
+}

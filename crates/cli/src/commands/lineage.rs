@@ -1,0 +1,215 @@
+//! `esker lineage` and `esker impact`: how something came to be, and what came of it.
+
+use super::is_interrupted;
+use crate::args::{GraphFormat, ImpactArgs, LineageArgs, RowFormat, Target};
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::graph::{Named, edge_type_name};
+use crate::output::{Cell, Rows, properties_json, vertex_attributes_json};
+use esker::lineage::{
+    Direction, LineageOptions, Provenance, Stopped, TreeStyle, names_of_stopped, render_dot,
+    render_json, render_tree,
+};
+use esker_model::traversal::StopReason;
+use esker_model::{GraphRead as _, Schema, Version, VertexId};
+use serde_json::{Value as Json, json};
+use std::collections::HashMap;
+use std::io::{IsTerminal as _, Write as _};
+
+pub(crate) fn lineage(args: &LineageArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let asked = Asked {
+        target: &args.target,
+        vertex: &args.vertex,
+        as_of: args.as_of,
+        depth: args.depth,
+        format: args.format,
+    };
+    run(&asked, Direction::Lineage, context)
+}
+
+pub(crate) fn impact(args: &ImpactArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let asked = Asked {
+        target: &args.target,
+        vertex: &args.vertex,
+        as_of: args.as_of,
+        depth: args.depth,
+        format: args.format,
+    };
+    run(&asked, Direction::Impact, context)
+}
+
+/// What both commands are asked.
+struct Asked<'a> {
+    target: &'a Target,
+    vertex: &'a str,
+    as_of: Option<Version>,
+    depth: Option<u32>,
+    format: GraphFormat,
+}
+
+fn run(asked: &Asked<'_>, direction: Direction, context: &mut Context) -> anyhow::Result<Outcome> {
+    let database = context.open(asked.target)?;
+    let schema = database.schema()?;
+    let named = Named::parse(asked.vertex, &schema)?;
+    let options = LineageOptions {
+        as_of: asked.as_of.unwrap_or(Version::MAX),
+        depth: asked.depth,
+        bytes: Some(context.globals.memory),
+        ..LineageOptions::default()
+    };
+    let id = named.vertex.id;
+    let found = match direction {
+        Direction::Lineage => esker::lineage::lineage(&database, id, &options, &context.interrupt),
+        Direction::Impact => esker::lineage::impact(&database, id, &options, &context.interrupt),
+    };
+    let found = match found {
+        Err(error) if is_interrupted(&error) => {
+            return Err(anyhow::anyhow!("interrupted before anything was found"));
+        }
+        Err(esker_model::Error::NoVertex { hint, .. }) => return Err(named.missing(&hint).into()),
+        found => found?,
+    };
+    print(&found, &schema, asked.format, context)?;
+    context.out.flush()?;
+    // The tree says so in its last line.
+    if asked.format != GraphFormat::Table && !found.complete {
+        let stops: Vec<_> = found.stopped.iter().map(stop_text).collect();
+        context.note(&format!("not complete: {}", stops.join("; ")));
+    }
+    let asked_for = found.stopped.iter().all(|s| match s.reason {
+        StopReason::Limit | StopReason::Depth => true,
+        StopReason::Edges | StopReason::Bytes | StopReason::TimeOut | StopReason::Interrupted => {
+            false
+        }
+    });
+    if !asked_for {
+        context.warn("stopped before the end: what is shown is partial");
+    }
+    Ok(Outcome::partly_if(!asked_for))
+}
+
+fn stop_text(stop: &Stopped) -> String {
+    format!(
+        "{} at level {}, {} not followed",
+        stop.reason.name(),
+        stop.level,
+        crate::units::counted(stop.vertices_left, "vertex", "vertices")
+    )
+}
+
+fn print(
+    found: &Provenance,
+    schema: &Schema,
+    format: GraphFormat,
+    context: &mut Context,
+) -> anyhow::Result<()> {
+    match format {
+        GraphFormat::Table => {
+            let style = TreeStyle {
+                width: terminal_width(),
+                ..TreeStyle::default()
+            };
+            let tree = render_tree(found, schema, &style);
+            writeln!(context.out, "{}", tree.trim_end())?;
+        }
+        GraphFormat::Json => writeln!(context.out, "{}", render_json(found, schema))?,
+        GraphFormat::Dot => writeln!(context.out, "{}", render_dot(found, schema).trim_end())?,
+        GraphFormat::Csv => print_edges(found, schema, context)?,
+        GraphFormat::Ndjson => print_lines(found, schema, context)?,
+    }
+    Ok(())
+}
+
+/// Columns of the terminal; a file or a pipe has no width, and nothing is cut there.
+fn terminal_width() -> Option<usize> {
+    if !std::io::stdout().is_terminal() {
+        return None;
+    }
+    let (columns, _) = terminal_size::terminal_size()?;
+    Some(columns.0.into())
+}
+
+fn names(found: &Provenance, schema: &Schema) -> HashMap<VertexId, String> {
+    found
+        .vertices
+        .iter()
+        .map(|v| (v.id, v.name(schema)))
+        .collect()
+}
+
+fn print_edges(found: &Provenance, schema: &Schema, context: &mut Context) -> anyhow::Result<()> {
+    let names = names(found, schema);
+    let name = |id| {
+        names
+            .get(&id)
+            .cloned()
+            .unwrap_or_else(|| crate::graph::unnamed(id))
+    };
+    let columns = &["src", "type", "dst", "version", "concurrent", "properties"];
+    let mut rows = Rows::new(&mut context.out, RowFormat::Csv, context.style, columns);
+    for found in &found.edges {
+        let key = &found.edge.key;
+        rows.row(vec![
+            name(key.source).into(),
+            edge_type_name(schema, key.edge_type).into(),
+            name(key.destination).into(),
+            Cell::Version(found.edge.version),
+            Cell::Bool(found.concurrent),
+            Cell::Properties(found.edge.properties.clone()),
+        ])?;
+    }
+    rows.finish()?;
+    Ok(())
+}
+
+/// `{"vertex":…}` lines, `{"edge":…}` lines, and last `{"target","complete","stopped"}`.
+fn print_lines(found: &Provenance, schema: &Schema, context: &mut Context) -> anyhow::Result<()> {
+    let names = names(found, schema);
+    let name = |id| {
+        names
+            .get(&id)
+            .cloned()
+            .unwrap_or_else(|| crate::graph::unnamed(id))
+    };
+    for one in &found.vertices {
+        let json = match &one.vertex {
+            Some(v) => json!({
+                "id": v.name(schema),
+                "type": crate::graph::vertex_type_name(schema, v.type_id),
+                "version": v.version.to_string(),
+                "attributes": vertex_attributes_json(v),
+            }),
+            None => {
+                json!({"id": one.name(schema), "type": null, "version": null, "attributes": {}})
+            }
+        };
+        writeln!(context.out, "{}", json!({"vertex": json}))?;
+    }
+    for one in &found.edges {
+        let key = &one.edge.key;
+        let json = json!({
+            "src": name(key.source),
+            "type": edge_type_name(schema, key.edge_type),
+            "dst": name(key.destination),
+            "version": one.edge.version.to_string(),
+            "concurrent": one.concurrent,
+            "properties": properties_json(&one.edge.properties),
+        });
+        writeln!(context.out, "{}", json!({"edge": json}))?;
+    }
+    let stopped: Vec<Json> = found
+        .stopped
+        .iter()
+        .map(|stop| {
+            json!({
+                "reason": stop.reason.name(),
+                "level": stop.level,
+                "vertices_left": stop.vertices_left,
+                "vertices": names_of_stopped(stop, &found.vertices, schema),
+            })
+        })
+        .collect();
+    let end = json!({"target": name(found.target), "complete": found.complete, "stopped": stopped});
+    writeln!(context.out, "{end}")?;
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! The commands, one file each: from arguments to what is printed.
+
+mod backup;
+mod check;
+mod compact;
+mod completions;
+mod delete;
+mod diff;
+mod export;
+mod get;
+mod history;
+mod import_darshan;
+mod import_table;
+mod init;
+mod lineage;
+mod link;
+mod man;
+mod put;
+mod restore;
+mod scan;
+mod schema;
+mod set;
+mod stats;
+mod top;
+mod travel;
+mod write;
+
+use crate::args::{Cli, Command, ImportCommand};
+use crate::context::Context;
+use crate::exit::{self, Outcome};
+use crate::interrupt::Interrupt;
+use crate::output::Style;
+use crate::{panic, shell};
+use clap::Parser as _;
+use esker_model::Error;
+use std::ffi::OsString;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::panic::AssertUnwindSafe;
+use std::process::ExitCode;
+
+/// The whole process: reads the command line, runs the command, says what went wrong.
+pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are "errors" too, with exit code 0. A closed stdout is no reason to complain.
+            let _ = error.print();
+            return exit::exit_code(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let interrupt = match Interrupt::install() {
+        Ok(interrupt) => interrupt,
+        Err(error) => {
+            let error = anyhow::Error::new(error).context("catching Ctrl-C");
+            return exit::exit_code(complain(&error, Style::new(cli.globals.color, false)));
+        }
+    };
+    let run = || {
+        let mut context = Context::new(cli.globals.clone(), &interrupt);
+        run_to_code(cli.command, &mut context, &interrupt)
+    };
+    // The hook has told the user by the time that the panic arrives here.
+    let code = std::panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or(panic::EXIT);
+    exit::exit_code(code)
+}
+
+/// Runs one command and gives its exit code, after telling the user about an error.
+pub(crate) fn run_to_code(command: Command, context: &mut Context, interrupt: &Interrupt) -> u8 {
+    let outcome = run(command, context, interrupt);
+    let finished = context.finish();
+    match outcome.and_then(|outcome| finished.map(|()| outcome)) {
+        Ok(outcome) => outcome.code(),
+        Err(error) if exit::is_broken_pipe(&error) => 0,
+        // All other I/O says what it was doing.
+        Err(error) if error.downcast_ref::<io::Error>().is_some() => {
+            complain(&error.context("writing the result"), context.note_style)
+        }
+        Err(error) => complain(&error, context.note_style),
+    }
+}
+
+/// Prints an error, and gives its exit code.
+pub(crate) fn complain(error: &anyhow::Error, style: Style) -> u8 {
+    let text = exit::message_of(error);
+    // What a traversal's parser says is laid out over several lines and begins with the word already.
+    let line = match text.strip_prefix("error") {
+        Some(rest) if rest.starts_with([':', ' ']) => format!("{}{rest}", style.red("error")),
+        _ => format!("{} {text}", style.red("error:")),
+    };
+    let _ = writeln!(io::stderr(), "{line}");
+    exit::code_of(error)
+}
+
+fn run(command: Command, context: &mut Context, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    match command {
+        Command::Init(args) => init::run(&args, context),
+        Command::Import(args) => match args.command {
+            ImportCommand::Darshan(args) => import_darshan::run(&args, context),
+            ImportCommand::Vertices(args) => {
+                import_table::run(&args, crate::args::TableKind::Vertices, context)
+            }
+            ImportCommand::Edges(args) => {
+                import_table::run(&args, crate::args::TableKind::Edges, context)
+            }
+        },
+        Command::Export(args) => export::run(&args.command, context),
+        Command::Lineage(args) => lineage::lineage(&args, context),
+        Command::Impact(args) => lineage::impact(&args, context),
+        Command::Get(args) => get::run(&args, context),
+        Command::Scan(args) => scan::run(&args, context),
+        Command::History(args) => history::run(&args, context),
+        Command::Put(args) => put::run(&args, context),
+        Command::Link(args) => link::run(&args, context),
+        Command::Set(args) => set::run(&args, context),
+        Command::Delete(args) => delete::run(&args, context),
+        Command::Travel(args) => travel::run(&args, context),
+        Command::Schema(args) => schema::run(&args, context),
+        Command::Stats(args) => stats::run(&args, context),
+        Command::Top(args) => top::run(&args, context),
+        Command::Diff(args) => diff::run(&args, context),
+        Command::Check(args) => check::run(&args, context),
+        Command::Compact(args) => compact::run(&args, context),
+        Command::Bench(args) => crate::bench::run(&args, context),
+        Command::Backup(args) => backup::run(&args, context),
+        Command::Restore(args) => restore::run(&args, context),
+        Command::Shell(args) => shell::run(&args, context, interrupt),
+        Command::Completions(args) => completions::run(&args, context),
+        Command::Man(args) => man::run(&args, context),
+    }
+}
+
+/// Says on stderr that work was stopped before its end, if it was. What was printed is partial then.
+fn note_if_stopped(context: &Context) -> Outcome {
+    match context.interrupt.stopped() {
+        None => Outcome::Done,
+        Some(why) => {
+            context.warn(&format!(
+                "stopped before the end ({}): what is shown is partial",
+                why.name()
+            ));
+            Outcome::Partly
+        }
+    }
+}
+
+/// Whether an error only says that the caller stopped the work.
+fn is_interrupted(error: &Error) -> bool {
+    matches!(error, Error::Interrupted)
+}
+
+/// Whether stdin is a person.
+pub(crate) fn stdin_is_terminal() -> bool {
+    io::stdin().is_terminal()
+}

@@ -1,0 +1,159 @@
+//! `esker stats`: counts, sizes and cache figures.
+
+use crate::args::{RowFormat, StatsArgs};
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::graph::{edge_type_name, vertex_type_name};
+use crate::output::{Cell, Rows};
+use crate::units::size;
+use esker::{Role, Stats};
+use esker_model::{GraphRead as _, Schema};
+use serde_json::json;
+
+pub(crate) fn run(args: &StatsArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let database = context.open(&args.target)?;
+    let schema = database.schema()?;
+    let stats = database.stats()?;
+    let role = database.role();
+    match args.format.format {
+        RowFormat::Json => {
+            let json = as_json(&stats, role, &schema);
+            writeln!(context.out, "{}", serde_json::to_string_pretty(&json)?)?;
+        }
+        format @ (RowFormat::Table | RowFormat::Ndjson | RowFormat::Csv) => {
+            let columns = &["what", "of", "value"];
+            let mut rows = Rows::new(&mut context.out, format, context.style, columns);
+            for (what, of, value) in figures(&stats, role, &schema, format) {
+                rows.row(vec![what.into(), of, value])?;
+            }
+            rows.finish()?;
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+fn role_text(role: Role) -> String {
+    match role {
+        Role::Owner => "this process".to_owned(),
+        Role::Attached { pid } => format!("process {pid}"),
+    }
+}
+
+fn figures(
+    stats: &Stats,
+    role: Role,
+    schema: &Schema,
+    format: RowFormat,
+) -> Vec<(&'static str, Cell, Cell)> {
+    let bytes = |n: u64| match format {
+        RowFormat::Table => Cell::Text(size(n)),
+        RowFormat::Json | RowFormat::Ndjson | RowFormat::Csv => Cell::Count(n),
+    };
+    let version = |v: Option<esker_model::Version>| v.map_or(Cell::Empty, Cell::Version);
+    // People do not miss the types that have none.
+    let all_types = format != RowFormat::Table;
+    let shown = |(_, n): &&(esker_model::VertexTypeId, u64)| all_types || *n > 0;
+    let shown_edge = |(_, n): &&(esker_model::EdgeTypeId, u64)| all_types || *n > 0;
+    let mut all = Vec::new();
+    for (id, n) in stats.counts.vertices.iter().filter(shown) {
+        all.push((
+            "vertices",
+            vertex_type_name(schema, *id).into(),
+            Cell::Count(*n),
+        ));
+    }
+    for (id, n) in stats.counts.edges.iter().filter(shown_edge) {
+        all.push(("edges", edge_type_name(schema, *id).into(), Cell::Count(*n)));
+    }
+    for (table, n) in &stats.store.table_bytes {
+        all.push(("on disk", table.name().into(), bytes(*n)));
+    }
+    all.push((
+        "on disk",
+        "write-ahead log".into(),
+        bytes(stats.store.log_bytes),
+    ));
+    all.push((
+        "in memory",
+        "block cache".into(),
+        bytes(stats.store.cache_bytes),
+    ));
+    all.push((
+        "at most",
+        "block cache".into(),
+        bytes(stats.store.cache_bytes_max),
+    ));
+    all.push((
+        "in memory",
+        "adjacency cache".into(),
+        bytes(stats.adjacency_bytes),
+    ));
+    all.push((
+        "at most",
+        "adjacency cache".into(),
+        bytes(stats.adjacency_bytes_max),
+    ));
+    all.push((
+        "adjacency lists",
+        Cell::Empty,
+        Cell::Count(stats.adjacency_lists),
+    ));
+    all.push((
+        "adjacent edges",
+        Cell::Empty,
+        Cell::Count(stats.adjacency_edges),
+    ));
+    all.push(("newest version", Cell::Empty, version(stats.newest)));
+    all.push((
+        "archived before",
+        Cell::Empty,
+        version(stats.retained_since),
+    ));
+    all.push(("engine", Cell::Empty, stats.store.engine.into()));
+    all.push(("owner", Cell::Empty, role_text(role).into()));
+    all
+}
+
+fn as_json(stats: &Stats, role: Role, schema: &Schema) -> serde_json::Value {
+    let vertices: serde_json::Map<_, _> = stats
+        .counts
+        .vertices
+        .iter()
+        .map(|(id, n)| (vertex_type_name(schema, *id), (*n).into()))
+        .collect();
+    let edges: serde_json::Map<_, _> = stats
+        .counts
+        .edges
+        .iter()
+        .map(|(id, n)| (edge_type_name(schema, *id), (*n).into()))
+        .collect();
+    let tables: serde_json::Map<_, _> = stats
+        .store
+        .table_bytes
+        .iter()
+        .map(|(table, n)| (table.name().to_owned(), (*n).into()))
+        .collect();
+    json!({
+        "vertices": vertices,
+        "edges": edges,
+        "store": {
+            "engine": stats.store.engine,
+            "table_bytes": tables,
+            "log_bytes": stats.store.log_bytes,
+            "cache_bytes": stats.store.cache_bytes,
+            "cache_bytes_max": stats.store.cache_bytes_max,
+        },
+        "adjacency": {
+            "lists": stats.adjacency_lists,
+            "edges": stats.adjacency_edges,
+            "bytes": stats.adjacency_bytes,
+            "bytes_max": stats.adjacency_bytes_max,
+        },
+        "newest": stats.newest.map(|v| v.to_string()),
+        "retained_since": stats.retained_since.map(|v| v.to_string()),
+        "owner_pid": match role {
+            Role::Owner => std::process::id(),
+            Role::Attached { pid } => pid,
+        },
+    })
+}

@@ -1,0 +1,34 @@
+//! `esker top`: the vertices with the most edges.
+
+use crate::args::{TopArgs, TopBy};
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::graph::{Names, edge_type_name};
+use crate::output::{Cell, Rows};
+use esker_model::{Error, GraphRead as _};
+
+pub(crate) fn run(args: &TopArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let TopBy::Degree = args.by;
+    let database = context.open(&args.target)?;
+    let schema = database.schema()?;
+    let edge_type = args
+        .edge_type
+        .as_deref()
+        .map(|name| schema.edge_type_id(name))
+        .transpose()
+        .map_err(Error::from)?;
+    let degrees = database.top_degrees(edge_type, args.limit)?;
+    let mut names = Names::default();
+    names.learn(&database, &schema, degrees.iter().map(|d| d.vertex))?;
+    let columns = &["id", "type", "degree"];
+    let mut rows = Rows::new(&mut context.out, args.format.format, context.style, columns);
+    for degree in degrees {
+        rows.row(vec![
+            names.get(degree.vertex).into(),
+            edge_type_name(&schema, degree.edge_type).into(),
+            Cell::Count(degree.degree),
+        ])?;
+    }
+    rows.finish()?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,238 @@
+//! `esker travel`: runs a chain, prints working sets or whole paths, and says whether that is all.
+//!
+//! [`paths`] walks the graph of parent pointers lazily: a handful of vertices can be joined by more paths than
+//! anybody has memory for.
+
+mod graph;
+mod paths;
+mod sets;
+
+use super::is_interrupted;
+use crate::args::{GraphFormat, TravelArgs};
+use crate::context::Context;
+use crate::exit::{Outcome, Usage, usage};
+use crate::output::{Cell, Rows};
+use crate::units::counted;
+use anyhow::Context as _;
+use esker::Database;
+use esker_model::traversal::{Budget, Start, Stop, StopReason, TravelResult, Traversal};
+use esker_model::{GraphRead as _, Schema, Version};
+use serde_json::{Value as Json, json};
+use std::io::Read as _;
+use std::path::Path;
+
+pub(crate) fn run(args: &TravelArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let text = match (&args.chain, &args.file) {
+        (Some(chain), _) => chain.clone(),
+        (None, Some(file)) => read_chain(file)?,
+        (None, None) => return Err(usage("expected a chain, or -f FILE")),
+    };
+    let traversal = Traversal::parse(&text).map_err(|e| Usage(e.render(&text)))?;
+    let database = context.open(&args.target)?;
+    let schema = database.schema()?;
+    if args.explain {
+        let plan = esker::explain(&schema, &traversal)?;
+        writeln!(context.out, "{}", plan.trim_end())?;
+        return Ok(Outcome::Done);
+    }
+    let budget = Budget {
+        steps: args.depth,
+        edges: args.max_edges,
+        bytes: args.max_memory,
+        millis: context
+            .globals
+            .timeout
+            .map(|t| u64::try_from(t.as_millis()).unwrap_or(u64::MAX)),
+    };
+    let result = match database.travel(&traversal, &budget, &context.interrupt) {
+        Err(error) if is_interrupted(&error) => {
+            return Err(anyhow::anyhow!("interrupted before anything was found"));
+        }
+        result => result?,
+    };
+    let printing = Printing {
+        database: &database,
+        schema: &schema,
+        traversal: &traversal,
+        result: &result,
+        profile: args.profile,
+    };
+    match &result.paths {
+        Some(_) => paths::print(&printing, args, context)?,
+        None => sets::print(&printing, args.format, context)?,
+    }
+    if args.profile && args.format != GraphFormat::Json {
+        // Results are on stdout; whoever reads them with a program does not want this among them.
+        context.out.flush()?;
+        print_profile(&result, context)?;
+    }
+    context.out.flush()?;
+    let started = say_what_is_missing(&printing, context)?;
+    Ok(started.and(say_whether_complete(&result, context)))
+}
+
+/// What the printers of sets and of paths share.
+struct Printing<'a> {
+    database: &'a Database,
+    schema: &'a Schema,
+    traversal: &'a Traversal,
+    result: &'a TravelResult,
+    profile: bool,
+}
+
+impl Printing<'_> {
+    /// Where the chain starts, as JSON: a name, a list of names, or `type=T`.
+    fn target(&self) -> Json {
+        let name = |n: &esker_model::VertexName| Json::from(n.to_string());
+        match &self.traversal.start {
+            Start::Type(name) => json!(format!("type={name}")),
+            Start::Vertices(names) => match names.as_slice() {
+                [one] => name(one),
+                many => many.iter().map(name).collect(),
+            },
+        }
+    }
+
+    /// The keys that every JSON answer begins with.
+    fn head(&self) -> serde_json::Map<String, Json> {
+        let stopped: Vec<Json> = self.result.stopped.iter().map(stop_json).collect();
+        let mut head = serde_json::Map::new();
+        head.insert("target".into(), self.target());
+        head.insert("complete".into(), self.result.complete.into());
+        head.insert("stopped".into(), stopped.into());
+        head
+    }
+}
+
+fn stop_json(stop: &Stop) -> Json {
+    json!({
+        "reason": stop.reason.name(),
+        "step": stop.step,
+        "vertices_left": stop.vertices_left,
+    })
+}
+
+fn profile_json(result: &TravelResult) -> Json {
+    result
+        .profile
+        .iter()
+        .map(|p| {
+            json!({
+                "step": p.step,
+                "text": p.text,
+                "frontier": p.frontier,
+                "edges": p.edges,
+                "selected": p.selected,
+                "reached": p.reached,
+                "cached": p.cached,
+                "micros": p.micros,
+            })
+        })
+        .collect()
+}
+
+fn read_chain(file: &Path) -> anyhow::Result<String> {
+    if file == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .context("reading the chain from standard input")?;
+        return Ok(text);
+    }
+    std::fs::read_to_string(file)
+        .map_err(|e| usage(format!("reading the chain from {}: {e}", file.display())))
+}
+
+fn print_profile(result: &TravelResult, context: &Context) -> anyhow::Result<()> {
+    let columns = &[
+        "step", "hop", "frontier", "edges", "selected", "reached", "cached", "ms",
+    ];
+    let mut stderr = std::io::stderr();
+    let mut rows = Rows::new(
+        &mut stderr,
+        crate::args::RowFormat::Table,
+        context.note_style,
+        columns,
+    );
+    for p in &result.profile {
+        rows.row(vec![
+            Cell::Count(p.step.into()),
+            p.text.as_str().into(),
+            Cell::Count(p.frontier),
+            Cell::Count(p.edges),
+            Cell::Count(p.selected),
+            Cell::Count(p.reached),
+            Cell::Count(p.cached),
+            format!("{:.3}", p.micros as f64 / 1000.0).into(),
+        ])?;
+    }
+    rows.finish()?;
+    Ok(())
+}
+
+/// A start that does not exist looks like one that leads nowhere, unless somebody says so.
+fn say_what_is_missing(printing: &Printing<'_>, context: &Context) -> anyhow::Result<Outcome> {
+    let Start::Vertices(names) = &printing.traversal.start else {
+        return Ok(Outcome::Done);
+    };
+    let ids: Vec<_> = names
+        .iter()
+        .map(|name| name.resolve(printing.schema).map(|v| v.id))
+        .collect::<Result<_, _>>()
+        .map_err(esker_model::Error::from)?;
+    let as_of = printing.traversal.as_of.unwrap_or(Version::MAX);
+    let vertices = printing.database.read_vertices(&ids, as_of)?;
+    let mut outcome = Outcome::Done;
+    for (name, vertex) in names.iter().zip(vertices) {
+        let when = match printing.traversal.as_of {
+            Some(time) => format!(" as of {}", crate::times::moment(time)),
+            None => String::new(),
+        };
+        if vertex.is_none_or(|v| v.deleted) {
+            context.complain(&format!("no vertex `{name}`{when} to start from"));
+            outcome = Outcome::Partly;
+        }
+    }
+    Ok(outcome)
+}
+
+/// The last line, on stderr. A stop that the chain or `--depth` asked for is no failure; one by a budget is.
+fn say_whether_complete(result: &TravelResult, context: &Context) -> Outcome {
+    let edges: u64 = result.profile.iter().map(|p| p.edges).sum();
+    let steps = result.profile.len() as u64;
+    let work = format!(
+        "{}, {} looked at",
+        counted(steps, "step", "steps"),
+        counted(edges, "edge", "edges")
+    );
+    if result.complete {
+        context.note(&format!("complete: {work}"));
+        return Outcome::Done;
+    }
+    let stops: Vec<_> = result
+        .stopped
+        .iter()
+        .map(|stop| {
+            format!(
+                "{} in step {}, {} not followed",
+                stop.reason.name(),
+                stop.step,
+                counted(stop.vertices_left, "vertex", "vertices")
+            )
+        })
+        .collect();
+    let text = format!("not complete: {} ({work})", stops.join("; "));
+    let asked_for = result.stopped.iter().all(|s| match s.reason {
+        StopReason::Limit | StopReason::Depth => true,
+        StopReason::Edges | StopReason::Bytes | StopReason::TimeOut | StopReason::Interrupted => {
+            false
+        }
+    });
+    if asked_for {
+        context.note(&text);
+        Outcome::Done
+    } else {
+        context.warn(&text);
+        Outcome::Partly
+    }
+}

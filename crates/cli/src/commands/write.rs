@@ -1,0 +1,63 @@
+//! What the commands that change something share: applying a batch, and saying what it did.
+
+use crate::args::RowFormat;
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::output::{self, Cell};
+use esker::Database;
+use esker_model::{Batch, Commit, GraphWrite as _, Op, Version};
+
+/// A batch whose changes hold from one time on.
+pub(crate) struct Change {
+    batch: Batch,
+    at: Option<Version>,
+}
+
+impl Change {
+    pub(crate) fn new(at: Option<Version>) -> Self {
+        Self {
+            batch: Batch::new(),
+            at,
+        }
+    }
+
+    pub(crate) fn push(&mut self, op: Op) {
+        match self.at {
+            Some(version) => self.batch.push_at(version, op),
+            None => self.batch.push(op),
+        }
+    }
+
+    pub(crate) fn apply(self, database: &Database) -> anyhow::Result<Commit> {
+        Ok(database.apply(self.batch)?)
+    }
+}
+
+/// Says what a commit did: the version that the change took, and whether anything is new.
+pub(crate) fn report(
+    context: &mut Context,
+    format: RowFormat,
+    done: &str,
+    name: &str,
+    at: Option<Version>,
+    commit: &Commit,
+) -> anyhow::Result<Outcome> {
+    let version = at.unwrap_or(commit.version);
+    let sentence = format!("{done} {name} at {version}");
+    let columns = &[
+        "done",
+        "name",
+        "version",
+        "vertices_created",
+        "edges_created",
+    ];
+    let cells = vec![
+        done.into(),
+        name.into(),
+        Cell::Version(version),
+        Cell::Count(commit.vertices_created),
+        Cell::Count(commit.edges_created),
+    ];
+    output::report(context, format, &sentence, columns, cells)?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,121 @@
+//! Exit codes, and what a failed command says.
+//!
+//! 0: done. 1: something was found wrong, or only a part was done. 2: the command line or its input was wrong and
+//! nothing was done.
+
+use esker_model::{Error, ErrorKind};
+use std::io;
+use std::process::ExitCode;
+
+/// How a command that did not fail ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// All of it was done, and nothing is wrong.
+    Done,
+    /// It was done in part, or what it looked at is not in order: exit code 1.
+    Partly,
+}
+
+impl Outcome {
+    /// `Partly` if that holds.
+    pub(crate) fn partly_if(partly: bool) -> Self {
+        if partly { Self::Partly } else { Self::Done }
+    }
+
+    /// The worse of the two.
+    #[must_use]
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self::partly_if(self == Self::Partly || other == Self::Partly)
+    }
+
+    /// As a process reports it.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Partly => 1,
+        }
+    }
+}
+
+/// Input that makes no sense as it stands: exit code 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Usage(pub(crate) String);
+
+/// A [`Usage`] error, ready to return.
+pub(crate) fn usage(text: impl Into<String>) -> anyhow::Error {
+    Usage(text.into()).into()
+}
+
+/// Output that nobody reads any more, as in `esker scan … | head`.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause
+            .downcast_ref::<io::Error>()
+            .is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    })
+}
+
+/// The exit code for an error.
+pub(crate) fn code_of(error: &anyhow::Error) -> u8 {
+    for cause in error.chain() {
+        if cause.is::<Usage>() {
+            return 2;
+        }
+        if let Some(error) = cause.downcast_ref::<Error>() {
+            return match error.kind() {
+                ErrorKind::Invalid => 2,
+                ErrorKind::Missing
+                | ErrorKind::Unavailable
+                | ErrorKind::Storage
+                | ErrorKind::Corrupt
+                | ErrorKind::Interrupted => 1,
+            };
+        }
+    }
+    1
+}
+
+/// The error and its causes in one text, each said once: many of our errors quote their cause already.
+pub(crate) fn message_of(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let part = cause.to_string();
+        if text.is_empty() {
+            text = part;
+        } else if !text.contains(&part) {
+            text.push_str(": ");
+            text.push_str(&part);
+        }
+    }
+    text
+}
+
+/// A process's exit code.
+pub(crate) fn exit_code(code: u8) -> ExitCode {
+    ExitCode::from(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_that_is_quoted_is_not_repeated() {
+        let io = io::Error::other("disk on fire");
+        let error = anyhow::Error::new(Error::io("writing to /x", io)).context("backup");
+        assert_eq!(message_of(&error), "backup: writing to /x: disk on fire");
+        assert_eq!(code_of(&error), 1);
+    }
+
+    #[test]
+    fn bad_input_is_two() {
+        assert_eq!(code_of(&usage("no")), 2);
+        assert_eq!(code_of(&Error::Invalid("no".into()).into()), 2);
+        let missing = Error::NoVertex {
+            name: "file:/x".into(),
+            hint: String::new(),
+        };
+        assert_eq!(code_of(&missing.into()), 1);
+    }
+}

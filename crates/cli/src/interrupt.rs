@@ -1,0 +1,121 @@
+//! Ctrl-C and `--timeout`: work is asked to stop once, and killed at the second Ctrl-C.
+
+use esker_model::Cancel;
+use esker_model::traversal::StopReason;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// The exit code of a process that a second Ctrl-C killed, as shells have it: 128 + SIGINT.
+const KILLED: i32 = 130;
+
+/// Why work was stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stopped {
+    /// Ctrl-C, or SIGTERM.
+    Interrupted,
+    /// `--timeout`.
+    TimedOut,
+}
+
+impl Stopped {
+    /// For people.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Interrupted => "interrupted",
+            Self::TimedOut => "time-out",
+        }
+    }
+}
+
+/// Whether work should stop. Cheap to ask and to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Interrupt {
+    signalled: Arc<AtomicBool>,
+    deadline: Option<Instant>,
+}
+
+impl Interrupt {
+    /// Catches SIGINT and SIGTERM: the first sets a flag, the second ends the process at once.
+    pub(crate) fn install() -> io::Result<Self> {
+        let signalled = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            // In this order: the shutdown looks at the flag before the same signal sets it.
+            signal_hook::flag::register_conditional_shutdown(
+                signal,
+                KILLED,
+                Arc::clone(&signalled),
+            )?;
+            signal_hook::flag::register(signal, Arc::clone(&signalled))?;
+        }
+        Ok(Self {
+            signalled,
+            deadline: None,
+        })
+    }
+
+    /// The same, with that much time from now on.
+    #[must_use]
+    pub(crate) fn with_timeout(&self, timeout: Option<Duration>) -> Self {
+        Self {
+            signalled: Arc::clone(&self.signalled),
+            deadline: timeout.and_then(|t| Instant::now().checked_add(t)),
+        }
+    }
+
+    /// Forgets a Ctrl-C: the shell does before each command.
+    pub(crate) fn reset(&self) {
+        self.signalled.store(false, Ordering::Relaxed);
+    }
+
+    /// Why work should stop, if it should.
+    pub(crate) fn stopped(&self) -> Option<Stopped> {
+        if self.signalled.load(Ordering::Relaxed) {
+            Some(Stopped::Interrupted)
+        } else if self.deadline.is_some_and(|d| Instant::now() >= d) {
+            Some(Stopped::TimedOut)
+        } else {
+            None
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Self {
+        Self {
+            signalled: Arc::new(AtomicBool::new(false)),
+            deadline: None,
+        }
+    }
+}
+
+impl Cancel for Interrupt {
+    fn cancelled(&self) -> bool {
+        self.stopped().is_some()
+    }
+
+    fn reason(&self) -> StopReason {
+        match self.stopped() {
+            Some(Stopped::TimedOut) => StopReason::TimeOut,
+            Some(Stopped::Interrupted) | None => StopReason::Interrupted,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_in_the_past_stops_work_as_timed_out() {
+        let interrupt = Interrupt::for_tests();
+        assert_eq!(interrupt.stopped(), None);
+        let late = interrupt.with_timeout(Some(Duration::ZERO));
+        assert_eq!(late.stopped(), Some(Stopped::TimedOut));
+        interrupt.signalled.store(true, Ordering::Relaxed);
+        assert_eq!(late.stopped(), Some(Stopped::Interrupted));
+        late.reset();
+        assert!(!interrupt.cancelled());
+    }
+}

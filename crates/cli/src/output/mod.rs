@@ -1,0 +1,15 @@
+//! How commands print: rows ([`Rows`]) as a table, JSON, NDJSON or CSV; styles for a terminal.
+//!
+//! Nothing here holds more than a few hundred rows: a scan of ten million edges prints as it reads.
+
+mod cell;
+mod json;
+mod report;
+mod rows;
+mod style;
+
+pub(crate) use cell::{Cell, quote, value_text};
+pub(crate) use json::{properties_json, vertex_attributes_json};
+pub(crate) use report::report;
+pub(crate) use rows::Rows;
+pub(crate) use style::Style;

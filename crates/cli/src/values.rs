@@ -1,0 +1,388 @@
+//! `name=value` and `name:kind=value`: how attributes and properties are typed on the command line.
+//!
+//! A predefined attribute has the kind that the schema says. Any other has the kind that is written (`name:i64=5`), else
+//! the one that its value looks like: `true`, `42`, `0.5`, `2026-03-01T12:00:00Z`, `[1, 2]`, `null`; all else is a string.
+//! `docs/book/values.md` is the page for users.
+
+use crate::exit::usage;
+use esker_model::limits::LIST_DEPTH_MAX;
+use esker_model::schema::check_attribute_name;
+use esker_model::{AttributeDefinition, Schema, Value, ValueKind, VertexTypeId};
+use jiff::Timestamp;
+use jiff::civil;
+use serde_json::Value as Json;
+
+/// One `name=value` as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Assignment {
+    /// The attribute or property.
+    pub(crate) name: String,
+    /// The kind, where it is written.
+    pub(crate) kind: Option<ValueKind>,
+    /// All behind the first `=`.
+    pub(crate) text: String,
+}
+
+impl Assignment {
+    /// Splits `name=value` or `name:kind=value`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let Some((left, value)) = text.split_once('=') else {
+            return Err(format!(
+                "`{text}` sets nothing: expected NAME=VALUE or NAME:KIND=VALUE, as in size=42 or run:string=42"
+            ));
+        };
+        // Names may hold colons (`dc:title`): only a known kind behind the last one is a kind.
+        let kind = left
+            .rsplit_once(':')
+            .and_then(|(name, kind)| Some((name, ValueKind::from_name(kind)?)));
+        let (name, kind) = match kind {
+            Some((name, kind)) => (name, Some(kind)),
+            None => (left, None),
+        };
+        check_attribute_name(name).map_err(|e| e.to_string())?;
+        Ok(Self {
+            name: name.to_owned(),
+            kind,
+            text: value.to_owned(),
+        })
+    }
+
+    /// The value of an attribute of that vertex type, and whether it is predefined.
+    pub(crate) fn value_for(
+        &self,
+        schema: &Schema,
+        vertex_type: VertexTypeId,
+    ) -> anyhow::Result<(Value, bool)> {
+        let Some(defined) = schema.attribute(vertex_type, &self.name) else {
+            return Ok((self.value()?, false));
+        };
+        if let Some(kind) = self.kind
+            && kind != defined.kind
+            && defined.kind != ValueKind::Any
+        {
+            return Err(self.wrong_kind(
+                schema,
+                vertex_type,
+                defined,
+                &format!("`:{}`", kind.name()),
+            ));
+        }
+        let kind = self.kind.unwrap_or(defined.kind);
+        parse_value(kind, &self.text)
+            .map(|value| (value, true))
+            .ok_or_else(|| {
+                self.wrong_kind(schema, vertex_type, defined, &format!("`{}`", self.text))
+            })
+    }
+
+    /// The value of anything that no schema defines.
+    pub(crate) fn value(&self) -> anyhow::Result<Value> {
+        let Some(kind) = self.kind else {
+            return Ok(guess(&self.text));
+        };
+        parse_value(kind, &self.text).ok_or_else(|| {
+            usage(format!(
+                "`{}:{}={}`: expected {}",
+                self.name,
+                kind.name(),
+                self.text,
+                looks_like(kind)
+            ))
+        })
+    }
+
+    fn wrong_kind(
+        &self,
+        schema: &Schema,
+        vertex_type: VertexTypeId,
+        defined: &AttributeDefinition,
+        got: &str,
+    ) -> anyhow::Error {
+        let type_name = schema
+            .vertex_type(vertex_type)
+            .map_or("the vertex", |t| t.name.as_str());
+        usage(format!(
+            "attribute `{}` of {type_name} holds {}: expected {}; got {got}",
+            self.name,
+            defined.kind.name(),
+            looks_like(defined.kind),
+        ))
+    }
+}
+
+fn looks_like(kind: ValueKind) -> &'static str {
+    match kind {
+        ValueKind::Bool => "true or false",
+        ValueKind::I64 => "a whole number from -2^63 to 2^63-1",
+        ValueKind::F64 => "a number, as in 0.5 or 6e23",
+        ValueKind::String => "any text",
+        ValueKind::Bytes => "hexadecimal digits, two a byte, as in 0x00ff",
+        ValueKind::Timestamp => "a time, as in 2026-03-01T12:00:00Z, 2026-03-01 or @1772366400.5",
+        ValueKind::List => "a list in JSON, as in [1, \"two\"]",
+        ValueKind::Any => "any value",
+    }
+}
+
+/// Reads a value of that kind; `null` is one of any kind but string.
+pub(crate) fn parse_value(kind: ValueKind, text: &str) -> Option<Value> {
+    if text == "null" && kind != ValueKind::String {
+        return Some(Value::Null);
+    }
+    match kind {
+        ValueKind::Bool => text.parse().ok().map(Value::Bool),
+        ValueKind::I64 => text.parse().ok().map(Value::I64),
+        ValueKind::F64 => text.parse().ok().map(Value::F64),
+        ValueKind::String => Some(Value::String(text.to_owned())),
+        ValueKind::Bytes => parse_hex(text).map(Value::Bytes),
+        ValueKind::Timestamp => parse_timestamp(text).map(Value::Timestamp),
+        ValueKind::List => parse_list(text),
+        ValueKind::Any => Some(guess(text)),
+    }
+}
+
+/// The value that a text looks like.
+fn guess(text: &str) -> Value {
+    match text {
+        "null" => return Value::Null,
+        "true" => return Value::Bool(true),
+        "false" => return Value::Bool(false),
+        _ => {}
+    }
+    if text.starts_with('[')
+        && let Some(list) = parse_list(text)
+    {
+        return list;
+    }
+    if text.starts_with('"')
+        && let Ok(string) = serde_json::from_str(text)
+    {
+        return Value::String(string);
+    }
+    // Not `007`, `+5`, `1e5` as an integer, nor `inf`, `nan` as a number: those are names more often than numbers.
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let plain = digits.starts_with(|c: char| c.is_ascii_digit())
+        && (digits == "0" || digits.starts_with("0.") || !digits.starts_with('0'));
+    if plain {
+        if let Ok(n) = text.parse() {
+            return Value::I64(n);
+        }
+        let number =
+            digits.contains(['.', 'e', 'E']) && digits.ends_with(|c: char| c.is_ascii_digit());
+        if number && let Ok(x) = text.parse::<f64>() {
+            return Value::F64(x);
+        }
+        if let Ok(t) = text.parse::<Timestamp>()
+            && let Some(nanos) = nanos(t)
+        {
+            return Value::Timestamp(nanos);
+        }
+    }
+    Value::String(text.to_owned())
+}
+
+fn nanos(t: Timestamp) -> Option<i64> {
+    i64::try_from(t.as_nanosecond()).ok()
+}
+
+/// RFC 3339, a date and time or a date alone (UTC), or `@SECONDS[.FRACTION]`; in nanoseconds since 1970.
+fn parse_timestamp(text: &str) -> Option<i64> {
+    if let Some(seconds) = text.strip_prefix('@') {
+        let (sign, digits) = match seconds.strip_prefix('-') {
+            Some(digits) => (-1, digits),
+            None => (1, seconds),
+        };
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        if fraction.len() > 9 || !fraction.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        let whole: i64 = whole
+            .parse::<u32>()
+            .map(i64::from)
+            .or_else(|_| whole.parse())
+            .ok()?;
+        let fraction: i64 = format!("{fraction:0<9}").parse().ok()?;
+        return whole
+            .checked_mul(1_000_000_000)?
+            .checked_add(fraction)?
+            .checked_mul(sign);
+    }
+    if let Ok(t) = text.parse::<Timestamp>() {
+        return nanos(t);
+    }
+    let utc = |t: civil::DateTime| nanos(t.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp());
+    if let Ok(date) = text.parse::<civil::Date>()
+        && text.len() <= 10
+    {
+        return utc(date.at(0, 0, 0, 0));
+    }
+    utc(text.parse::<civil::DateTime>().ok()?)
+}
+
+fn parse_hex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.strip_prefix("0x").unwrap_or(text).as_bytes();
+    let (pairs, rest) = digits.as_chunks::<2>();
+    if !rest.is_empty() {
+        return None;
+    }
+    let digit = |c: u8| {
+        char::from(c)
+            .to_digit(16)
+            .and_then(|d| u8::try_from(d).ok())
+    };
+    pairs
+        .iter()
+        .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?))
+        .collect()
+}
+
+fn parse_list(text: &str) -> Option<Value> {
+    match serde_json::from_str(text).ok()? {
+        Json::Array(items) => list_from_json(items, 1),
+        _ => None,
+    }
+}
+
+fn list_from_json(items: Vec<Json>, depth: usize) -> Option<Value> {
+    if depth > LIST_DEPTH_MAX {
+        return None;
+    }
+    let items: Option<Vec<Value>> = items
+        .into_iter()
+        .map(|item| match item {
+            Json::Null => Some(Value::Null),
+            Json::Bool(b) => Some(Value::Bool(b)),
+            Json::Number(n) => n
+                .as_i64()
+                .map(Value::I64)
+                .or_else(|| n.as_f64().map(Value::F64)),
+            Json::String(s) => Some(Value::String(s)),
+            Json::Array(items) => list_from_json(items, depth + 1),
+            Json::Object(_) => None,
+        })
+        .collect();
+    Some(Value::List(items?))
+}
+
+/// Reads `name:kind` as schema commands take it.
+pub(crate) fn parse_attribute(text: &str) -> Result<AttributeDefinition, String> {
+    let kinds = || ValueKind::ALL.map(ValueKind::name).join(", ");
+    let Some((name, kind)) = text.rsplit_once(':') else {
+        return Err(format!(
+            "`{text}` defines no attribute: expected NAME:KIND, as in nodes:i64; kinds are {}",
+            kinds()
+        ));
+    };
+    let Some(kind) = ValueKind::from_name(kind) else {
+        return Err(format!(
+            "unknown kind `{kind}` in `{text}`: kinds are {}",
+            kinds()
+        ));
+    };
+    check_attribute_name(name).map_err(|e| e.to_string())?;
+    Ok(AttributeDefinition {
+        name: name.to_owned(),
+        kind,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guessed(text: &str) -> Value {
+        Assignment::parse(text).unwrap().value().unwrap()
+    }
+
+    #[test]
+    fn values_are_what_they_look_like() {
+        assert_eq!(guessed("a=5"), Value::I64(5));
+        assert_eq!(guessed("a=-5"), Value::I64(-5));
+        assert_eq!(guessed("a=0.5"), Value::F64(0.5));
+        assert_eq!(guessed("a=1e3"), Value::F64(1000.0));
+        assert_eq!(guessed("a=true"), Value::Bool(true));
+        assert_eq!(guessed("a=null"), Value::Null);
+        assert_eq!(
+            guessed("a=1970-01-01T00:00:01Z"),
+            Value::Timestamp(1_000_000_000)
+        );
+        assert_eq!(
+            guessed("a=[1, \"two\", [3.5]]"),
+            Value::List(vec![1.into(), "two".into(), Value::List(vec![3.5.into()])])
+        );
+        for text in [
+            "",
+            "x",
+            "007",
+            "+5",
+            "1.2.3",
+            "inf",
+            "NaN",
+            "[1",
+            "2026-03-01",
+            "12ab",
+            "5.",
+            "/a=b",
+        ] {
+            assert_eq!(guessed(&format!("a={text}")), Value::from(text), "{text}");
+        }
+        assert_eq!(guessed("a=\"42\""), Value::from("42"));
+        // Beyond 64 bits there is no integer: kept as written rather than rounded.
+        assert_eq!(
+            guessed("a=18446744073709551616"),
+            Value::from("18446744073709551616")
+        );
+    }
+
+    #[test]
+    fn kinds_can_be_written() {
+        assert_eq!(guessed("a:string=5"), Value::from("5"));
+        assert_eq!(guessed("a:f64=5"), Value::F64(5.0));
+        assert_eq!(guessed("a:bytes=0x00fF"), Value::Bytes(vec![0, 255]));
+        assert_eq!(
+            guessed("a:timestamp=1970-01-02"),
+            Value::Timestamp(86_400_000_000_000)
+        );
+        assert_eq!(guessed("a:timestamp=@1.5"), Value::Timestamp(1_500_000_000));
+        assert_eq!(
+            guessed("a:timestamp=@-1.5"),
+            Value::Timestamp(-1_500_000_000)
+        );
+        assert_eq!(guessed("dc:title=x"), Value::from("x"));
+        assert_eq!(Assignment::parse("dc:title=x").unwrap().name, "dc:title");
+        for bad in [
+            "a:i64=x",
+            "a:bool=1",
+            "a:bytes=0x0",
+            "a:list=5",
+            "a:timestamp=soon",
+        ] {
+            let error = Assignment::parse(bad).unwrap().value().unwrap_err();
+            assert!(error.to_string().contains("expected"), "{error}");
+        }
+        assert!(Assignment::parse("a").is_err());
+        assert!(Assignment::parse("=5").is_err());
+    }
+
+    #[test]
+    fn predefined_attributes_take_the_kind_of_the_schema() {
+        let schema = Schema::default();
+        let file = schema.vertex_type_id("File").unwrap();
+        let value = |text: &str| Assignment::parse(text).unwrap().value_for(&schema, file);
+        assert_eq!(value("size=5").unwrap(), (Value::I64(5), true));
+        assert_eq!(value("name=5").unwrap(), (Value::from("5"), true));
+        assert_eq!(value("tag=5").unwrap(), (Value::I64(5), false));
+        let error = value("size=big").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "attribute `size` of File holds i64: expected a whole number from -2^63 to 2^63-1; got `big`"
+        );
+        assert!(value("size:string=5").is_err());
+    }
+
+    #[test]
+    fn attributes_are_defined_by_name_and_kind() {
+        assert_eq!(parse_attribute("dc:nodes:i64").unwrap().name, "dc:nodes");
+        assert!(parse_attribute("nodes").unwrap_err().contains("NAME:KIND"));
+        assert!(parse_attribute("nodes:int").unwrap_err().contains("i64"));
+    }
+}

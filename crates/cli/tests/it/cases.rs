@@ -1,0 +1,184 @@
+//! Golden cases: `testdata/cases/cli/*.case` read like sessions in a terminal.
+//!
+//! ```text
+//! # What the case shows.
+//! # needs: root                      (or: darshan; the case is skipped, visibly, where that is not there)
+//! $ esker get lab.esker file:/x      a command, run by `sh` in an empty folder; `> ` goes on with it
+//! what it prints on stdout
+//! 2> what it prints on stderr
+//! [exit 1]                           its exit code, if not 0
+//! ```
+//!
+//! `UPDATE_EXPECT=1 cargo test -p esker-cli` writes what came out into the files.
+
+use crate::normalise::normalise;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A command and what is expected of it.
+struct Step {
+    /// As in the file, with continuation lines.
+    command: Vec<String>,
+    expected: String,
+}
+
+struct Case {
+    comments: Vec<String>,
+    needs: Vec<String>,
+    steps: Vec<Step>,
+}
+
+fn cases_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/cases/cli")
+}
+
+fn parse(text: &str) -> Case {
+    let mut case = Case {
+        comments: Vec::new(),
+        needs: Vec::new(),
+        steps: Vec::new(),
+    };
+    for line in text.lines() {
+        if let Some(command) = line.strip_prefix("$ ") {
+            let step = Step {
+                command: vec![command.to_owned()],
+                expected: String::new(),
+            };
+            case.steps.push(step);
+            continue;
+        }
+        let Some(step) = case.steps.last_mut() else {
+            if let Some(need) = line.strip_prefix("# needs: ") {
+                case.needs.push(need.trim().to_owned());
+            }
+            case.comments.push(line.to_owned());
+            continue;
+        };
+        match line.strip_prefix("> ") {
+            Some(more) if step.expected.is_empty() => step.command.push(more.to_owned()),
+            _ => {
+                step.expected.push_str(line);
+                step.expected.push('\n');
+            }
+        }
+    }
+    case
+}
+
+/// Runs a command in the folder and writes down what it did.
+fn run(step: &Step, folder: &Path) -> String {
+    let bin = Path::new(env!("CARGO_BIN_EXE_esker")).parent().unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let output = Command::new("sh")
+        .arg("-c")
+        .arg(step.command.join("\n"))
+        .current_dir(folder)
+        .env("PATH", path)
+        .env("ESKER_DARSHAN_LOGS", darshan_logs().unwrap_or_default())
+        .env("HOME", folder)
+        .env("LC_ALL", "C")
+        .env("COLUMNS", "100")
+        .env_remove("RUST_BACKTRACE")
+        .output()
+        .unwrap();
+    let folder = folder.to_str().unwrap();
+    let mut text = normalise(&String::from_utf8_lossy(&output.stdout), folder);
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    for line in normalise(&String::from_utf8_lossy(&output.stderr), folder).lines() {
+        writeln!(text, "{}", format!("2> {line}").trim_end()).unwrap();
+    }
+    match output.status.code() {
+        Some(0) => {}
+        Some(code) => writeln!(text, "[exit {code}]").unwrap(),
+        None => writeln!(text, "[killed]").unwrap(),
+    }
+    text
+}
+
+/// Where the logs of the `darshan` wheel lie (`crates/import/tests/fetch-darshan.sh` fetches them).
+fn darshan_logs() -> Option<PathBuf> {
+    let folder = std::env::var_os("ESKER_DARSHAN_DIR").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/darshan"),
+        PathBuf::from,
+    );
+    let logs = folder.join("logs");
+    logs.join("complete").is_file().then_some(logs)
+}
+
+fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").output().unwrap();
+    id.stdout.trim_ascii() == b"0"
+}
+
+/// What the case needs and this machine lacks.
+fn missing(case: &Case) -> Option<&str> {
+    case.needs
+        .iter()
+        .map(String::as_str)
+        .find(|need| match *need {
+            "root" => !is_root(),
+            "no root" => is_root(),
+            "darshan" => darshan_logs().is_none(),
+            other => panic!("unknown need `{other}`"),
+        })
+}
+
+#[test]
+fn every_case() {
+    let update = std::env::var_os("UPDATE_EXPECT").is_some();
+    let only = std::env::var("ESKER_CASE").ok();
+    let mut names: Vec<_> = fs::read_dir(cases_folder())
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .filter(|p| p.extension().is_some_and(|e| e == "case"))
+        .collect();
+    names.sort();
+    assert!(!names.is_empty(), "there are cases");
+    let (mut failures, mut skipped) = (String::new(), Vec::new());
+    for path in names {
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        if only.as_ref().is_some_and(|o| *o != name) {
+            continue;
+        }
+        let case = parse(&fs::read_to_string(&path).unwrap());
+        if let Some(need) = missing(&case) {
+            skipped.push(format!("{name} (needs {need})"));
+            continue;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let mut written = case
+            .comments
+            .iter()
+            .fold(String::new(), |t, c| t + c + "\n");
+        for step in &case.steps {
+            let got = run(step, folder.path());
+            let command = step.command.join("\n> ");
+            if got != step.expected && !update {
+                writeln!(
+                    failures,
+                    "--- {name}\n$ {command}\nexpected:\n{}got:\n{got}",
+                    step.expected
+                )
+                .unwrap();
+            }
+            writeln!(written, "$ {command}\n{}", got.trim_end_matches('\n')).unwrap();
+            if got.is_empty() {
+                written.pop();
+            }
+        }
+        if update {
+            fs::write(&path, written).unwrap();
+        }
+    }
+    if !skipped.is_empty() {
+        eprintln!("SKIPPED cases: {}", skipped.join(", "));
+    }
+    assert!(
+        failures.is_empty(),
+        "UPDATE_EXPECT=1 accepts what came out\n{failures}"
+    );
+}

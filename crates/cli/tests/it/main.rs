@@ -1,0 +1,8 @@
+//! The command as its users see it.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::print_stderr, reason = "a case that was skipped must be seen")]
+
+mod cases;
+mod normalise;
+mod processes;

@@ -1,0 +1,115 @@
+//! What differs from run to run is named instead: versions, times that it took, the test's folder.
+
+/// Replaces the folder by `<DIR>`, versions of about now by `<VERSION>`, durations and rates by `<TIME>` and `<RATE>`, and runs of
+/// blanks inside a line by two: columns are as wide as versions happen to be.
+pub(crate) fn normalise(text: &str, directory: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.replace(directory, "<DIR>").split_inclusive('\n') {
+        let (body, end) = match line.strip_suffix('\n') {
+            Some(body) => (body, "\n"),
+            None => (line, ""),
+        };
+        out.push_str(squeeze(&replace_measures(&replace_versions(body))).trim_end());
+        out.push_str(end);
+    }
+    out
+}
+
+/// The year in which the test runs; versions that cases give themselves lie in the past.
+fn this_year() -> String {
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    // Good enough away from New Year, when the case's own years would still differ.
+    (1970 + now.as_secs() / 31_556_952).to_string()
+}
+
+/// `2031-11-21T21:47:00.123Z`, perhaps with `~5` behind it, if it lies in this year and is no round second.
+fn replace_versions(line: &str) -> String {
+    const SHAPE: &str = "0000-00-00T00:00:00.000Z";
+    let year = this_year();
+    let bytes = line.as_bytes();
+    let (mut out, mut at) = (String::new(), 0);
+    while at < line.len() {
+        let is_version = line.is_char_boundary(at)
+            && line[at..].starts_with(&year)
+            && bytes.len() >= at + SHAPE.len()
+            && SHAPE.bytes().zip(&bytes[at..]).all(|(s, b)| match s {
+                b'0' => b.is_ascii_digit(),
+                s => s == *b,
+            });
+        if is_version {
+            at += SHAPE.len();
+            if bytes.get(at) == Some(&b'~') {
+                at += 1;
+                while bytes.get(at).is_some_and(u8::is_ascii_digit) {
+                    at += 1;
+                }
+            }
+            out.push_str("<VERSION>");
+        } else {
+            let c = line[at..].chars().next().unwrap();
+            out.push(c);
+            at += c.len_utf8();
+        }
+    }
+    out
+}
+
+/// ` 0.42 s` and `(1,234 logs/s)`.
+fn replace_measures(line: &str) -> String {
+    let words: Vec<&str> = line.split(' ').collect();
+    let mut out = Vec::with_capacity(words.len());
+    for (i, word) in words.iter().enumerate() {
+        let next = words
+            .get(i + 1)
+            .map(|w| w.trim_end_matches([';', ',', ')']));
+        let number = word.trim_start_matches('(');
+        let is_number = number.starts_with(|c: char| c.is_ascii_digit())
+            && number
+                .chars()
+                .all(|c| c.is_ascii_digit() || c == '.' || c == ',');
+        match next {
+            Some("s") if is_number => out.push(word.replace(number, "<TIME>")),
+            Some("logs/s") if is_number => out.push(word.replace(number, "<RATE>")),
+            _ => out.push((*word).to_owned()),
+        }
+    }
+    out.join(" ")
+}
+
+/// Runs of blanks behind the first word become two.
+fn squeeze(line: &str) -> String {
+    let lead = line.len() - line.trim_start_matches(' ').len();
+    let mut out = line[..lead].to_owned();
+    let mut blanks = 0;
+    for c in line[lead..].chars() {
+        if c == ' ' {
+            blanks += 1;
+            continue;
+        }
+        out.push_str(match blanks {
+            0 => "",
+            1 => " ",
+            _ => "  ",
+        });
+        blanks = 0;
+        out.push(c);
+    }
+    out
+}
+
+#[test]
+fn what_differs_is_named() {
+    let year = this_year();
+    let line = format!("{year}-11-21T21:47:00.123Z~7    x  2020-01-01T00:00:00.000Z");
+    assert_eq!(
+        normalise(&line, "/tmp/x"),
+        "<VERSION>  x  2020-01-01T00:00:00.000Z"
+    );
+    assert_eq!(
+        normalise("in 0.42 s (1,234 logs/s)", "/tmp/x"),
+        "in <TIME> s (<RATE> logs/s)"
+    );
+    assert_eq!(normalise("  a   b\n", "/tmp/x"), "  a  b\n");
+}

@@ -1,0 +1,440 @@
+//! Bulk load: many new vertices and edges as sorted tables, past the log and the memtable.
+//!
+//! Mutations are gathered until a buffer is full, sorted by key, and what is new is handed to the store in key order;
+//! what exists already takes the ordinary way. A marker in `meta` says that a load is under way: after a crash
+//! in the middle of one the counters are counted again.
+
+use crate::Engine;
+use crate::catalog::{BULK_KEY, NEWEST_KEY, version_value};
+use crate::counts::{self, Changes};
+use crate::settings::{BulkReport, CheckOptions};
+use crate::txn::{Writer, check_properties, check_row, check_static, check_vertex, lock};
+use esker_model::key::{Counter, EDGE_KEY_BYTES, EdgeKey, type_index, vertex as vertex_key};
+use esker_model::limits::PROPERTIES_MAX;
+use esker_model::record::{EdgeRecord, VertexRecord};
+use esker_model::{
+    Batch, Error, Mutation, NeverCancel, Op, Properties, Result, Schema, Version, VertexRef,
+};
+use esker_store::{Durability, Table, WriteBatch};
+use std::collections::HashSet;
+
+/// Memory that one round gathers before it is written, in bytes.
+const ROUND_BYTES: usize = 192 << 20;
+
+/// What one round gathered: keys of edges apart from values, so that sorting moves little.
+#[derive(Default)]
+struct Round {
+    edges: Vec<Entry>,
+    values: Vec<u8>,
+    /// In the order given; those of one vertex stay in it.
+    vertices: Vec<VertexChange>,
+    vertex_bytes: usize,
+    /// Deletions of edges, and what was put under the same keys after them.
+    ordinary: Vec<Mutation>,
+    /// Edges with a deletion in `ordinary`, in both directions.
+    deleted: HashSet<EdgeKey>,
+}
+
+/// A change of a vertex and when it holds from.
+struct VertexChange {
+    vertex: VertexRef,
+    op: Op,
+    at: Version,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    key: [u8; EDGE_KEY_BYTES],
+    /// Whether it is the direction that was given; its inverse otherwise.
+    forward: bool,
+    at: u32,
+    len: u32,
+}
+
+impl Round {
+    fn bytes(&self) -> usize {
+        self.values.len()
+            + self.edges.len() * size_of::<Entry>()
+            + self.vertex_bytes
+            + self.ordinary.len() * 256
+    }
+
+    fn add(&mut self, schema: &Schema, mutation: Mutation, version: Version) -> Result<()> {
+        let at = mutation.version.unwrap_or(version);
+        if at == Version::MAX {
+            return Err(Error::Invalid(
+                "a version must lie before the end of time".into(),
+            ));
+        }
+        match &mutation.op {
+            Op::PutEdge {
+                source,
+                edge_type,
+                destination,
+                properties,
+            } => {
+                schema.check_ends(*edge_type, source.type_id, destination.type_id)?;
+                check_properties("an edge's properties", properties, PROPERTIES_MAX)?;
+                let key = EdgeKey {
+                    source: source.id,
+                    edge_type: *edge_type,
+                    destination: destination.id,
+                };
+                if self.deleted.contains(&key) {
+                    self.ordinary(mutation.op, at);
+                } else {
+                    self.edge(schema, key, properties, at)?;
+                }
+            }
+            Op::DeleteEdge {
+                source,
+                edge_type,
+                destination,
+            } => {
+                let key = EdgeKey {
+                    source: source.id,
+                    edge_type: *edge_type,
+                    destination: destination.id,
+                };
+                self.deleted.insert(key);
+                self.deleted
+                    .insert(key.reversed(schema.inverse(*edge_type)));
+                self.ordinary(mutation.op, at);
+            }
+            Op::PutVertex {
+                vertex,
+                key,
+                attributes,
+            } => {
+                check_vertex(schema, *vertex, key)?;
+                check_static(schema, *vertex, attributes)?;
+                self.vertex(
+                    *vertex,
+                    192 + key.len() + 64 * attributes.len(),
+                    mutation.op,
+                    at,
+                );
+            }
+            Op::EnsureVertex { vertex, key } => {
+                check_vertex(schema, *vertex, key)?;
+                self.vertex(*vertex, 192 + key.len(), mutation.op, at);
+            }
+            Op::SetAttributes {
+                vertex,
+                set,
+                remove,
+            } => {
+                let bytes = 192 + 64 * (set.len() + remove.len());
+                self.vertex(*vertex, bytes, mutation.op, at);
+            }
+            Op::DeleteVertex { vertex } => self.vertex(*vertex, 192, mutation.op, at),
+        }
+        Ok(())
+    }
+
+    fn edge(
+        &mut self,
+        schema: &Schema,
+        key: EdgeKey,
+        properties: &Properties,
+        at: Version,
+    ) -> Result<()> {
+        let start = self.values.len();
+        self.values.push(0);
+        self.values.extend_from_slice(&at.0.to_be_bytes());
+        properties.encode(&mut self.values);
+        let len = self.values.len() - start;
+        check_row("an edge", len)?;
+        let inverse = key.reversed(schema.inverse(key.edge_type));
+        for (k, forward) in [(key, true), (inverse, false)] {
+            if forward || k != key {
+                self.edges.push(Entry {
+                    key: k.encode(),
+                    forward,
+                    at: start as u32,
+                    len: len as u32,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn vertex(&mut self, vertex: VertexRef, bytes: usize, op: Op, at: Version) {
+        self.vertex_bytes += bytes;
+        self.vertices.push(VertexChange { vertex, op, at });
+    }
+
+    fn ordinary(&mut self, op: Op, at: Version) {
+        let version = Some(at);
+        self.ordinary.push(Mutation { version, op });
+    }
+
+    fn value(&self, entry: &Entry) -> &[u8] {
+        let start = entry.at as usize;
+        self.values
+            .get(start..start + entry.len as usize)
+            .unwrap_or_default()
+    }
+
+    fn version(&self, entry: &Entry) -> &[u8] {
+        self.value(entry).get(1..9).unwrap_or_default()
+    }
+}
+
+impl Engine {
+    /// Loads vertices and edges as sorted tables. For what is new it is several times faster than batches; what is
+    /// there already is updated as batches would. All changes without a version of their own take one version.
+    /// `progress` is called with the number of mutations taken in.
+    pub fn bulk_load(
+        &self,
+        mutations: &mut dyn Iterator<Item = Result<Mutation>>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<BulkReport> {
+        // One that failed in the middle may have left counters that are wrong.
+        self.recover_bulk_load()?;
+        let mut writer = lock(&self.writer);
+        self.merge_counters(&writer)?;
+        let version = writer.clock.tick(self.clock.now_millis());
+        let mut marker = WriteBatch::default();
+        marker.put(Table::Meta, BULK_KEY, Vec::new());
+        // Given again after a crash, this version would no longer be that of one load.
+        marker.put(Table::Meta, NEWEST_KEY, version_value(version));
+        self.store.commit(marker, Durability::Sync)?;
+        let mut report = BulkReport::default();
+        let schema = self.schema_now();
+        let mut round = Round::default();
+        let mut failed = None;
+        for mutation in mutations {
+            match mutation.and_then(|m| round.add(&schema, m, version)) {
+                Ok(()) => report.mutations += 1,
+                Err(e) => {
+                    // What was good so far is written; the caller learns what was not.
+                    failed = Some(e);
+                    break;
+                }
+            }
+            if round.bytes() >= ROUND_BYTES {
+                self.write_round(&mut writer, std::mem::take(&mut round), &mut report)?;
+                progress(report.mutations);
+            }
+        }
+        self.write_round(&mut writer, round, &mut report)?;
+        progress(report.mutations);
+        let mut done = WriteBatch::default();
+        done.remove(Table::Meta, BULK_KEY);
+        done.put(Table::Meta, NEWEST_KEY, version_value(writer.clock.last()));
+        self.store.commit(done, Durability::Sync)?;
+        failed.map_or(Ok(report), Err)
+    }
+
+    fn write_round(
+        &self,
+        writer: &mut Writer,
+        round: Round,
+        report: &mut BulkReport,
+    ) -> Result<()> {
+        let mut round = round;
+        let mut changes = Changes::default();
+        let new_vertices = self.new_vertices(&mut round, report, &mut changes)?;
+        self.new_edges(&mut round, report, &mut changes)?;
+        let dirty = self.adjacency.begin_write_everywhere();
+        let written = self.write_sorted(&round, &new_vertices, &changes);
+        self.adjacency.end_write_everywhere(dirty);
+        written?;
+        // Everything that exists already, in the order given.
+        let ordinary = std::mem::take(&mut round.ordinary);
+        for mutations in ordinary.chunks(1 << 14) {
+            let batch = Batch {
+                mutations: mutations.to_vec(),
+                once: None,
+            };
+            let commit = self.apply_holding(writer, batch)?;
+            report.vertices_created += commit.vertices_created;
+            report.edges_created += commit.edges_created;
+        }
+        self.merge_counters(writer)
+    }
+
+    /// Rows of vertices that are new, by key. What else happens to a vertex becomes ordinary mutations, in the order given.
+    fn new_vertices(
+        &self,
+        round: &mut Round,
+        report: &mut BulkReport,
+        changes: &mut Changes,
+    ) -> Result<Vec<(VertexRef, Vec<u8>)>> {
+        let mut given = std::mem::take(&mut round.vertices);
+        given.sort_by_key(|change| change.vertex.id);
+        let mut rows: Vec<(VertexRef, Vec<u8>)> = Vec::with_capacity(given.len());
+        let mut before = None;
+        for VertexChange { vertex, op, at } in given {
+            let first = before.replace(vertex.id) != Some(vertex.id);
+            let key = vertex_key(vertex.id);
+            let new = first && !self.store.get_with(Table::Rows, &key, &mut |_| {})?;
+            let (key, attributes, mentioned) = match op {
+                Op::PutVertex {
+                    key, attributes, ..
+                } if new => (key, attributes, false),
+                Op::EnsureVertex { key, .. } if new => (key, Properties::new(), true),
+                op => {
+                    round.ordinary(op, at);
+                    continue;
+                }
+            };
+            let record = VertexRecord {
+                gone: false,
+                mentioned,
+                first: at,
+                latest: at,
+                static_version: at,
+                type_id: vertex.type_id,
+                key,
+                attributes,
+                user: Vec::new(),
+            };
+            let mut value = Vec::with_capacity(64 + record.key.len());
+            record.encode(&mut value);
+            check_row("a vertex with its attributes", value.len())?;
+            rows.push((vertex, value));
+            *changes
+                .entry(Counter::Vertices(vertex.type_id))
+                .or_default() += 1;
+        }
+        report.vertices_created += rows.len() as u64;
+        Ok(rows)
+    }
+
+    /// Leaves in the round only the edges that are new, sorted; the others become ordinary mutations.
+    fn new_edges(
+        &self,
+        round: &mut Round,
+        report: &mut BulkReport,
+        changes: &mut Changes,
+    ) -> Result<()> {
+        let schema = self.schema_now();
+        let mut entries = std::mem::take(&mut round.edges);
+        // The last one given of a key becomes its row: it lies last in the values.
+        entries.sort_unstable_by(|a, b| a.key.cmp(&b.key).then(b.at.cmp(&a.at)));
+        let mut new: Vec<Entry> = Vec::with_capacity(entries.len());
+        let mut others: Vec<Entry> = Vec::new();
+        for entry in entries {
+            match new.last() {
+                Some(last) if last.key == entry.key => {
+                    let same = round.version(last) == round.version(&entry);
+                    others.extend((entry.forward && !same).then_some(entry));
+                }
+                _ => new.push(entry),
+            }
+        }
+        let mut known = HashSet::new();
+        for entry in new.iter().filter(|e| e.forward) {
+            if self.store.get_with(Table::Rows, &entry.key, &mut |_| {})? {
+                known.insert(entry.at);
+                // In one direction only: applying it writes both.
+                others.push(*entry);
+            }
+        }
+        new.retain(|e| !known.contains(&e.at));
+        // In the order given, and before the deletions: what was put after one is not among the entries.
+        others.sort_unstable_by_key(|e| e.at);
+        let mut ordinary = others
+            .iter()
+            .map(|e| to_mutation(round.value(e), &e.key, &schema))
+            .collect::<Result<Vec<_>>>()?;
+        ordinary.append(&mut round.ordinary);
+        round.ordinary = ordinary;
+        for entry in &new {
+            let key =
+                EdgeKey::decode(&entry.key).map_err(|e| Error::corrupt("an edge's key", e))?;
+            *changes
+                .entry(Counter::Degree(key.source, key.edge_type))
+                .or_default() += 1;
+            *changes.entry(Counter::Edges(key.edge_type)).or_default() += 1;
+            report.edges_created += u64::from(entry.forward);
+        }
+        round.edges = new;
+        Ok(())
+    }
+
+    fn write_sorted(
+        &self,
+        round: &Round,
+        vertices: &[(VertexRef, Vec<u8>)],
+        changes: &Changes,
+    ) -> Result<()> {
+        let mut index: Vec<_> = vertices
+            .iter()
+            .map(|(v, _)| type_index(v.type_id, v.id))
+            .collect();
+        index.sort_unstable();
+        let mut load = self.store.bulk_load(Table::Index)?;
+        index.iter().try_for_each(|key| load.push(key, &[]))?;
+        load.finish()?;
+
+        let mut counters: Vec<_> = changes.iter().map(|(c, n)| (c.encode(), *n)).collect();
+        counters.sort_unstable();
+        let mut load = self.store.bulk_load(Table::Counts)?;
+        for (key, change) in counters {
+            let value = counts::apply(counts::read(&*self.store, &key)?, change)?;
+            load.push(&key, &counts::encode_value(value))?;
+        }
+        let counts = load;
+
+        let mut rows = self.store.bulk_load(Table::Rows)?;
+        let mut vertices = vertices
+            .iter()
+            .map(|(v, value)| (vertex_key(v.id), value))
+            .peekable();
+        for entry in &round.edges {
+            while let Some((key, value)) = vertices.next_if(|(key, _)| key[..] < entry.key[..]) {
+                rows.push(&key, value)?;
+            }
+            rows.push(&entry.key, round.value(entry))?;
+        }
+        for (key, value) in vertices {
+            rows.push(&key, value)?;
+        }
+        rows.finish()?;
+        counts.finish()
+    }
+
+    /// After a crash in the middle of a bulk load: counts again what can be counted.
+    pub(crate) fn recover_bulk_load(&self) -> Result<()> {
+        if !self.store.get_with(Table::Meta, BULK_KEY, &mut |_| {})? {
+            return Ok(());
+        }
+        self.check(&CheckOptions { repair: true }, &NeverCancel, &mut |_| {})?;
+        let mut done = WriteBatch::default();
+        done.remove(Table::Meta, BULK_KEY);
+        self.store.commit(done, Durability::Sync)
+    }
+}
+
+/// An edge of a round as a mutation. Its ends were checked when it was taken in, so the types that its edge type joins
+/// stand for those it had.
+fn to_mutation(value: &[u8], key: &[u8], schema: &Schema) -> Result<Mutation> {
+    let bad = |e| Error::corrupt("an edge being loaded", e);
+    let key = EdgeKey::decode(key).map_err(bad)?;
+    let record = EdgeRecord::decode(value).map_err(bad)?;
+    let Some(edge_type) = schema.edge_type(key.edge_type) else {
+        return Err(Error::Invalid(format!(
+            "the schema has no edge type #{}",
+            key.edge_type.0
+        )));
+    };
+    let op = Op::PutEdge {
+        source: VertexRef {
+            id: key.source,
+            type_id: edge_type.source,
+        },
+        edge_type: key.edge_type,
+        destination: VertexRef {
+            id: key.destination,
+            type_id: edge_type.destination,
+        },
+        properties: record.properties,
+    };
+    Ok(Mutation {
+        version: Some(record.version),
+        op,
+    })
+}

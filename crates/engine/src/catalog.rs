@@ -1,0 +1,90 @@
+//! The catalog: what a database says about itself in its `meta` table.
+//!
+//! ```text
+//!  format              u32, the number of the layout that model::key describes
+//!  schema              model::Schema
+//!  newest              u64, no version given before is larger (with the `pending` rows)
+//!  retained            u64, versions superseded before this one are in the archive
+//!  bulk                present while a bulk load is under way: counters are to be recounted
+//!  once/<marker>       u64 version: batches applied before
+//!  pending/<version 8> degree changes of one commit that are not yet in `counts`
+//! ```
+
+use esker_model::codec::{Reader, put_u32, put_u64};
+use esker_model::{Error, Result, Schema, Version};
+use esker_store::{Store, Table, WriteBatch};
+
+/// The layout that this build writes, and the newest that it reads.
+pub const FORMAT: u32 = 1;
+
+pub(crate) const FORMAT_KEY: &[u8] = b"format";
+pub(crate) const SCHEMA_KEY: &[u8] = b"schema";
+pub(crate) const NEWEST_KEY: &[u8] = b"newest";
+pub(crate) const RETAINED_KEY: &[u8] = b"retained";
+pub(crate) const BULK_KEY: &[u8] = b"bulk";
+pub(crate) const PENDING_PREFIX: &[u8] = b"pending/";
+
+/// The key of a batch's marker.
+pub(crate) fn once_key(marker: &[u8]) -> Vec<u8> {
+    [b"once/", marker].concat()
+}
+
+/// The key of one commit's degree changes.
+pub(crate) fn pending_key(version: Version) -> Vec<u8> {
+    [PENDING_PREFIX, &version.0.to_be_bytes()].concat()
+}
+
+pub(crate) fn encode_schema(schema: &Schema) -> Vec<u8> {
+    let mut out = Vec::new();
+    schema.encode(&mut out);
+    out
+}
+
+/// A `u64` under a key of `meta`.
+pub(crate) fn read_version(store: &dyn Store, key: &[u8]) -> Result<Option<Version>> {
+    let Some(bytes) = store.get(Table::Meta, key)? else {
+        return Ok(None);
+    };
+    let version = Reader::new(&bytes).u64("a version");
+    version
+        .map(|v| Some(Version(v)))
+        .map_err(|e| Error::corrupt("a row of table `meta`", e))
+}
+
+/// The encoding of a version as a value.
+pub(crate) fn version_value(version: Version) -> Vec<u8> {
+    let mut out = Vec::with_capacity(8);
+    put_u64(&mut out, version.0);
+    out
+}
+
+/// Reads the schema of a database; `None` if the store is empty.
+pub(crate) fn load(store: &dyn Store) -> Result<Option<Schema>> {
+    let Some(format) = store.get(Table::Meta, FORMAT_KEY)? else {
+        return Ok(None);
+    };
+    let format = Reader::new(&format)
+        .u32("a format number")
+        .map_err(|e| Error::corrupt("row `format` of table `meta`", e))?;
+    if format > FORMAT {
+        return Err(Error::Target(format!(
+            "the database was written by a newer Esker (format {format}; this build reads up to {FORMAT}): upgrade Esker"
+        )));
+    }
+    let schema = store.get(Table::Meta, SCHEMA_KEY)?.unwrap_or_default();
+    let mut r = Reader::new(&schema);
+    let schema = Schema::decode(&mut r).and_then(|s| r.finish().map(|()| s));
+    schema
+        .map(Some)
+        .map_err(|e| Error::corrupt("row `schema` of table `meta`", e))
+}
+
+/// The rows of a new database.
+pub(crate) fn create(schema: &Schema) -> WriteBatch {
+    let mut batch = WriteBatch::default();
+    let mut format = Vec::new();
+    put_u32(&mut format, FORMAT);
+    batch.put(Table::Meta, FORMAT_KEY, format);
+    batch.put(Table::Meta, SCHEMA_KEY, encode_schema(schema));
+    batch
+}

@@ -1,0 +1,493 @@
+//! `check`: reads everything once and compares what can be derived with what is stored.
+//!
+//! The database is its `rows`; the inverse of an edge, the index by type and the counters follow from them and can
+//! be mended. GraphMeta's rule (section 2.1) that vertices of users' own types must be connected is checked too.
+
+mod reachable;
+
+use crate::Engine;
+use crate::counts::{decode_value, encode_value};
+use crate::read::{FirstError, corrupt};
+use crate::settings::{CheckOptions, CheckReport};
+use crate::txn::lock;
+use esker_model::key::{
+    Counter, EdgeKey, HistoryKey, RowKey, decode_type_index, type_index, vertex as vertex_key,
+};
+use esker_model::record::{AttributeRecord, EdgeRecord, StaticRecord, VertexRecord};
+use esker_model::{Cancel, EdgeTypeId, Flow, Result, Schema, VertexId, VertexTypeId};
+use esker_store::{Durability, KeyRange, Snapshot, Table, WriteBatch};
+use reachable::Reachable;
+use std::collections::BTreeMap;
+
+/// Progress and interruption are looked at once in so many rows.
+const ROWS_BETWEEN_LOOKS: u64 = 1 << 14;
+
+/// Mending is written in portions of so many changes.
+const REPAIRS_AT_ONCE: usize = 1 << 14;
+
+impl Engine {
+    /// Reads everything; mends, if asked, what can be derived. Writers wait meanwhile. `progress` is told the
+    /// number of rows read.
+    pub fn check(
+        &self,
+        options: &CheckOptions,
+        cancel: &dyn Cancel,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<CheckReport> {
+        let writer = lock(&self.writer);
+        // Then the counters' rows are all there is.
+        self.merge_counters(&writer)?;
+        if !options.repair {
+            let (report, _) = self.check_once(Pass::Look, cancel, progress)?;
+            return Ok(report);
+        }
+        let (mut report, miscounted) = self.check_once(Pass::MendRows, cancel, progress)?;
+        if report.complete && (miscounted > 0 || report.problems_total > 0) {
+            // Counters are compared once the rows are what they should be.
+            let (again, miscounted) = self.check_once(Pass::MendCounters, cancel, progress)?;
+            report.complete = again.complete;
+            report.problems_total += miscounted;
+            let counters = again.problems.into_iter().filter(|p| p.what == COUNTER);
+            report.problems.extend(counters);
+            report.problems.truncate(CheckReport::PROBLEMS_MAX);
+        }
+        // Lists may have been loaded before an inverse edge was mended.
+        let dirty = self.adjacency.begin_write_everywhere();
+        self.adjacency.end_write_everywhere(dirty);
+        Ok(report)
+    }
+
+    /// One pass; also the number of counters that are wrong. The caller holds the write lock.
+    fn check_once(
+        &self,
+        pass: Pass,
+        cancel: &dyn Cancel,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(CheckReport, u64)> {
+        let snapshot = self.store.snapshot()?;
+        let schema = self.schema_now();
+        let mut check = Check {
+            engine: self,
+            read: &*snapshot,
+            schema: &schema,
+            report: CheckReport::default(),
+            pass,
+            miscounted: 0,
+            repairs: WriteBatch::default(),
+            reachable: Reachable::load(&*snapshot, &schema)?,
+            vertices: BTreeMap::new(),
+            edges: BTreeMap::new(),
+            degrees: Vec::new(),
+            cancel,
+            progress,
+        };
+        check.report.complete = check.run()?;
+        Ok((check.report, check.miscounted))
+    }
+}
+
+/// What a pass mends. Counters come last: they follow from rows that may themselves want mending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    Look,
+    MendRows,
+    MendCounters,
+}
+
+const COUNTER: &str = "counter";
+
+struct Check<'a> {
+    engine: &'a Engine,
+    read: &'a dyn Snapshot,
+    schema: &'a Schema,
+    report: CheckReport,
+    pass: Pass,
+    /// Counters that are wrong.
+    miscounted: u64,
+    repairs: WriteBatch,
+    reachable: Reachable,
+    vertices: BTreeMap<VertexTypeId, u64>,
+    edges: BTreeMap<EdgeTypeId, u64>,
+    /// Degrees of the vertex whose rows are being read.
+    degrees: Vec<(EdgeTypeId, u64)>,
+    cancel: &'a dyn Cancel,
+    progress: &'a mut dyn FnMut(u64),
+}
+
+impl Check<'_> {
+    fn run(&mut self) -> Result<bool> {
+        let done = self.rows()? && self.history()? && self.index()? && self.totals()?;
+        if done {
+            for name in self.reachable.unreachable(self.read, self.schema)? {
+                self.report.note(
+                    "unreachable vertex",
+                    format!("{name} has no way to any vertex of a built-in type: link it to one"),
+                    false,
+                );
+            }
+        }
+        self.write_repairs(0)?;
+        Ok(done)
+    }
+
+    /// Calls `each` with every row of a table; false if it was interrupted.
+    fn each(
+        &mut self,
+        table: Table,
+        each: &mut dyn FnMut(&mut Self, &[u8], &[u8]) -> Result<()>,
+    ) -> Result<bool> {
+        let mut error = FirstError::default();
+        let mut interrupted = false;
+        let read = self.read;
+        read.scan(table, &KeyRange::ALL, &mut |key, value| {
+            self.report.rows += 1;
+            if self.report.rows.is_multiple_of(ROWS_BETWEEN_LOOKS) {
+                (self.progress)(self.report.rows);
+                interrupted = self.cancel.cancelled();
+            }
+            error.keep(each(self, key, value))?;
+            if interrupted {
+                Flow::Break(())
+            } else {
+                Flow::Continue(())
+            }
+        })?;
+        error.into_result()?;
+        Ok(!interrupted)
+    }
+
+    fn rows(&mut self) -> Result<bool> {
+        let mut source = None;
+        // Counters are compared in the same order as rows come, so that none has to be kept.
+        let done = self.each(Table::Rows, &mut |check, key, value| {
+            let row = match RowKey::decode(key) {
+                Ok(row) => row,
+                Err(e) => {
+                    check.report.note(
+                        "row",
+                        format!("a key of table `rows` does not decode: {e}"),
+                        false,
+                    );
+                    return Ok(());
+                }
+            };
+            let id = match &row {
+                RowKey::Vertex(id) => *id,
+                RowKey::Edge(edge) => edge.source,
+            };
+            if source != Some(id)
+                && let Some(before) = source.replace(id)
+            {
+                check.degrees_of(before)?;
+            }
+            match row {
+                RowKey::Vertex(id) => check.vertex(id, value),
+                RowKey::Edge(edge) => check.edge(edge, value),
+            }
+        })?;
+        // If it was interrupted, the last vertex's edges are not all counted.
+        if done && let Some(last) = source {
+            self.degrees_of(last)?;
+        }
+        Ok(done)
+    }
+
+    fn vertex(&mut self, id: VertexId, value: &[u8]) -> Result<()> {
+        self.report.vertices += 1;
+        let record = match VertexRecord::decode(value) {
+            Ok(record) => record,
+            Err(e) => {
+                self.report.note(
+                    "vertex",
+                    format!("the row of {id} does not decode: {e}"),
+                    false,
+                );
+                return Ok(());
+            }
+        };
+        let name = format!("{}:{}", self.schema.prefix(record.type_id), record.key);
+        match self.schema.vertex_type(record.type_id) {
+            Some(t) if VertexId::of(&t.name, &record.key) == id => {}
+            Some(_) => self.report.note(
+                "vertex",
+                format!("{name} lies under the id of another: {id}"),
+                false,
+            ),
+            None => self.report.note(
+                "vertex",
+                format!(
+                    "{name} is of a type (#{}) that the schema lacks",
+                    record.type_id.0
+                ),
+                false,
+            ),
+        }
+        if !record.gone {
+            *self.vertices.entry(record.type_id).or_default() += 1;
+        }
+        let key = type_index(record.type_id, id);
+        if !self.read.get_with(Table::Index, &key, &mut |_| {})? {
+            let repaired = self.repair(Pass::MendRows, |batch| {
+                batch.put(Table::Index, key, Vec::new());
+            })?;
+            self.report.note(
+                "index",
+                format!("{name} is not listed under its type"),
+                repaired,
+            );
+        }
+        Ok(())
+    }
+
+    fn edge(&mut self, edge: EdgeKey, value: &[u8]) -> Result<()> {
+        self.report.edges += 1;
+        let (gone, _) = match EdgeRecord::decode(value) {
+            Ok(record) => (record.gone, record.version),
+            Err(e) => {
+                self.report.note(
+                    "edge",
+                    format!("the row of {} does not decode: {e}", self.text(&edge)),
+                    false,
+                );
+                return Ok(());
+            }
+        };
+        if self.schema.edge_type(edge.edge_type).is_none() {
+            let detail = format!("{} is of a type that the schema lacks", self.text(&edge));
+            self.report.note("edge", detail, false);
+            return Ok(());
+        }
+        if !gone {
+            *self.edges.entry(edge.edge_type).or_default() += 1;
+            match self.degrees.last_mut() {
+                Some((t, n)) if *t == edge.edge_type => *n += 1,
+                _ => self.degrees.push((edge.edge_type, 1)),
+            }
+            self.reachable.edge(edge.source, edge.destination);
+            if !self
+                .read
+                .get_with(Table::Rows, &vertex_key(edge.destination), &mut |_| {})?
+            {
+                let detail = format!(
+                    "{} leads to a vertex that was never inserted",
+                    self.text(&edge)
+                );
+                self.report.note("dangling edge", detail, false);
+            }
+        }
+        let inverse = edge.reversed(self.schema.inverse(edge.edge_type));
+        let mut same = false;
+        let there = self
+            .read
+            .get_with(Table::Rows, &inverse.encode(), &mut |other| {
+                same = other == value;
+            })?;
+        // Where both exist and differ, nobody can say which is right; the defined direction is taken.
+        let forward = self
+            .schema
+            .edge_type(edge.edge_type)
+            .is_some_and(|t| t.forward);
+        if !there || (!same && forward) {
+            let (key, row) = (inverse.encode(), value.to_vec());
+            let repaired = self.repair(Pass::MendRows, |batch| batch.put(Table::Rows, key, row))?;
+            let what = if there { "differs from" } else { "lacks" };
+            self.report.note(
+                "inverse edge",
+                format!("{} {what} its inverse", self.text(&edge)),
+                repaired,
+            );
+        }
+        Ok(())
+    }
+
+    fn text(&self, edge: &EdgeKey) -> String {
+        let name = self
+            .schema
+            .edge_type(edge.edge_type)
+            .map_or("?", |t| t.name.as_str());
+        format!(
+            "{} -{name}-> {}",
+            reachable::name_of(self.read, self.schema, edge.source),
+            { reachable::name_of(self.read, self.schema, edge.destination) }
+        )
+    }
+
+    /// Compares the degrees counted for a vertex with its counters.
+    fn degrees_of(&mut self, id: VertexId) -> Result<()> {
+        let mut counted: BTreeMap<EdgeTypeId, u64> = BTreeMap::new();
+        for (t, n) in self.degrees.drain(..) {
+            *counted.entry(t).or_default() += n;
+        }
+        let mut stored = Vec::new();
+        let mut error = FirstError::default();
+        let read = self.read;
+        read.scan(
+            Table::Counts,
+            &KeyRange::prefix(&Counter::degrees_prefix(id)),
+            &mut |key, value| {
+                let counter = error.keep(Counter::decode(key).map_err(|e| corrupt("counts", e)))?;
+                if let Counter::Degree(_, t) = counter {
+                    stored.push((t, error.keep(decode_value(value))?));
+                }
+                Flow::Continue(())
+            },
+        )?;
+        error.into_result()?;
+        for (t, n) in stored {
+            let expected = counted.remove(&t).unwrap_or(0);
+            if n != expected {
+                self.counter(Counter::Degree(id, t), n, expected)?;
+            }
+        }
+        for (t, expected) in counted {
+            self.counter(Counter::Degree(id, t), 0, expected)?;
+        }
+        Ok(())
+    }
+
+    fn counter(&mut self, counter: Counter, stored: u64, expected: u64) -> Result<()> {
+        self.miscounted += 1;
+        if self.pass == Pass::MendRows {
+            return Ok(());
+        }
+        let key = counter.encode();
+        let repaired = self.repair(Pass::MendCounters, |batch| match expected {
+            0 => batch.remove(Table::Counts, key),
+            n => batch.put(Table::Counts, key, encode_value(n)),
+        })?;
+        let what = match counter {
+            Counter::Degree(id, t) => format!(
+                "the number of {} edges of {}",
+                self.schema.edge_type(t).map_or("?", |t| t.name.as_str()),
+                reachable::name_of(self.read, self.schema, id)
+            ),
+            Counter::Vertices(t) => format!("the number of {} vertices", self.schema.prefix(t)),
+            Counter::Edges(t) => format!(
+                "the number of {} edges",
+                self.schema.edge_type(t).map_or("?", |t| t.name.as_str())
+            ),
+        };
+        self.report.note(
+            COUNTER,
+            format!("{what} is stored as {stored}; there are {expected}"),
+            repaired,
+        );
+        Ok(())
+    }
+
+    fn history(&mut self) -> Result<bool> {
+        self.each(Table::History, &mut |check, key, value| {
+            check.report.history += 1;
+            let decoded = HistoryKey::decode(key).and_then(|k| {
+                match &k {
+                    HistoryKey::Static(..) => StaticRecord::decode(value).map(drop),
+                    HistoryKey::Attribute(..) => AttributeRecord::decode(value).map(drop),
+                    HistoryKey::Edge(..) => EdgeRecord::decode(value).map(drop),
+                }
+                .map(|()| k)
+            });
+            let row = match decoded {
+                Ok(HistoryKey::Static(id, _) | HistoryKey::Attribute(id, ..)) => {
+                    vertex_key(id).to_vec()
+                }
+                Ok(HistoryKey::Edge(edge, _)) => edge.encode().to_vec(),
+                Err(e) => {
+                    check.report.note(
+                        "history",
+                        format!("a row of table `history` does not decode: {e}"),
+                        false,
+                    );
+                    return Ok(());
+                }
+            };
+            if !check.read.get_with(Table::Rows, &row, &mut |_| {})? {
+                let detail =
+                    format!("a superseded version of {row:02x?} has nothing that superseded it");
+                check.report.note("history", detail, false);
+            }
+            Ok(())
+        })
+    }
+
+    fn index(&mut self) -> Result<bool> {
+        self.each(Table::Index, &mut |check, key, _| {
+            if key.first() != Some(&1) {
+                return Ok(());
+            }
+            let stray = match decode_type_index(key) {
+                Ok(id) => !check
+                    .read
+                    .get_with(Table::Rows, &vertex_key(id), &mut |_| {})?,
+                Err(_) => true,
+            };
+            if stray {
+                let repaired =
+                    check.repair(Pass::MendRows, |batch| batch.remove(Table::Index, key))?;
+                let detail = "a vertex is listed under its type but has no row".to_owned();
+                check.report.note("index", detail, repaired);
+            }
+            Ok(())
+        })
+    }
+
+    fn totals(&mut self) -> Result<bool> {
+        let mut expected = BTreeMap::new();
+        for (t, _) in self.schema.vertex_types() {
+            expected.insert(
+                Counter::Vertices(t),
+                self.vertices.get(&t).copied().unwrap_or(0),
+            );
+        }
+        for (t, _) in self.schema.edge_types() {
+            expected.insert(Counter::Edges(t), self.edges.get(&t).copied().unwrap_or(0));
+        }
+        let done = self.each(Table::Counts, &mut |check, key, value| {
+            let counter = Counter::decode(key).map_err(|e| corrupt("counts", e))?;
+            let stored = decode_value(value)?;
+            match counter {
+                // Degrees of vertices that have rows were compared with them.
+                Counter::Degree(id, _) => {
+                    let mut any = false;
+                    let range = KeyRange::prefix(&id.0);
+                    check.read.scan(Table::Rows, &range, &mut |_, _| {
+                        any = true;
+                        Flow::Break(())
+                    })?;
+                    if any {
+                        Ok(())
+                    } else {
+                        check.counter(counter, stored, 0)
+                    }
+                }
+                _ => match expected.remove(&counter) {
+                    Some(n) if n == stored => Ok(()),
+                    n => check.counter(counter, stored, n.unwrap_or(0)),
+                },
+            }
+        })?;
+        for (counter, n) in expected {
+            if done && n != 0 {
+                self.counter(counter, 0, n)?;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Notes a change to write, if this is the pass for it.
+    fn repair(&mut self, pass: Pass, change: impl FnOnce(&mut WriteBatch)) -> Result<bool> {
+        if self.pass != pass {
+            return Ok(false);
+        }
+        change(&mut self.repairs);
+        self.write_repairs(REPAIRS_AT_ONCE)?;
+        Ok(true)
+    }
+
+    fn write_repairs(&mut self, at_least: usize) -> Result<()> {
+        if self.repairs.writes.len() > at_least {
+            let batch = std::mem::take(&mut self.repairs);
+            self.engine.store.commit(batch, Durability::Sync)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,270 @@
+//! The engine: opens over a store, reads at one consistent moment, writes through [`crate::txn`].
+
+use crate::adjacency::Adjacency;
+use crate::archive::Archive;
+use crate::catalog;
+use crate::clock::{Clock, HybridClock};
+use crate::counts::{self, PendingCounters};
+use crate::deleted::DeletedVertices;
+use crate::read;
+use crate::settings::{Settings, Stats};
+use crate::traverse;
+use crate::txn::{Queue, Writer, lock};
+use esker_model::key::Counter;
+use esker_model::traversal::{Budget, TravelResult};
+use esker_model::{
+    Batch, Cancel, Commit, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect,
+    EdgeTypeId, Flow, GraphRead, GraphWrite, Result, Schema, SchemaChange, Traversal, Version,
+    VersionRange, Versions, Vertex, VertexEvent, VertexId, VertexTypeId,
+};
+use esker_store::{Durability, Store, Table};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// A database over a store. Shared between threads by reference.
+pub struct Engine {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) archive: Arc<dyn Archive>,
+    pub(crate) settings: Settings,
+    pub(crate) schema: RwLock<Arc<Schema>>,
+    pub(crate) queue: Queue,
+    pub(crate) writer: Mutex<Writer>,
+    pub(crate) counters: Mutex<PendingCounters>,
+    pub(crate) deleted: DeletedVertices,
+    pub(crate) adjacency: Adjacency,
+    /// The newest version that any change took.
+    pub(crate) newest_seen: AtomicU64,
+    /// Versions superseded before this one are in the archive.
+    pub(crate) retained_since: AtomicU64,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Opens the database in a store; an empty store becomes a new database with the default schema.
+    pub fn open(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        archive: Arc<dyn Archive>,
+        settings: Settings,
+    ) -> Result<Self> {
+        let schema = if let Some(schema) = catalog::load(&*store)? {
+            schema
+        } else {
+            let schema = Schema::default();
+            store.commit(catalog::create(&schema), Durability::Sync)?;
+            schema
+        };
+        let (pending, pending_newest) = PendingCounters::load(&*store)?;
+        let newest = catalog::read_version(&*store, catalog::NEWEST_KEY)?;
+        let newest = newest.max(pending_newest).unwrap_or(Version::ZERO);
+        let retained = catalog::read_version(&*store, catalog::RETAINED_KEY)?;
+        let engine = Self {
+            deleted: DeletedVertices::load(&*store)?,
+            adjacency: Adjacency::new(settings.adjacency_bytes),
+            schema: RwLock::new(Arc::new(schema)),
+            queue: Queue::default(),
+            writer: Mutex::new(Writer {
+                clock: HybridClock::after(newest),
+            }),
+            counters: Mutex::new(pending),
+            newest_seen: AtomicU64::new(newest.0),
+            retained_since: AtomicU64::new(retained.map_or(0, |v| v.0)),
+            store,
+            clock,
+            archive,
+            settings,
+        };
+        engine.recover_bulk_load()?;
+        Ok(engine)
+    }
+
+    /// The store under it.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Merges what is pending and makes everything acknowledged survive power failure.
+    pub fn persist(&self) -> Result<()> {
+        self.store.persist()
+    }
+
+    /// Leaves the store as the next opening likes it best: nothing pending, everything on disk.
+    pub fn close(&self) -> Result<()> {
+        let writer = lock(&self.writer);
+        self.merge_counters(&writer)?;
+        self.store.persist()
+    }
+
+    pub(crate) fn schema_now(&self) -> Arc<Schema> {
+        Arc::clone(&self.schema.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn check_retained(&self, as_of: Version) -> Result<()> {
+        read::check_retained(as_of, Version(self.retained_since.load(Ordering::Acquire)))
+    }
+
+    fn check_versions(&self, versions: Versions) -> Result<()> {
+        match versions {
+            Versions::AsOf(as_of) => self.check_retained(as_of),
+            Versions::Range(_) => Ok(()),
+        }
+    }
+
+    /// What the database holds and what it costs.
+    pub fn stats(&self) -> Result<Stats> {
+        let adjacency = self.adjacency.figures();
+        let version = |v: u64| (v > 0).then_some(Version(v));
+        Ok(Stats {
+            counts: self.counts()?,
+            store: self.store.stats()?,
+            adjacency_lists: adjacency.lists,
+            adjacency_edges: adjacency.edges,
+            adjacency_bytes: adjacency.bytes,
+            adjacency_bytes_max: self.settings.adjacency_bytes,
+            newest: version(self.newest_seen.load(Ordering::Acquire)),
+            retained_since: version(self.retained_since.load(Ordering::Acquire)),
+        })
+    }
+}
+
+impl GraphRead for Engine {
+    fn schema(&self) -> Result<Arc<Schema>> {
+        Ok(self.schema_now())
+    }
+
+    fn read_vertices(&self, ids: &[VertexId], as_of: Version) -> Result<Vec<Option<Vertex>>> {
+        self.check_retained(as_of)?;
+        if let [id] = ids
+            && as_of == Version::MAX
+        {
+            // One row is one moment by itself.
+            return Ok(vec![read::read_vertex(&*self.store, *id, as_of)?]);
+        }
+        let snapshot = self.store.snapshot()?;
+        ids.iter()
+            .map(|id| read::read_vertex(&*snapshot, *id, as_of))
+            .collect()
+    }
+
+    fn read_edges(&self, keys: &[EdgeKey], as_of: Version) -> Result<Vec<Option<Edge>>> {
+        self.check_retained(as_of)?;
+        let snapshot = self.store.snapshot()?;
+        keys.iter()
+            .map(|key| read::read_edge(&*snapshot, *key, as_of))
+            .collect()
+    }
+
+    fn scan_edges(
+        &self,
+        frontier: &[VertexId],
+        select: &EdgeSelect,
+        sink: &mut dyn FnMut(usize, Edge) -> Flow,
+    ) -> Result<()> {
+        self.check_versions(select.versions)?;
+        let snapshot = self.store.snapshot()?;
+        read::scan_edges(&*snapshot, frontier, select, sink)
+    }
+
+    fn scan_vertices(
+        &self,
+        type_id: VertexTypeId,
+        after: Option<(VertexTypeId, VertexId)>,
+        as_of: Version,
+        sink: &mut dyn FnMut(Vertex) -> Flow,
+    ) -> Result<()> {
+        self.check_retained(as_of)?;
+        let snapshot = self.store.snapshot()?;
+        read::scan_vertices(&*snapshot, &self.schema_now(), type_id, after, as_of, sink)
+    }
+
+    fn vertex_history(&self, id: VertexId, range: VersionRange) -> Result<Vec<VertexEvent>> {
+        let snapshot = self.store.snapshot()?;
+        read::vertex_history(&*snapshot, &*self.archive, id, range)
+    }
+
+    fn edge_history(&self, key: EdgeKey, range: VersionRange) -> Result<Vec<EdgeEvent>> {
+        let snapshot = self.store.snapshot()?;
+        read::edge_history(&*snapshot, &*self.archive, key, range)
+    }
+
+    fn degrees(&self, of: &[(VertexId, EdgeTypeId)]) -> Result<Vec<u64>> {
+        let pending = lock(&self.counters);
+        of.iter()
+            .map(|(id, edge_type)| {
+                let counter = Counter::Degree(*id, *edge_type);
+                let merged = counts::read(&*self.store, &counter.encode())?;
+                counts::apply(merged, pending.change(&counter))
+            })
+            .collect()
+    }
+
+    fn top_degrees(&self, edge_type: Option<EdgeTypeId>, limit: usize) -> Result<Vec<Degree>> {
+        crate::top::top_degrees(self, edge_type, limit)
+    }
+
+    fn counts(&self) -> Result<Counts> {
+        let schema = self.schema_now();
+        let pending = lock(&self.counters);
+        let total = |counter: Counter| {
+            let merged = counts::read(&*self.store, &counter.encode())?;
+            counts::apply(merged, pending.change(&counter))
+        };
+        let vertices = schema
+            .vertex_types()
+            .map(|(t, _)| Ok((t, total(Counter::Vertices(t))?)));
+        let edges = schema
+            .edge_types()
+            .map(|(t, _)| Ok((t, total(Counter::Edges(t))?)));
+        Ok(Counts {
+            vertices: vertices.collect::<Result<_>>()?,
+            edges: edges.collect::<Result<_>>()?,
+        })
+    }
+
+    fn diff(
+        &self,
+        before: Version,
+        after: Version,
+        sink: &mut dyn FnMut(Difference) -> Flow,
+    ) -> Result<()> {
+        self.check_retained(before)?;
+        self.check_retained(after)?;
+        let snapshot = self.store.snapshot()?;
+        read::diff(&*snapshot, &self.schema_now(), before, after, sink)
+    }
+
+    fn travel(
+        &self,
+        traversal: &Traversal,
+        budget: &Budget,
+        cancel: &dyn Cancel,
+    ) -> Result<TravelResult> {
+        if let Some(as_of) = traversal.as_of {
+            self.check_retained(as_of)?;
+        }
+        traverse::run(self, traversal, budget, cancel)
+    }
+
+    fn applied(&self, once: &[u8]) -> Result<bool> {
+        self.store
+            .get_with(Table::Meta, &catalog::once_key(once), &mut |_| {})
+    }
+}
+
+impl GraphWrite for Engine {
+    fn apply(&self, batch: Batch) -> Result<Commit> {
+        self.apply_batch(batch)
+    }
+
+    fn define(&self, changes: &[SchemaChange]) -> Result<Arc<Schema>> {
+        self.define_types(changes)
+    }
+}

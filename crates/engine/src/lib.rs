@@ -1,0 +1,33 @@
+//! The database without a disk of its own: catalog, transactions, graph, traversal, statistics, check.
+//!
+//! An [`Engine`] stands on any [`esker_store::Store`], is told the time by a [`Clock`] and implements the API traits of
+//! `esker_model::graph`. It has no clock, threads, sockets or files of its own: its host has them.
+//!
+//! Suggested reading order: `engine` (what happens at each call), `txn` (how a batch is applied), `read` (how a
+//! moment is read), `traverse` and `adjacency` (how a chain runs), `counts` (why degrees are exact), `lineage`.
+
+mod adjacency;
+mod archive;
+mod bulk;
+mod catalog;
+mod check;
+mod clock;
+mod compact;
+mod counts;
+mod deleted;
+mod engine;
+pub mod lineage;
+mod read;
+mod settings;
+mod top;
+mod traverse;
+mod txn;
+
+pub use archive::{Archive, HistoryRows, NoArchive};
+pub use catalog::FORMAT;
+pub use clock::Clock;
+pub use engine::Engine;
+pub use settings::{
+    BulkReport, CheckOptions, CheckReport, CompactReport, Problem, Settings, Stats,
+};
+pub use traverse::explain;

@@ -1,0 +1,221 @@
+//! Edges as of a version, or in a range of versions: current rows merged with `history`.
+
+use super::corrupt;
+use esker_model::key::{EdgeKey, edges_of_type_prefix, edges_prefix};
+use esker_model::record::EdgeRecord;
+use esker_model::{
+    Edge, EdgeSelect, Flow, Properties, Result, Version, VersionRange, Versions, VertexId,
+};
+use esker_store::{Cursor, KeyRange, Read, Table};
+
+/// One edge as of a version.
+pub(crate) fn read_edge(
+    read: &(impl Read + ?Sized),
+    key: EdgeKey,
+    as_of: Version,
+) -> Result<Option<Edge>> {
+    let mut current = None;
+    read.get_with(Table::Rows, &key.encode(), &mut |value| {
+        current = Some(EdgeRecord::decode(value));
+    })?;
+    let Some(current) = current.transpose().map_err(|e| corrupt("rows", e))? else {
+        return Ok(None);
+    };
+    if current.version <= as_of {
+        return Ok((!current.gone).then(|| edge(key, current)));
+    }
+    let mut past = None;
+    let range = KeyRange {
+        from: key.history(as_of),
+        until: Some([key.history(Version::ZERO).as_slice(), &[0]].concat()),
+    };
+    read.scan(Table::History, &range, &mut |k, value| {
+        past = Some(decode_past(k, value, true));
+        Flow::Break(())
+    })?;
+    let past = past.transpose()?;
+    Ok(past.filter(|e| !e.deleted))
+}
+
+fn edge(key: EdgeKey, record: EdgeRecord) -> Edge {
+    let EdgeRecord {
+        gone,
+        version,
+        properties,
+    } = record;
+    Edge {
+        key,
+        version,
+        deleted: gone,
+        properties,
+    }
+}
+
+fn decode_current(key: &[u8], value: &[u8], properties: bool) -> Result<Edge> {
+    let key = EdgeKey::decode(key).map_err(|e| corrupt("rows", e))?;
+    decode_value(key, value, properties).map_err(|e| corrupt("rows", e))
+}
+
+fn decode_value(
+    key: EdgeKey,
+    value: &[u8],
+    properties: bool,
+) -> Result<Edge, esker_model::codec::DecodeError> {
+    if properties {
+        return EdgeRecord::decode(value).map(|r| edge(key, r));
+    }
+    let (gone, version) = EdgeRecord::decode_head(value)?;
+    Ok(Edge {
+        key,
+        version,
+        deleted: gone,
+        properties: Properties::new(),
+    })
+}
+
+fn decode_past(key: &[u8], value: &[u8], properties: bool) -> Result<Edge> {
+    let (key, version) = EdgeKey::decode_history(key).map_err(|e| corrupt("history", e))?;
+    let mut edge = decode_value(key, value, properties).map_err(|e| corrupt("history", e))?;
+    edge.version = version;
+    Ok(edge)
+}
+
+/// All selected edges that leave a frontier, in the frontier's order.
+pub(crate) fn scan_edges(
+    read: &(impl Read + ?Sized),
+    frontier: &[VertexId],
+    select: &EdgeSelect,
+    sink: &mut dyn FnMut(usize, Edge) -> Flow,
+) -> Result<()> {
+    let mut types = select.types.clone();
+    types.sort_unstable();
+    types.dedup();
+    for (i, id) in frontier.iter().enumerate() {
+        let ranges: Vec<KeyRange> = if types.is_empty() {
+            vec![KeyRange::prefix(&edges_prefix(*id))]
+        } else {
+            types
+                .iter()
+                .map(|t| KeyRange::prefix(&edges_of_type_prefix(*id, *t)))
+                .collect()
+        };
+        for range in ranges {
+            let flow = scan_range(read, &range, select, &mut |edge| sink(i, edge))?;
+            if flow.is_break() {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn scan_range(
+    read: &(impl Read + ?Sized),
+    range: &KeyRange,
+    select: &EdgeSelect,
+    sink: &mut dyn FnMut(Edge) -> Flow,
+) -> Result<Flow> {
+    let mut past = Past {
+        read,
+        range,
+        cursor: None,
+    };
+    let mut flow = Flow::Continue(());
+    let mut error = super::FirstError::default();
+    read.scan(Table::Rows, range, &mut |key, value| {
+        let current = error.keep(decode_current(key, value, select.properties))?;
+        flow = match select.versions {
+            Versions::AsOf(as_of) if current.version <= as_of => {
+                if current.deleted {
+                    Flow::Continue(())
+                } else {
+                    sink(current)
+                }
+            }
+            Versions::AsOf(as_of) => {
+                match error.keep(past.newest(key, as_of, select.properties))? {
+                    Some(edge) if !edge.deleted => sink(edge),
+                    _ => Flow::Continue(()),
+                }
+            }
+            Versions::Range(versions) => {
+                error.keep(past.all(key, current, versions, select.properties, sink))?
+            }
+        };
+        flow
+    })?;
+    error.into_result().map(|()| flow)
+}
+
+/// A cursor over `history` that follows a scan of `rows`: both are in the order of edges. Opened at the first edge
+/// that needs it, which for reads of what is now is never.
+struct Past<'r, R: ?Sized> {
+    read: &'r R,
+    range: &'r KeyRange,
+    cursor: Option<(Box<dyn Cursor + 'r>, bool)>,
+}
+
+impl<R: Read + ?Sized> Past<'_, R> {
+    /// Moves to the first row at or after `key` and returns whether there is one. Keys must ascend.
+    fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        let (cursor, more) = match &mut self.cursor {
+            Some(open) => open,
+            none => {
+                let range = KeyRange {
+                    from: key.to_vec(),
+                    until: self.range.until.clone(),
+                };
+                let mut cursor = self.read.cursor(Table::History, &range)?;
+                let more = cursor.advance()?;
+                none.insert((cursor, more))
+            }
+        };
+        while *more && cursor.key() < key {
+            *more = cursor.advance()?;
+        }
+        Ok(*more)
+    }
+
+    /// The row under the cursor, if it belongs to the edge whose key in `rows` this is.
+    fn row(&self, edge_key: &[u8]) -> Option<(&[u8], &[u8])> {
+        let (cursor, more) = self.cursor.as_ref()?;
+        (*more && cursor.key().starts_with(edge_key)).then(|| (cursor.key(), cursor.value()))
+    }
+
+    fn newest(
+        &mut self,
+        edge_key: &[u8],
+        as_of: Version,
+        properties: bool,
+    ) -> Result<Option<Edge>> {
+        let key = [edge_key, &(!as_of.0).to_be_bytes()].concat();
+        self.seek(&key)?;
+        self.row(edge_key)
+            .map(|(k, v)| decode_past(k, v, properties))
+            .transpose()
+    }
+
+    fn all(
+        &mut self,
+        edge_key: &[u8],
+        current: Edge,
+        versions: VersionRange,
+        properties: bool,
+        sink: &mut dyn FnMut(Edge) -> Flow,
+    ) -> Result<Flow> {
+        if versions.contains(current.version) && sink(current).is_break() {
+            return Ok(Flow::Break(()));
+        }
+        self.seek(edge_key)?;
+        while let Some((k, v)) = self.row(edge_key) {
+            let edge = decode_past(k, v, properties)?;
+            if versions.contains(edge.version) && sink(edge).is_break() {
+                return Ok(Flow::Break(()));
+            }
+            if let Some((cursor, more)) = &mut self.cursor {
+                *more = cursor.advance()?;
+            }
+        }
+        Ok(Flow::Continue(()))
+    }
+}

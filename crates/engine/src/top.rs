@@ -1,0 +1,80 @@
+//! The vertices with the most edges: one pass over the counters, which are exact.
+
+use crate::Engine;
+use crate::counts::{self, decode_value};
+use crate::read::{FirstError, corrupt};
+use crate::txn::lock;
+use esker_model::key::Counter;
+use esker_model::{Degree, EdgeTypeId, Flow, Result, VertexId};
+use esker_store::{KeyRange, Table};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+type Entry = Reverse<(u64, Reverse<(VertexId, EdgeTypeId)>)>;
+
+/// The `limit` largest, in a heap whose smallest is on top.
+struct Largest {
+    heap: BinaryHeap<Entry>,
+    limit: usize,
+}
+
+impl Largest {
+    fn offer(&mut self, id: VertexId, edge_type: EdgeTypeId, degree: u64) {
+        if degree == 0 || self.limit == 0 {
+            return;
+        }
+        self.heap.push(Reverse((degree, Reverse((id, edge_type)))));
+        if self.heap.len() > self.limit {
+            self.heap.pop();
+        }
+    }
+}
+
+pub(crate) fn top_degrees(
+    engine: &Engine,
+    edge_type: Option<EdgeTypeId>,
+    limit: usize,
+) -> Result<Vec<Degree>> {
+    // Rows are only merged under this lock, so every change is seen once: in its row or pending.
+    let pending = lock(&engine.counters);
+    let wanted = |t: EdgeTypeId| edge_type.is_none_or(|wanted| wanted == t);
+    let mut unmerged: HashMap<_, i64> = HashMap::new();
+    for (counter, change) in pending.sorted() {
+        if let Counter::Degree(id, t) = counter
+            && wanted(t)
+        {
+            unmerged.insert((id, t), change);
+        }
+    }
+    let mut largest = Largest {
+        heap: BinaryHeap::new(),
+        limit,
+    };
+    let mut error = FirstError::default();
+    engine
+        .store
+        .scan(Table::Counts, &KeyRange::ALL, &mut |key, value| {
+            let counter = error.keep(Counter::decode(key).map_err(|e| corrupt("counts", e)))?;
+            if let Counter::Degree(id, t) = counter
+                && wanted(t)
+            {
+                let merged = error.keep(decode_value(value))?;
+                let change = unmerged.remove(&(id, t)).unwrap_or(0);
+                largest.offer(id, t, error.keep(counts::apply(merged, change))?);
+            }
+            Flow::Continue(())
+        })?;
+    error.into_result()?;
+    for ((id, t), change) in unmerged {
+        largest.offer(id, t, counts::apply(0, change)?);
+    }
+    let sorted = largest.heap.into_sorted_vec();
+    Ok(sorted
+        .into_iter()
+        .map(|Reverse((degree, Reverse((vertex, edge_type))))| Degree {
+            vertex,
+            edge_type,
+            degree,
+        })
+        .collect())
+}

@@ -1,0 +1,149 @@
+//! Whole paths as parent pointers.
+
+use esker_model::traversal::{PathNode, PathStep, Paths};
+use esker_model::{EdgeKey, Version, VertexId};
+
+/// Where a path stands: an index into the nodes, plus one; zero is nowhere.
+type Place = u32;
+
+/// Records which edge led where.
+#[derive(Debug, Default)]
+pub(crate) struct PathRecorder {
+    nodes: Vec<PathNode>,
+    steps: u64,
+}
+
+/// The nodes of one position of the chain, by the dense number of their vertex.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Position {
+    places: Vec<Place>,
+}
+
+impl Position {
+    fn get(&self, number: u32) -> Option<usize> {
+        self.places
+            .get(number as usize)
+            .and_then(|p| p.checked_sub(1))
+            .map(|p| p as usize)
+    }
+}
+
+impl PathRecorder {
+    /// Adds a vertex to a position, unless it is there.
+    pub(crate) fn node(
+        &mut self,
+        position: &mut Position,
+        number: u32,
+        vertex: VertexId,
+        level: u32,
+    ) {
+        let i = number as usize;
+        if position.places.len() <= i {
+            position.places.resize((i + 1).next_power_of_two(), 0);
+        }
+        if position.places[i] == 0 {
+            self.nodes.push(PathNode {
+                level,
+                vertex,
+                end: false,
+                parents: Vec::new(),
+            });
+            position.places[i] = self.nodes.len() as u32;
+        }
+    }
+
+    /// Adds the edge that led from a vertex at one position to a vertex at another; both are there.
+    pub(crate) fn step(
+        &mut self,
+        from: (&Position, u32),
+        to: (&Position, u32),
+        edge: EdgeKey,
+        version: Version,
+    ) {
+        let (Some(parent), Some(child)) = (from.0.get(from.1), to.0.get(to.1)) else {
+            return;
+        };
+        if let Some(node) = self.nodes.get_mut(child) {
+            node.parents.push(PathStep {
+                parent: parent as u32,
+                edge,
+                version,
+            });
+            self.steps += 1;
+        }
+    }
+
+    /// Marks that paths may end at a vertex.
+    pub(crate) fn end(&mut self, position: &Position, number: u32) {
+        if let Some(node) = position.get(number).and_then(|i| self.nodes.get_mut(i)) {
+            node.end = true;
+        }
+    }
+
+    /// Marks every node that no path goes on from as an end: for chains that close with a repeat, where a path ends
+    /// wherever there is no more to follow. Where there are only cycles ahead, it ends at the nodes from which nothing new
+    /// was reached.
+    pub(crate) fn end_at_leaves(&mut self) {
+        let mut has_child = vec![false; self.nodes.len()];
+        let mut discovers = vec![false; self.nodes.len()];
+        for node in &self.nodes {
+            for step in &node.parents {
+                has_child[step.parent as usize] = true;
+            }
+            // Steps are recorded in the order of hops, so the first one is how the node was first reached.
+            if let Some(first) = node.parents.first() {
+                discovers[first.parent as usize] = true;
+            }
+        }
+        for (node, has_child) in self.nodes.iter_mut().zip(&has_child) {
+            node.end = !has_child && node.level > 0;
+        }
+        // Nodes that lead to no end lead to each other. From each of them, following what it first reached comes to one
+        // that reached nothing new.
+        let leads_to_end = self.leading_to_ends();
+        for ((node, leads), discovers) in self.nodes.iter_mut().zip(leads_to_end).zip(discovers) {
+            node.end |= !leads && !discovers && node.level > 0;
+        }
+    }
+
+    /// For each node, whether a path from it leads to an end.
+    fn leading_to_ends(&self) -> Vec<bool> {
+        let mut leads = vec![false; self.nodes.len()];
+        let ends = self.nodes.iter().enumerate().filter(|(_, n)| n.end);
+        let mut open: Vec<usize> = ends.map(|(i, _)| i).collect();
+        while let Some(i) = open.pop() {
+            if !std::mem::replace(&mut leads[i], true) {
+                open.extend(self.nodes[i].parents.iter().map(|p| p.parent as usize));
+            }
+        }
+        leads
+    }
+
+    /// Memory held, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.nodes.len() as u64 * size_of::<PathNode>() as u64
+            + self.steps * size_of::<PathStep>() as u64
+    }
+
+    /// The paths, without what leads to no end.
+    pub(crate) fn finish(self) -> Paths {
+        let kept = self.leading_to_ends();
+        let mut renumbered = vec![0_u32; self.nodes.len()];
+        let mut next = 0;
+        for (new, kept) in renumbered.iter_mut().zip(&kept) {
+            *new = next;
+            next += u32::from(*kept);
+        }
+        let mut nodes: Vec<PathNode> = self
+            .nodes
+            .into_iter()
+            .zip(&kept)
+            .filter(|(_, k)| **k)
+            .map(|(n, _)| n)
+            .collect();
+        for step in nodes.iter_mut().flat_map(|n| &mut n.parents) {
+            step.parent = renumbered[step.parent as usize];
+        }
+        Paths { nodes }
+    }
+}

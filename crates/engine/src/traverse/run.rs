@@ -1,0 +1,545 @@
+//! Running a plan, hop by hop.
+
+use super::expand::{CHUNK_VERTICES, CHUNK_VERTICES_UNBOUNDED, Expansion, Moment, existed_in};
+use super::filter::VertexFilter;
+use super::paths::{PathRecorder, Position};
+use super::plan::{Plan, PlanHop, PlanSegment, PlanStart, plan};
+use super::stop::Stopper;
+use crate::Engine;
+use crate::read;
+use esker_model::traversal::{
+    Budget, Repeat, StepProfile, Stop, StopReason, TravelResult, WorkingSet,
+};
+use esker_model::{Cancel, EdgeKey, Flow, Result, Traversal, Version, Versions, VertexId};
+
+/// Runs a traversal within a budget. What was found by the time it had to stop is returned, marked as partial.
+pub(crate) fn run(
+    engine: &Engine,
+    traversal: &Traversal,
+    budget: &Budget,
+    cancel: &dyn Cancel,
+) -> Result<TravelResult> {
+    let plan = plan(&engine.schema_now(), traversal)?;
+    let stopper = Stopper::new(budget, cancel, &*engine.clock);
+    // The view before the snapshot: see `adjacency`.
+    let view = engine.adjacency.view();
+    let snapshot = engine.store.snapshot()?;
+    let adjacency = &engine.adjacency;
+    let mut run = Run {
+        engine,
+        moment: Moment {
+            adjacency,
+            view,
+            snapshot,
+            versions: plan.versions,
+            stopper,
+        },
+        budget,
+        limit: traversal.limit,
+        paths: traversal.return_paths.then(PathRecorder::default),
+        step: 0,
+        set_bytes: 0,
+        stopped: Vec::new(),
+        profile: Vec::new(),
+    };
+    let sets = run.chain(&plan, traversal)?;
+    let as_of = match plan.versions {
+        Versions::AsOf(v) => v,
+        Versions::Range(r) => r.until,
+    };
+    Ok(TravelResult {
+        sets,
+        complete: run.stopped.is_empty(),
+        stopped: run.stopped,
+        profile: run.profile,
+        paths: run.paths.map(PathRecorder::finish),
+        as_of,
+    })
+}
+
+struct Run<'e> {
+    engine: &'e Engine,
+    moment: Moment<'e>,
+    budget: &'e Budget,
+    limit: Option<u64>,
+    paths: Option<PathRecorder>,
+    /// Hops begun, through repeats.
+    step: u32,
+    set_bytes: u64,
+    stopped: Vec<Stop>,
+    profile: Vec<StepProfile>,
+}
+
+/// What is known of vertices at one position of the chain.
+#[derive(Default)]
+struct Seen {
+    /// By dense number: 0 never met, 1 visited, 2 refused by a filter.
+    state: Vec<u8>,
+    /// Those visited, in order.
+    visited: Vec<u32>,
+    nodes: Position,
+}
+
+const VISITED: u8 = 1;
+const REFUSED: u8 = 2;
+
+impl Seen {
+    fn state(&mut self, number: u32) -> &mut u8 {
+        let i = number as usize;
+        if self.state.len() <= i {
+            self.state.resize((i + 1).next_power_of_two(), 0);
+        }
+        &mut self.state[i]
+    }
+}
+
+/// Whether to go on with the chain.
+enum Next {
+    GoOn,
+    Stop,
+}
+
+impl Run<'_> {
+    fn chain(&mut self, plan: &Plan, traversal: &Traversal) -> Result<Vec<WorkingSet>> {
+        let mut sets = Vec::new();
+        let (mut start, next) = self.start(plan)?;
+        let last_is_start = plan.segments.is_empty();
+        if last_is_start {
+            self.cut_to_limit(&mut start);
+        }
+        let any_returned = traversal.start_returned
+            || plan
+                .segments
+                .iter()
+                .flat_map(|s| &s.hops)
+                .any(|h| h.returned);
+        if traversal.start_returned || (last_is_start && !any_returned) {
+            sets.push(self.working_set(0, &start.visited));
+        }
+        if last_is_start {
+            self.mark_ends(&start, false);
+            return Ok(sets);
+        }
+        if let Next::Stop = next {
+            Self::rest_of_chain(plan, 0, any_returned, &mut sets);
+            return Ok(sets);
+        }
+        let mut from = start;
+        let last = plan.segments.len() - 1;
+        for (i, segment) in plan.segments.iter().enumerate() {
+            let (positions, next) = self.segment(segment, from, i == last)?;
+            for (hop, seen) in segment.hops.iter().zip(&positions) {
+                if hop.returned {
+                    sets.push(self.working_set(hop.place, &seen.visited));
+                }
+            }
+            let Some(end) = positions.into_iter().last() else {
+                break;
+            };
+            if i == last {
+                if !any_returned {
+                    let place = segment.hops.last().map_or(0, |h| h.place);
+                    sets.push(self.working_set(place, &end.visited));
+                }
+                self.mark_ends(&end, segment.repeat.is_some());
+            }
+            from = end;
+            if let Next::Stop = next {
+                Self::rest_of_chain(plan, i + 1, any_returned, &mut sets);
+                break;
+            }
+        }
+        Ok(sets)
+    }
+
+    /// Empty working sets for the segments that were never begun, so that callers find each `rtn()`.
+    fn rest_of_chain(plan: &Plan, first: usize, any_returned: bool, sets: &mut Vec<WorkingSet>) {
+        let rest = plan.segments.iter().skip(first).flat_map(|s| &s.hops);
+        let mut last = None;
+        for hop in rest {
+            if hop.returned {
+                sets.push(WorkingSet {
+                    hop: hop.place,
+                    vertices: Vec::new(),
+                });
+            }
+            last = Some(hop.place);
+        }
+        if let (Some(hop), false) = (last, any_returned) {
+            sets.push(WorkingSet {
+                hop,
+                vertices: Vec::new(),
+            });
+        }
+    }
+
+    fn working_set(&self, hop: u32, visited: &[u32]) -> WorkingSet {
+        let inner = self.moment.read();
+        WorkingSet {
+            hop,
+            vertices: visited.iter().map(|n| inner.ids[*n as usize]).collect(),
+        }
+    }
+
+    fn mark_ends(&mut self, end: &Seen, repeats: bool) {
+        let Some(paths) = &mut self.paths else { return };
+        if repeats {
+            paths.end_at_leaves();
+        } else {
+            end.visited.iter().for_each(|n| paths.end(&end.nodes, *n));
+        }
+    }
+
+    fn start(&mut self, plan: &Plan) -> Result<(Seen, Next)> {
+        let ids: Vec<VertexId> = match &plan.start {
+            PlanStart::Vertices(vertices) => {
+                let mut ids = Vec::new();
+                for v in vertices {
+                    // Asked for by name: only a vertex that was inserted can be meant.
+                    let record = read::vertex_record(&*self.moment.snapshot, v.id)?;
+                    if record.is_some() && !ids.contains(&v.id) {
+                        ids.push(v.id);
+                    }
+                }
+                ids
+            }
+            PlanStart::Type(t) => {
+                let schema = self.engine.schema_now();
+                let mut ids = Vec::new();
+                let stopper = &self.moment.stopper;
+                // Which of them existed then is seen when they are visited.
+                let sink = &mut |id| {
+                    ids.push(id);
+                    if ids.len().is_multiple_of(CHUNK_VERTICES) && stopper.must_stop().is_some() {
+                        return Flow::Break(());
+                    }
+                    Flow::Continue(())
+                };
+                read::scan_type_index(&*self.moment.snapshot, &schema, *t, None, sink)?;
+                ids
+            }
+        };
+        let mut seen = Seen::default();
+        let numbers: Vec<u32> = {
+            let mut inner = self.moment.write();
+            ids.iter().map(|id| inner.number(*id)).collect()
+        };
+        for chunk in numbers.chunks(CHUNK_VERTICES) {
+            self.visit(&mut seen, chunk, &plan.start_filters, 0)?;
+        }
+        if let Some(reason) = self.must_stop() {
+            self.stop(reason, seen.visited.len());
+            return Ok((seen, Next::Stop));
+        }
+        Ok((seen, Next::GoOn))
+    }
+
+    /// Runs the hops of a segment, again and again if it repeats; returns what each position visited.
+    fn segment(
+        &mut self,
+        segment: &PlanSegment,
+        from: Seen,
+        last: bool,
+    ) -> Result<(Vec<Seen>, Next)> {
+        let mut positions: Vec<Seen> = segment.hops.iter().map(|_| Seen::default()).collect();
+        let mut frontier = from.visited.clone();
+        let mut first = Some(from);
+        let mut rounds = 0;
+        while !frontier.is_empty() {
+            if let Some(Repeat { max: Some(max) }) = segment.repeat
+                && rounds >= max
+            {
+                // The chain asked for it, so what comes behind the segment goes on from where this led.
+                self.stopped.push(Stop {
+                    reason: StopReason::Depth,
+                    step: self.step + 1,
+                    vertices_left: frontier.len() as u64,
+                });
+                break;
+            }
+            rounds += 1;
+            for (i, hop) in segment.hops.iter().enumerate() {
+                let limit = if last && i + 1 == segment.hops.len() {
+                    self.limit
+                } else {
+                    None
+                };
+                let (before, at) = positions.split_at_mut(i);
+                let Some(to) = at.first_mut() else { break };
+                let reached = to.visited.len();
+                // The first hop starts from the segment's start, and in later rounds from where the round before ended.
+                let next = match (&first, before.last()) {
+                    (_, Some(source)) => self.hop(hop, &frontier, &source.nodes, to, limit)?,
+                    (Some(start), None) => self.hop(hop, &frontier, &start.nodes, to, limit)?,
+                    (None, None) if segment.hops.len() == 1 => {
+                        self.hop_from_itself(hop, &frontier, to, limit)?
+                    }
+                    (None, None) => {
+                        let Some((end, head)) = positions.split_last_mut() else {
+                            break;
+                        };
+                        let Some(to) = head.first_mut() else { break };
+                        self.hop(hop, &frontier, &end.nodes, to, limit)?
+                    }
+                };
+                frontier = positions.get(i).map_or_else(Vec::new, |p| {
+                    p.visited.get(reached..).unwrap_or_default().to_vec()
+                });
+                if let Next::Stop = next {
+                    return Ok((positions, Next::Stop));
+                }
+            }
+            first = None;
+            if segment.repeat.is_none() {
+                break;
+            }
+        }
+        Ok((positions, Next::GoOn))
+    }
+
+    /// A repeating hop that leads from a position to itself.
+    fn hop_from_itself(
+        &mut self,
+        hop: &PlanHop,
+        frontier: &[u32],
+        to: &mut Seen,
+        limit: Option<u64>,
+    ) -> Result<Next> {
+        // Nodes are only ever added, so the nodes known now are the sources of this round.
+        let sources = std::mem::take(&mut to.nodes);
+        let copy = sources.clone();
+        to.nodes = sources;
+        self.hop(hop, frontier, &copy, to, limit)
+    }
+
+    fn hop(
+        &mut self,
+        hop: &PlanHop,
+        frontier: &[u32],
+        sources: &Position,
+        to: &mut Seen,
+        limit: Option<u64>,
+    ) -> Result<Next> {
+        self.step += 1;
+        if self.budget.steps.is_some_and(|max| self.step > max) {
+            self.stop(StopReason::Depth, frontier.len());
+            return Ok(Next::Stop);
+        }
+        let started = self.engine.clock.monotonic_micros();
+        let mut profile = StepProfile {
+            step: self.step,
+            text: hop.text.clone(),
+            frontier: frontier.len() as u64,
+            edges: 0,
+            selected: 0,
+            reached: 0,
+            cached: 0,
+            micros: 0,
+        };
+        let before = to.visited.len();
+        let mut next = Next::GoOn;
+        let mut done = 0;
+        let bounded = limit.is_some() || self.budget.edges.is_some() || self.budget.bytes.is_some();
+        let chunk_vertices = if bounded || !hop.lists_suffice(self.moment.versions) {
+            CHUNK_VERTICES
+        } else {
+            CHUNK_VERTICES_UNBOUNDED
+        };
+        for chunk in frontier.chunks(chunk_vertices) {
+            if let Some(reason) = self.must_stop() {
+                self.stop(reason, frontier.len() - done);
+                next = Next::Stop;
+                break;
+            }
+            let expansion = self.moment.expand(hop, chunk)?;
+            profile.edges += expansion.edges;
+            profile.cached += expansion.cached;
+            profile.selected += self.reach(hop, chunk, &expansion, sources, to)?;
+            done += chunk.len();
+            if let Some(reason) = expansion.stopped {
+                // Of this chunk some were followed, some not, one perhaps in part.
+                self.stop(reason, frontier.len() - done + chunk.len());
+                next = Next::Stop;
+                break;
+            }
+            if let Some(limit) = limit
+                && to.visited.len() as u64 > limit
+            {
+                self.cut_to_limit(to);
+                next = Next::Stop;
+                break;
+            }
+        }
+        profile.reached = to.visited.len().saturating_sub(before) as u64;
+        profile.micros = self.engine.clock.monotonic_micros().saturating_sub(started);
+        self.profile.push(profile);
+        Ok(next)
+    }
+
+    /// Visits what a chunk leads to; returns how many edges were selected.
+    fn reach(
+        &mut self,
+        hop: &PlanHop,
+        chunk: &[u32],
+        expansion: &Expansion,
+        sources: &Position,
+        to: &mut Seen,
+    ) -> Result<u64> {
+        let mut fresh = Vec::new();
+        let mut selected = 0;
+        let known = self.moment.read().ids.len();
+        if known > to.state.len() {
+            to.state.resize(known.next_power_of_two(), 0);
+        }
+        for neighbours in &expansion.neighbours {
+            selected += neighbours.list.targets.len() as u64;
+            for target in &neighbours.list.targets {
+                let state = to.state(*target);
+                if *state == 0 {
+                    *state = VISITED;
+                    fresh.push(*target);
+                }
+            }
+        }
+        let level = self.step;
+        self.visit_marked(to, fresh, &hop.vertex_filters, level)?;
+        self.record_steps(chunk, expansion, sources, to);
+        Ok(selected)
+    }
+
+    fn record_steps(
+        &mut self,
+        chunk: &[u32],
+        expansion: &Expansion,
+        sources: &Position,
+        to: &Seen,
+    ) {
+        let Some(paths) = &mut self.paths else { return };
+        let inner = self.moment.read();
+        for n in &expansion.neighbours {
+            let Some(source) = chunk.get(n.source) else {
+                continue;
+            };
+            for (i, target) in n.list.targets.iter().enumerate() {
+                if to.state.get(*target as usize) != Some(&VISITED) {
+                    continue;
+                }
+                let edge = EdgeKey {
+                    source: inner.ids[*source as usize],
+                    edge_type: n.edge_type,
+                    destination: inner.ids[*target as usize],
+                };
+                let version = n.list.versions.get(i);
+                paths.step((sources, *source), (&to.nodes, *target), edge, version);
+            }
+        }
+    }
+
+    /// Visits vertices that are new to a position, if they exist then and fulfil the filters.
+    fn visit(
+        &mut self,
+        seen: &mut Seen,
+        numbers: &[u32],
+        filters: &[VertexFilter],
+        level: u32,
+    ) -> Result<()> {
+        let mut fresh = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            let state = seen.state(*number);
+            if *state == 0 {
+                *state = VISITED;
+                fresh.push(*number);
+            }
+        }
+        self.visit_marked(seen, fresh, filters, level)
+    }
+
+    /// The same for vertices that have been marked as visited: marks those refused, keeps the others.
+    fn visit_marked(
+        &mut self,
+        seen: &mut Seen,
+        fresh: Vec<u32>,
+        filters: &[VertexFilter],
+        level: u32,
+    ) -> Result<()> {
+        let fresh = if self.needs_no_look(filters) {
+            fresh
+        } else {
+            let ids: Vec<VertexId> = {
+                let inner = self.moment.read();
+                fresh.iter().map(|n| inner.ids[*n as usize]).collect()
+            };
+            let mut kept = Vec::with_capacity(fresh.len());
+            for (number, id) in fresh.into_iter().zip(ids) {
+                if self.admits(id, filters)? {
+                    kept.push(number);
+                } else {
+                    *seen.state(number) = REFUSED;
+                }
+            }
+            kept
+        };
+        if let Some(paths) = &mut self.paths {
+            let inner = self.moment.read();
+            for n in &fresh {
+                paths.node(&mut seen.nodes, *n, inner.ids[*n as usize], level);
+            }
+        }
+        self.set_bytes += 5 * fresh.len() as u64;
+        seen.visited.extend(fresh);
+        Ok(())
+    }
+
+    /// What is now, nothing ever deleted, nothing asked: every vertex reached may be visited unseen.
+    fn needs_no_look(&self, filters: &[VertexFilter]) -> bool {
+        filters.is_empty() && self.moment.versions == Versions::NOW && self.engine.deleted.none()
+    }
+
+    fn admits(&self, id: VertexId, filters: &[VertexFilter]) -> Result<bool> {
+        let snapshot = &*self.moment.snapshot;
+        let versions = self.moment.versions;
+        let look = versions != Versions::NOW || self.engine.deleted.maybe(id);
+        if look && !existed_in(snapshot, id, versions)? {
+            return Ok(false);
+        }
+        if filters.is_empty() {
+            return Ok(true);
+        }
+        let as_of = match versions {
+            Versions::AsOf(as_of) => as_of,
+            Versions::Range(range) => Version(range.until.0.saturating_sub(1)),
+        };
+        let vertex = read::read_vertex(snapshot, id, as_of)?;
+        Ok(vertex.is_some_and(|v| filters.iter().all(|f| f.holds(&v))))
+    }
+
+    fn cut_to_limit(&mut self, seen: &mut Seen) {
+        let Some(limit) = self.limit.and_then(|l| usize::try_from(l).ok()) else {
+            return;
+        };
+        if seen.visited.len() > limit {
+            let left = seen.visited.len() - limit;
+            for number in seen.visited.split_off(limit) {
+                *seen.state(number) = REFUSED;
+            }
+            self.stop(StopReason::Limit, left);
+        }
+    }
+
+    fn must_stop(&self) -> Option<StopReason> {
+        let bytes = self.set_bytes + self.paths.as_ref().map_or(0, PathRecorder::bytes);
+        let over = self.budget.bytes.is_some_and(|max| bytes >= max);
+        self.moment
+            .stopper
+            .must_stop()
+            .or(over.then_some(StopReason::Bytes))
+    }
+
+    fn stop(&mut self, reason: StopReason, left: usize) {
+        self.stopped.push(Stop {
+            reason,
+            step: self.step.max(1),
+            vertices_left: left as u64,
+        });
+    }
+}

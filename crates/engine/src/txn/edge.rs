@@ -1,0 +1,197 @@
+//! Edges: the current version under its key, superseded ones in `history`; the inverse beside it.
+
+use super::Txn;
+use esker_model::key::{Counter, EdgeKey};
+use esker_model::limits::{PROPERTIES_MAX, ROW_BYTES_MAX};
+use esker_model::record::{EdgeRecord, VertexRecord};
+use esker_model::{EdgeTypeId, Error, Properties, Result, Version, VertexRef};
+use esker_store::Table;
+
+/// The current row of an edge.
+struct Current {
+    gone: bool,
+    version: Version,
+    value: Vec<u8>,
+}
+
+impl Txn<'_, '_> {
+    pub(super) fn put_edge(
+        &mut self,
+        source: VertexRef,
+        edge_type: EdgeTypeId,
+        destination: VertexRef,
+        properties: &Properties,
+        at: Option<Version>,
+    ) -> Result<()> {
+        self.schema
+            .check_ends(edge_type, source.type_id, destination.type_id)?;
+        super::vertex::check_properties("an edge's properties", properties, PROPERTIES_MAX)?;
+        let key = EdgeKey {
+            source: source.id,
+            edge_type,
+            destination: destination.id,
+        };
+        let current = self.current_edge(&key)?;
+        let stored = current.as_ref().map_or(Version::ZERO, |c| c.version);
+        let version = self.version_after(at, stored);
+        let mut value = Vec::with_capacity(32 + 32 * properties.len());
+        value.push(0);
+        value.extend_from_slice(&version.0.to_be_bytes());
+        properties.encode(&mut value);
+        check_row("an edge", value.len())?;
+        self.write_edge(&key, current, version, false, value)
+    }
+
+    pub(super) fn delete_edge(
+        &mut self,
+        source: VertexRef,
+        edge_type: EdgeTypeId,
+        destination: VertexRef,
+        at: Option<Version>,
+    ) -> Result<()> {
+        self.schema
+            .check_ends(edge_type, source.type_id, destination.type_id)?;
+        let key = EdgeKey {
+            source: source.id,
+            edge_type,
+            destination: destination.id,
+        };
+        let current = self.current_edge(&key)?;
+        let stored = current.as_ref().map(|c| (c.gone, c.version));
+        let version = self.version_after(at, stored.map_or(Version::ZERO, |s| s.1));
+        // Deleting what was deleted at that very version is a repetition; anything else needs an edge to delete.
+        let deletable = stored.is_some_and(|(gone, v)| !gone || version <= v);
+        if !deletable {
+            return Err(self.no_edge(source, edge_type, destination));
+        }
+        let mut value = Vec::with_capacity(10);
+        EdgeRecord {
+            gone: true,
+            version,
+            properties: Properties::new(),
+        }
+        .encode(&mut value);
+        self.write_edge(&key, current, version, true, value)
+    }
+
+    fn current_edge(&self, key: &EdgeKey) -> Result<Option<Current>> {
+        let mut current = None;
+        self.overlay
+            .get_with(Table::Rows, &key.encode(), &mut |value| {
+                current = Some(
+                    EdgeRecord::decode_head(value).map(|(gone, version)| Current {
+                        gone,
+                        version,
+                        value: value.to_vec(),
+                    }),
+                );
+            })?;
+        current
+            .transpose()
+            .map_err(|e| Error::corrupt("an edge in table `rows`", e))
+    }
+
+    /// Writes one version of an edge and of its inverse where it belongs: as the current one, or into the past.
+    fn write_edge(
+        &mut self,
+        key: &EdgeKey,
+        current: Option<Current>,
+        version: Version,
+        gone: bool,
+        value: Vec<u8>,
+    ) -> Result<()> {
+        let inverse = key.reversed(self.schema.inverse(key.edge_type));
+        let both = [*key, inverse];
+        // A loop over a symmetric type is its own inverse.
+        let both = if inverse == *key {
+            &both[..1]
+        } else {
+            &both[..]
+        };
+        let mut alive_before = false;
+        if let Some(current) = current {
+            alive_before = !current.gone;
+            if version < current.version {
+                return self.write_past_edge(both, version, &value);
+            }
+            if current.value == value {
+                self.effects.unchanged += 1;
+                return Ok(());
+            }
+            if version > current.version {
+                for k in both {
+                    self.overlay.put(
+                        Table::History,
+                        k.history(current.version),
+                        current.value.clone(),
+                    );
+                }
+            }
+        }
+        let change = i64::from(!gone) - i64::from(alive_before);
+        let last = both.len() - 1;
+        let mut value = Some(value);
+        for (i, k) in both.iter().enumerate() {
+            let value = if i == last {
+                value.take()
+            } else {
+                value.clone()
+            };
+            self.overlay
+                .put(Table::Rows, k.encode().to_vec(), value.unwrap_or_default());
+            self.effects.touched.push((k.source, k.edge_type));
+            if change != 0 {
+                self.count(Counter::Degree(k.source, k.edge_type), change);
+                self.count(Counter::Edges(k.edge_type), change);
+            }
+        }
+        self.effects.edges_created += u64::from(change > 0);
+        Ok(())
+    }
+
+    fn write_past_edge(&mut self, both: &[EdgeKey], version: Version, value: &[u8]) -> Result<()> {
+        for k in both {
+            let key = k.history(version);
+            if self.overlay.get(Table::History, &key)?.as_deref() == Some(value) {
+                self.effects.unchanged += 1;
+                return Ok(());
+            }
+            self.overlay.put(Table::History, key, value.to_vec());
+            self.effects.touched.push((k.source, k.edge_type));
+        }
+        Ok(())
+    }
+
+    fn no_edge(&self, source: VertexRef, edge_type: EdgeTypeId, destination: VertexRef) -> Error {
+        Error::NoEdge {
+            source_name: self.name_of(source),
+            edge_type: self
+                .schema
+                .edge_type(edge_type)
+                .map_or_else(|| format!("#{}", edge_type.0), |t| t.name.clone()),
+            destination_name: self.name_of(destination),
+        }
+    }
+
+    /// `type:key`, or the id where nothing is stored that knows the key.
+    pub(super) fn name_of(&self, vertex: VertexRef) -> String {
+        let mut name = None;
+        let key = esker_model::key::vertex(vertex.id);
+        let read = self.overlay.get_with(Table::Rows, &key, &mut |value| {
+            name = VertexRecord::decode(value).ok().map(|r| r.key);
+        });
+        let key = read.ok().and(name).unwrap_or_else(|| vertex.id.to_string());
+        format!("{}:{key}", self.schema.prefix(vertex.type_id))
+    }
+}
+
+pub(crate) fn check_row(what: &str, bytes: usize) -> Result<()> {
+    if bytes > ROW_BYTES_MAX {
+        return Err(Error::Limit {
+            what: format!("{what}, encoded, in bytes,"),
+            got: bytes as u64,
+            limit: ROW_BYTES_MAX as u64,
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,384 @@
+//! Writing: batches that arrive together are applied together (group commit), each whole or not at all.
+//!
+//! A writer puts its batch in a queue and takes the write lock. Whoever holds the lock takes everything that
+//! queued up meanwhile, applies batch after batch to an overlay over the store, and commits the overlay once:
+//! one log record and, in `sync` mode, one fsync for all. Those who then get the lock find their answer there.
+
+mod edge;
+mod overlay;
+mod past;
+mod vertex;
+
+pub(crate) use edge::check_row;
+pub(crate) use overlay::Overlay;
+pub(crate) use vertex::{check_properties, check_static, check_vertex};
+
+use crate::Engine;
+use crate::archive::Archive;
+use crate::catalog::{NEWEST_KEY, SCHEMA_KEY, encode_schema, once_key, pending_key, version_value};
+use crate::clock::HybridClock;
+use crate::counts::{Changes, encode_pending};
+use esker_model::limits::BATCH_MUTATIONS_MAX;
+use esker_model::{
+    Batch, Commit, EdgeTypeId, Error, Mutation, Op, Result, Schema, SchemaChange, Version, VertexId,
+};
+use esker_store::{Durability, Table, WriteBatch};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What the holder of the write lock owns.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub(crate) clock: HybridClock,
+}
+
+/// A batch in the queue, and where its answer will be.
+type Ticket = Arc<Mutex<Slot>>;
+
+#[derive(Debug)]
+enum Slot {
+    Waiting(Batch),
+    Done(Result<Commit>),
+    Taken,
+}
+
+/// Batches waiting for the write lock.
+#[derive(Debug, Default)]
+pub(crate) struct Queue(Mutex<Vec<Ticket>>);
+
+/// A lock whose holder panicked is still consistent here: everything is changed by whole assignments after the
+/// store has accepted them.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What one batch does, apart from the rows in the overlay.
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    pub(crate) changes: Changes,
+    /// Adjacency lists that are no longer true.
+    pub(crate) touched: Vec<(VertexId, EdgeTypeId)>,
+    /// Vertices that were deleted.
+    pub(crate) deleted: Vec<VertexId>,
+    pub(crate) vertices_created: u64,
+    pub(crate) edges_created: u64,
+    pub(crate) unchanged: u64,
+    /// The newest version that any change took.
+    pub(crate) newest: Version0,
+    /// The newest version that a change without one of its own took.
+    pub(crate) own: Version0,
+}
+
+/// A version that starts at zero.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Version0(pub(crate) Version);
+
+impl Default for Version0 {
+    fn default() -> Self {
+        Self(Version::ZERO)
+    }
+}
+
+/// One batch being applied.
+pub(crate) struct Txn<'a, 's> {
+    pub(crate) overlay: &'a mut Overlay<'s>,
+    pub(crate) schema: &'a Schema,
+    pub(crate) effects: Effects,
+    /// For changes without a version of their own.
+    pub(crate) version: Version,
+    /// Where older versions than `retained` may lie.
+    pub(crate) archive: &'a dyn Archive,
+    pub(crate) retained: Version,
+}
+
+impl Engine {
+    pub(crate) fn apply_batch(&self, batch: Batch) -> Result<Commit> {
+        if batch.len() > BATCH_MUTATIONS_MAX {
+            return Err(Error::Limit {
+                what: "a batch's number of mutations".into(),
+                got: batch.len() as u64,
+                limit: BATCH_MUTATIONS_MAX as u64,
+            });
+        }
+        let ticket: Ticket = Arc::new(Mutex::new(Slot::Waiting(batch)));
+        lock(&self.queue.0).push(Arc::clone(&ticket));
+        let mut writer = lock(&self.writer);
+        if let Some(answer) = take_answer(&ticket) {
+            return answer;
+        }
+        let group = std::mem::take(&mut *lock(&self.queue.0));
+        self.apply_group(&mut writer, &group);
+        drop(writer);
+        take_answer(&ticket).unwrap_or_else(|| Err(lost()))
+    }
+
+    /// How many batches wait for the write lock: they will be committed together.
+    pub fn waiting(&self) -> usize {
+        lock(&self.queue.0).len()
+    }
+
+    /// Applies one batch for a caller that holds the write lock already.
+    pub(crate) fn apply_holding(&self, writer: &mut Writer, batch: Batch) -> Result<Commit> {
+        let ticket: Ticket = Arc::new(Mutex::new(Slot::Waiting(batch)));
+        self.apply_group(writer, std::slice::from_ref(&ticket));
+        take_answer(&ticket).unwrap_or_else(|| Err(lost()))
+    }
+
+    fn apply_group(&self, writer: &mut Writer, group: &[Ticket]) {
+        let schema = self.schema_now();
+        let mut overlay = Overlay::new(&*self.store, group.len() > 1);
+        let mut total = Effects::default();
+        let mut answers = Vec::with_capacity(group.len());
+        for ticket in group {
+            let slot = std::mem::replace(&mut *lock(ticket), Slot::Taken);
+            let Slot::Waiting(batch) = slot else { continue };
+            let version = writer.clock.tick(self.clock.now_millis());
+            overlay.savepoint();
+            let mut txn = Txn {
+                overlay: &mut overlay,
+                schema: &schema,
+                effects: Effects::default(),
+                version,
+                archive: &*self.archive,
+                retained: Version(self.retained_since.load(Ordering::Acquire)),
+            };
+            let answer = txn.apply(batch);
+            let effects = txn.effects;
+            match &answer {
+                Ok(_) => total.absorb(effects),
+                Err(_) => overlay.undo(),
+            }
+            answers.push((ticket, answer));
+        }
+        let committed = self.commit_group(writer, overlay, &total);
+        for (ticket, answer) in answers {
+            let answer = match (&committed, answer) {
+                (Err(e), Ok(_)) => Err(repeat(e)),
+                (_, answer) => answer,
+            };
+            *lock(ticket) = Slot::Done(answer);
+        }
+    }
+
+    fn commit_group(
+        &self,
+        writer: &mut Writer,
+        overlay: Overlay<'_>,
+        total: &Effects,
+    ) -> Result<()> {
+        let mut batch = overlay.into_batch();
+        if batch.writes.is_empty() {
+            return Ok(());
+        }
+        let version = writer.clock.last();
+        let counted = total.changes.values().any(|n| *n != 0);
+        if counted {
+            batch.put(
+                Table::Meta,
+                pending_key(version),
+                encode_pending(&total.changes),
+            );
+        } else {
+            batch.put(Table::Meta, NEWEST_KEY, version_value(version));
+        }
+        self.deleted.add(&total.deleted);
+        let dirty = self.adjacency.begin_write(&total.touched);
+        let committed = self.store.commit(batch, self.settings.durability);
+        self.adjacency.end_write(dirty, &total.touched);
+        committed?;
+        self.newest_seen
+            .fetch_max(version.0.max(total.newest.0.0), Ordering::AcqRel);
+        if !counted {
+            return Ok(());
+        }
+        let full = {
+            let mut pending = lock(&self.counters);
+            pending.add(version, &total.changes);
+            pending.len() >= self.settings.pending_counters_max
+                || pending.rows() >= PENDING_ROWS_MAX
+        };
+        if full {
+            // The batches are committed, whatever becomes of this: what stays pending is merged by a later attempt.
+            let _ = self.merge_counters(writer);
+        }
+        Ok(())
+    }
+
+    /// Merges pending degree changes into their rows. Only the holder of the write lock may.
+    pub(crate) fn merge_counters(&self, writer: &Writer) -> Result<()> {
+        // Readers of counters wait here, so that they see each change once: in its row or pending.
+        let mut pending = lock(&self.counters);
+        if pending.rows() == 0 {
+            return Ok(());
+        }
+        let mut batch: WriteBatch = pending.merge(&*self.store)?;
+        batch.put(Table::Meta, NEWEST_KEY, version_value(writer.clock.last()));
+        // Nothing new is acknowledged here, so there is nothing to sync.
+        self.store.commit(batch, Durability::Relaxed)?;
+        pending.clear();
+        Ok(())
+    }
+
+    pub(crate) fn define_types(&self, changes: &[SchemaChange]) -> Result<Arc<Schema>> {
+        let _writer = lock(&self.writer);
+        let mut schema = (*self.schema_now()).clone();
+        let mut changed = false;
+        for change in changes {
+            changed |= schema.apply(change)?;
+        }
+        if !changed {
+            return Ok(self.schema_now());
+        }
+        let mut batch = WriteBatch::default();
+        batch.put(Table::Meta, SCHEMA_KEY, encode_schema(&schema));
+        self.store.commit(batch, Durability::Sync)?;
+        let schema = Arc::new(schema);
+        *self.schema.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&schema);
+        Ok(schema)
+    }
+}
+
+/// Up to so many mutations, room is made as it is needed.
+const BATCH_SMALL: usize = 16;
+
+/// Pending rows are read back when a database is opened, so there are never many.
+const PENDING_ROWS_MAX: usize = 1 << 15;
+
+fn lost() -> Error {
+    Error::Unavailable("the write was lost on its way to the store; try again".into())
+}
+
+fn take_answer(ticket: &Ticket) -> Option<Result<Commit>> {
+    let mut slot = lock(ticket);
+    match std::mem::replace(&mut *slot, Slot::Taken) {
+        Slot::Done(answer) => Some(answer),
+        other => {
+            *slot = other;
+            None
+        }
+    }
+}
+
+/// The same failure for each batch of a group.
+fn repeat(e: &Error) -> Error {
+    match e {
+        Error::Io { context, source } => Error::io(
+            context.clone(),
+            source.raw_os_error().map_or_else(
+                || std::io::Error::from(source.kind()),
+                std::io::Error::from_raw_os_error,
+            ),
+        ),
+        Error::Store { engine, message } => Error::Store {
+            engine,
+            message: message.clone(),
+        },
+        other => Error::Store {
+            engine: "store",
+            message: other.to_string(),
+        },
+    }
+}
+
+impl Effects {
+    fn absorb(&mut self, other: Self) {
+        if self.changes.is_empty() {
+            self.changes = other.changes;
+        } else {
+            for (counter, change) in other.changes {
+                *self.changes.entry(counter).or_default() += change;
+            }
+        }
+        self.touched.extend(other.touched);
+        self.deleted.extend(other.deleted);
+        self.newest = Version0(self.newest.0.max(other.newest.0));
+    }
+}
+
+impl Txn<'_, '_> {
+    fn apply(&mut self, batch: Batch) -> Result<Commit> {
+        let mut applied = true;
+        if let Some(marker) = &batch.once {
+            let key = once_key(marker);
+            if self.overlay.get_with(Table::Meta, &key, &mut |_| {})? {
+                applied = false;
+            } else {
+                self.overlay
+                    .put(Table::Meta, key, version_value(self.version));
+            }
+        }
+        if applied {
+            if batch.len() > BATCH_SMALL {
+                // At most: each mutation an edge and its inverse, of two vertices.
+                self.overlay.reserve(2 * batch.len());
+                self.effects.changes.reserve(2 * batch.len());
+                self.effects.touched.reserve(2 * batch.len());
+            }
+            for mutation in batch.mutations {
+                self.apply_one(mutation)?;
+            }
+        }
+        Ok(Commit {
+            // Whoever reads as of this version sees all that the batch did now.
+            version: self.version.max(self.effects.own.0),
+            applied,
+            vertices_created: self.effects.vertices_created,
+            edges_created: self.effects.edges_created,
+            unchanged: self.effects.unchanged,
+        })
+    }
+
+    fn apply_one(&mut self, mutation: Mutation) -> Result<()> {
+        let at = mutation.version;
+        if at == Some(Version::MAX) {
+            return Err(Error::Invalid(
+                "a version must lie before the end of time".into(),
+            ));
+        }
+        match mutation.op {
+            Op::PutVertex {
+                vertex,
+                key,
+                attributes,
+            } => self.put_vertex(vertex, key, attributes, at),
+            Op::EnsureVertex { vertex, key } => self.ensure_vertex(vertex, key, at),
+            Op::SetAttributes {
+                vertex,
+                set,
+                remove,
+            } => self.set_attributes(vertex, set, remove, at),
+            Op::DeleteVertex { vertex } => self.delete_vertex(vertex, at),
+            Op::PutEdge {
+                source,
+                edge_type,
+                destination,
+                properties,
+            } => self.put_edge(source, edge_type, destination, &properties, at),
+            Op::DeleteEdge {
+                source,
+                edge_type,
+                destination,
+            } => self.delete_edge(source, edge_type, destination, at),
+        }
+    }
+
+    pub(crate) fn count(&mut self, counter: esker_model::key::Counter, change: i64) {
+        *self.effects.changes.entry(counter).or_default() += change;
+    }
+
+    /// The version a change takes: its own; else the commit's, or the one after what is stored if that is later
+    /// (an import may have come from a machine whose clock runs ahead), so that a writer sees its own write.
+    pub(crate) fn version_after(&mut self, at: Option<Version>, stored: Version) -> Version {
+        let version = at.unwrap_or_else(|| {
+            let version = if stored > self.version {
+                stored.next()
+            } else {
+                self.version
+            };
+            self.effects.own = Version0(self.effects.own.0.max(version));
+            version
+        });
+        self.effects.newest = Version0(self.effects.newest.0.max(version));
+        version
+    }
+}

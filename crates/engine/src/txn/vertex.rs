@@ -1,0 +1,550 @@
+//! Vertices: one row for what is now, one row in `history` for each part that was superseded.
+//!
+//! The parts of a vertex (its static attributes, each user-defined attribute) have timelines of their own, so that
+//! changes that arrive late go to their place in the past without touching what is newer.
+
+use super::Txn;
+use super::edge::check_row;
+use esker_model::id::check_key;
+use esker_model::key::{
+    Counter, attribute_history, deleted_index, static_history, type_index, vertex as vertex_key,
+};
+use esker_model::limits::{LIST_DEPTH_MAX, PROPERTIES_MAX, VALUE_BYTES_MAX};
+use esker_model::record::{AttributeRecord, StaticRecord, UserAttribute, VertexRecord};
+use esker_model::schema::check_attribute_name;
+use esker_model::{
+    Error, Properties, Result, Schema, SchemaError, Value, Version, VertexId, VertexRef,
+};
+use esker_store::Table;
+
+impl Txn<'_, '_> {
+    pub(super) fn put_vertex(
+        &mut self,
+        vertex: VertexRef,
+        key: String,
+        attributes: Properties,
+        at: Option<Version>,
+    ) -> Result<()> {
+        check_vertex(self.schema, vertex, &key)?;
+        check_static(self.schema, vertex, &attributes)?;
+        let current = self.current_vertex(vertex.id)?;
+        let Some(mut record) = current else {
+            let version = self.version_after(at, Version::ZERO);
+            return self.create_vertex(vertex, key, (attributes, false), version);
+        };
+        check_same(&record, vertex, &key)?;
+        let version = self.version_after(at, record.static_version);
+        if version < record.static_version {
+            let put = StaticRecord {
+                gone: false,
+                mentioned: false,
+                attributes,
+            };
+            return self.put_past_static(vertex.id, record, version, put);
+        }
+        let same = !record.gone && !record.mentioned && record.attributes == attributes;
+        if version == record.static_version && same {
+            self.effects.unchanged += 1;
+            return Ok(());
+        }
+        if version > record.static_version {
+            self.supersede_static(vertex.id, &record);
+        }
+        if record.gone {
+            self.count(Counter::Vertices(vertex.type_id), 1);
+            self.effects.vertices_created += 1;
+        }
+        record.gone = false;
+        record.mentioned = false;
+        record.attributes = attributes;
+        record.static_version = version;
+        self.store_vertex(vertex.id, record, version)
+    }
+
+    pub(super) fn ensure_vertex(
+        &mut self,
+        vertex: VertexRef,
+        key: String,
+        at: Option<Version>,
+    ) -> Result<()> {
+        check_vertex(self.schema, vertex, &key)?;
+        let Some(record) = self.current_vertex(vertex.id)? else {
+            let version = self.version_after(at, Version::ZERO);
+            return self.create_vertex(vertex, key, (Properties::new(), true), version);
+        };
+        check_same(&record, vertex, &key)?;
+        let version = self.version_after(
+            at,
+            if record.gone {
+                record.static_version
+            } else {
+                Version::ZERO
+            },
+        );
+        if record.gone && version >= record.static_version {
+            self.put_vertex(vertex, key, Properties::new(), Some(version))?;
+            return self.mark_mentioned(vertex.id);
+        }
+        if !self.existed(vertex.id, &record, version)? {
+            let mention = StaticRecord {
+                gone: false,
+                mentioned: true,
+                attributes: Properties::new(),
+            };
+            return self.put_past_static(vertex.id, record, version, mention);
+        }
+        self.effects.unchanged += 1;
+        Ok(())
+    }
+
+    pub(super) fn set_attributes(
+        &mut self,
+        vertex: VertexRef,
+        set: Properties,
+        remove: Vec<String>,
+        at: Option<Version>,
+    ) -> Result<()> {
+        check_properties("a vertex's user-defined attributes", &set, PROPERTIES_MAX)?;
+        for name in set
+            .iter()
+            .map(|(n, _)| n)
+            .chain(remove.iter().map(String::as_str))
+        {
+            check_attribute_name(name)?;
+            if self.schema.attribute(vertex.type_id, name).is_some() {
+                return Err(Error::Invalid(format!(
+                    "`{name}` is a predefined attribute of {}: it changes with a new version of the vertex (`put`), not with `set`",
+                    self.schema
+                        .vertex_type(vertex.type_id)
+                        .map_or("its type", |t| t.name.as_str())
+                )));
+            }
+        }
+        // Of a deleted vertex, only what is known to have happened before it was deleted.
+        let late = |r: &VertexRecord| at.is_some_and(|at| at < r.static_version);
+        let record = self.current_vertex(vertex.id)?;
+        let Some(mut record) = record.filter(|r| !r.gone || late(r)) else {
+            return Err(self.no_vertex(vertex));
+        };
+        let version = self.version_after(at, record.latest);
+        let changes = set
+            .into_iter()
+            .map(|(n, v)| (n, Some(v)))
+            .chain(remove.into_iter().map(|n| (n, None)));
+        let mut changed = false;
+        for (name, value) in changes {
+            changed |= self.set_one(vertex.id, &mut record, name, value, version)?;
+        }
+        if record.user.len() > PROPERTIES_MAX {
+            return Err(Error::Limit {
+                what: "a vertex's number of user-defined attributes".into(),
+                got: record.user.len() as u64,
+                limit: PROPERTIES_MAX as u64,
+            });
+        }
+        if !changed {
+            self.effects.unchanged += 1;
+            return Ok(());
+        }
+        self.store_vertex(vertex.id, record, version)
+    }
+
+    pub(super) fn delete_vertex(&mut self, vertex: VertexRef, at: Option<Version>) -> Result<()> {
+        let Some(mut record) = self.current_vertex(vertex.id)? else {
+            return Err(self.no_vertex(vertex));
+        };
+        let version = self.version_after(
+            at,
+            if at.is_some() {
+                Version::ZERO
+            } else {
+                record.latest
+            },
+        );
+        if record.gone && version > record.static_version {
+            return Err(self.no_vertex(vertex));
+        }
+        if record.gone && version == record.static_version {
+            self.effects.unchanged += 1;
+            return Ok(());
+        }
+        let names = self.attribute_names(vertex.id, &record, version)?;
+        for name in names {
+            self.set_one(vertex.id, &mut record, name, None, version)?;
+        }
+        self.mark_deleted(vertex.id);
+        if version < record.static_version {
+            let gone = StaticRecord {
+                gone: true,
+                mentioned: false,
+                attributes: Properties::new(),
+            };
+            return self.put_past_static(vertex.id, record, version, gone);
+        }
+        if version > record.static_version {
+            self.supersede_static(vertex.id, &record);
+        }
+        self.count(Counter::Vertices(record.type_id), -1);
+        record.gone = true;
+        record.mentioned = false;
+        record.attributes = Properties::new();
+        record.static_version = version;
+        self.store_vertex(vertex.id, record, version)
+    }
+
+    fn create_vertex(
+        &mut self,
+        vertex: VertexRef,
+        key: String,
+        (attributes, mentioned): (Properties, bool),
+        version: Version,
+    ) -> Result<()> {
+        self.overlay.put(
+            Table::Index,
+            type_index(vertex.type_id, vertex.id).to_vec(),
+            Vec::new(),
+        );
+        self.count(Counter::Vertices(vertex.type_id), 1);
+        self.effects.vertices_created += 1;
+        let record = VertexRecord {
+            gone: false,
+            mentioned,
+            first: version,
+            latest: version,
+            static_version: version,
+            type_id: vertex.type_id,
+            key,
+            attributes,
+            user: Vec::new(),
+        };
+        self.store_vertex(vertex.id, record, version)
+    }
+
+    /// Sets (or, with `None`, removes) one attribute at a version: as the current value if nothing newer is known, else
+    /// in the past. Returns whether anything changed.
+    fn set_one(
+        &mut self,
+        id: VertexId,
+        record: &mut VertexRecord,
+        name: String,
+        value: Option<Value>,
+        version: Version,
+    ) -> Result<bool> {
+        let place = record.user.binary_search_by(|a| a.name.as_str().cmp(&name));
+        let newest = match place {
+            Ok(i) => record.user.get(i).map(|a| a.version),
+            Err(_) if version > record.latest && value.is_some() => None,
+            // Removed before, perhaps later than this change.
+            Err(_) => self.newest_in_history(id, &name)?,
+        };
+        if let Some(value) = &value
+            && let Some(deleted) = self.ended_by_deletion(id, record, &name, version)?
+        {
+            let key = attribute_history(id, &name, deleted);
+            let ended = self.put_past(key, |out| AttributeRecord(None).encode(out))?;
+            let key = attribute_history(id, &name, version);
+            let set = AttributeRecord(Some(value.clone()));
+            return Ok(self.put_past(key, |out| set.encode(out))? || ended);
+        }
+        if newest.is_some_and(|newest| version < newest) {
+            let key = attribute_history(id, &name, version);
+            return self.put_past(key, |out| AttributeRecord(value).encode(out));
+        }
+        if let Ok(i) = place {
+            let old = record.user.get(i).cloned();
+            if let Some(old) = old {
+                if old.version == version && Some(&old.value) == value.as_ref() {
+                    return Ok(false);
+                }
+                if old.version < version {
+                    let key = attribute_history(id, &name, old.version);
+                    self.put_past(key, |out| AttributeRecord(Some(old.value)).encode(out))?;
+                }
+            }
+        }
+        if place.is_err() && value.is_some() && newest == Some(version) {
+            // It was removed at this very version; what came last counts.
+            self.overlay
+                .remove(Table::History, attribute_history(id, &name, version));
+        }
+        match (place, value) {
+            (Ok(i), Some(value)) => {
+                record.user[i] = UserAttribute {
+                    name,
+                    version,
+                    value,
+                }
+            }
+            (Err(i), Some(value)) => {
+                record.user.insert(
+                    i,
+                    UserAttribute {
+                        name,
+                        version,
+                        value,
+                    },
+                );
+            }
+            (place, None) => {
+                if let Ok(i) = place {
+                    record.user.remove(i);
+                } else if newest.is_none() {
+                    return Ok(false); // there was nothing to remove
+                }
+                let key = attribute_history(id, &name, version);
+                return self.put_past(key, |out| AttributeRecord(None).encode(out));
+            }
+        }
+        Ok(true)
+    }
+
+    fn supersede_static(&mut self, id: VertexId, record: &VertexRecord) {
+        let mut value = Vec::new();
+        StaticRecord {
+            gone: record.gone,
+            mentioned: record.mentioned,
+            attributes: record.attributes.clone(),
+        }
+        .encode(&mut value);
+        self.overlay.put(
+            Table::History,
+            static_history(id, record.static_version),
+            value,
+        );
+    }
+
+    fn put_past_static(
+        &mut self,
+        id: VertexId,
+        mut record: VertexRecord,
+        version: Version,
+        past: StaticRecord,
+    ) -> Result<()> {
+        if !past.gone {
+            match self.successor_in_history(id, version)? {
+                Some((key, true)) => self.overlay.remove(Table::History, key),
+                None if record.mentioned => {
+                    return self.replace_mention(id, record, version, past);
+                }
+                Some(_) | None => {}
+            }
+        }
+        let changed = self.put_past(static_history(id, version), |out| past.encode(out))?;
+        if !changed {
+            self.effects.unchanged += 1;
+        }
+        if version < record.first && !past.gone {
+            record.first = version;
+        }
+        self.store_vertex(id, record, Version::ZERO)
+    }
+
+    /// What was only mentioned is known better now, from an earlier version on: that becomes what is current.
+    fn replace_mention(
+        &mut self,
+        id: VertexId,
+        mut record: VertexRecord,
+        version: Version,
+        known: StaticRecord,
+    ) -> Result<()> {
+        // What stood at that version before (a deletion, in the same batch perhaps) is replaced.
+        let before = static_history(id, version);
+        if self
+            .overlay
+            .get_with(Table::History, &before, &mut |_| {})?
+        {
+            self.overlay.remove(Table::History, before);
+        }
+        let mention = std::mem::replace(&mut record.static_version, version);
+        record.mentioned = known.mentioned;
+        record.attributes = known.attributes;
+        record.first = record.first.min(version);
+        if record.latest == mention {
+            let current = record.user.iter().map(|a| a.version).max();
+            let past = self.newest_attribute_event(id)?;
+            record.latest = current.max(past).unwrap_or(version);
+        }
+        self.store_vertex(id, record, version)
+    }
+
+    /// The insertion just made is no more than a mention.
+    fn mark_mentioned(&mut self, id: VertexId) -> Result<()> {
+        match self.current_vertex(id)? {
+            Some(mut record) => {
+                record.mentioned = true;
+                self.store_vertex(id, record, Version::ZERO)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Puts a row into `history` unless it is there already, alike.
+    fn put_past(&mut self, key: Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) -> Result<bool> {
+        let mut value = Vec::new();
+        encode(&mut value);
+        if self.overlay.get(Table::History, &key)?.as_ref() == Some(&value) {
+            return Ok(false);
+        }
+        self.overlay.put(Table::History, key, value);
+        Ok(true)
+    }
+
+    fn store_vertex(
+        &mut self,
+        id: VertexId,
+        mut record: VertexRecord,
+        version: Version,
+    ) -> Result<()> {
+        record.latest = record.latest.max(version);
+        let mut value = Vec::with_capacity(64 + record.key.len());
+        record.encode(&mut value);
+        check_row("a vertex with its attributes", value.len())?;
+        self.overlay
+            .put(Table::Rows, vertex_key(id).to_vec(), value);
+        Ok(())
+    }
+
+    fn mark_deleted(&mut self, id: VertexId) {
+        self.overlay
+            .put(Table::Index, deleted_index(id).to_vec(), Vec::new());
+        self.effects.deleted.push(id);
+    }
+
+    fn current_vertex(&self, id: VertexId) -> Result<Option<VertexRecord>> {
+        let mut record = None;
+        self.overlay
+            .get_with(Table::Rows, &vertex_key(id), &mut |value| {
+                record = Some(VertexRecord::decode(value));
+            })?;
+        record
+            .transpose()
+            .map_err(|e| Error::corrupt("a vertex in table `rows`", e))
+    }
+
+    fn no_vertex(&self, vertex: VertexRef) -> Error {
+        Error::NoVertex {
+            name: self.name_of(vertex),
+            hint: String::new(),
+        }
+    }
+}
+
+/// Refuses a vertex whose key cannot be one, or whose id is not that of its name.
+pub(crate) fn check_vertex(schema: &Schema, vertex: VertexRef, key: &str) -> Result<()> {
+    if let Err(reason) = check_key(key) {
+        let text = format!("{}:{}", schema.prefix(vertex.type_id), shorten(key));
+        return Err(esker_model::id::NameError { text, reason }.into());
+    }
+    let Some(t) = schema.vertex_type(vertex.type_id) else {
+        return Err(Error::Invalid(format!(
+            "the schema has no vertex type #{}",
+            vertex.type_id.0
+        )));
+    };
+    if VertexId::of(&t.name, key) != vertex.id {
+        return Err(Error::Invalid(format!(
+            "vertex id {} is not the id of `{}:{key}`",
+            vertex.id,
+            schema.prefix(vertex.type_id)
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses predefined attributes that the schema does not declare so.
+pub(crate) fn check_static(
+    schema: &Schema,
+    vertex: VertexRef,
+    attributes: &Properties,
+) -> Result<()> {
+    check_properties("a vertex's attributes", attributes, PROPERTIES_MAX)?;
+    let type_name = || {
+        schema
+            .vertex_type(vertex.type_id)
+            .map_or_else(String::new, |t| t.name.clone())
+    };
+    for (name, value) in attributes.iter() {
+        let Some(declared) = schema.attribute(vertex.type_id, name) else {
+            let known: Vec<_> = schema
+                .attributes(vertex.type_id)
+                .iter()
+                .map(|a| a.name.as_str())
+                .collect();
+            return Err(SchemaError::Unknown {
+                what: "predefined attribute",
+                name: format!("{name}` of `{}", type_name()),
+                nearest: esker_model::schema::nearest(name, known.iter().copied()),
+                known: known.join(", "),
+            }
+            .into());
+        };
+        if !declared.kind.accepts(value) {
+            return Err(Error::Kind {
+                vertex_type: type_name(),
+                attribute: name.to_owned(),
+                expected: declared.kind.name(),
+                got: value.kind_name(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Refuses properties over the limits, and names that cannot be.
+pub(crate) fn check_properties(what: &str, properties: &Properties, max: usize) -> Result<()> {
+    // What a message says is put together only for one: each edge written comes by here.
+    let limit = |what: &dyn Fn() -> String, got: usize, limit: usize| {
+        if got > limit {
+            Err(Error::Limit {
+                what: what(),
+                got: got as u64,
+                limit: limit as u64,
+            })
+        } else {
+            Ok(())
+        }
+    };
+    limit(&|| format!("{what}, counted,"), properties.len(), max)?;
+    for (name, value) in properties.iter() {
+        check_attribute_name(name)?;
+        let bytes = match value {
+            Value::String(s) => s.len(),
+            Value::Bytes(b) => b.len(),
+            Value::List(_) => {
+                limit(
+                    &|| format!("the nesting of `{name}`"),
+                    value.depth(),
+                    LIST_DEPTH_MAX,
+                )?;
+                let mut out = Vec::new();
+                value.encode(&mut out);
+                out.len()
+            }
+            _ => 0,
+        };
+        limit(
+            &|| format!("the value of `{name}`, in bytes,"),
+            bytes,
+            VALUE_BYTES_MAX,
+        )?;
+    }
+    Ok(())
+}
+
+fn check_same(record: &VertexRecord, vertex: VertexRef, key: &str) -> Result<()> {
+    if record.type_id == vertex.type_id && record.key == key {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "vertex id {} of `{key}` is taken by `{}`: two names share a 128-bit hash",
+        vertex.id, record.key
+    )))
+}
+
+fn shorten(key: &str) -> String {
+    if key.chars().count() <= 64 {
+        key.to_owned()
+    } else {
+        key.chars().take(61).chain("...".chars()).collect()
+    }
+}

@@ -1,0 +1,185 @@
+//! Tests of the archive: what is appended is found again, once, whatever file it lies in.
+
+use super::*;
+use esker_model::key::{EdgeKey, attribute_history, static_history};
+use esker_model::{EdgeTypeId, Version, VertexId};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+fn id(n: u64) -> VertexId {
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&n.to_be_bytes());
+    VertexId(id)
+}
+
+fn rows(seed: u64, vertices: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut rows = BTreeMap::new();
+    for n in 0..vertices {
+        let version = Version::new(1_000 + (n * 7 + seed) % 13, seed as u16);
+        rows.insert(static_history(id(n), version), vec![0, 1, n as u8]);
+        rows.insert(attribute_history(id(n), "über", version), vec![1]);
+        let edge = EdgeKey {
+            source: id(n),
+            edge_type: EdgeTypeId((n % 3) as u16),
+            destination: id(n * 31 % 97),
+        };
+        rows.insert(edge.history(version), n.to_be_bytes().to_vec());
+    }
+    rows
+}
+
+fn append(archive: &ParquetArchive, rows: &BTreeMap<Vec<u8>, Vec<u8>>) -> u64 {
+    archive
+        .append(&mut rows.clone().into_iter().map(Ok))
+        .unwrap()
+}
+
+fn all(archive: &ParquetArchive, range: &KeyRange) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut out = Vec::new();
+    archive
+        .scan(range, &mut |k, v| {
+            out.push((k.to_vec(), v.to_vec()));
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    out
+}
+
+/// What went in comes out, by any range, each key once, in order: a plain map is the judge.
+#[test]
+fn the_archive_is_a_sorted_map() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("archive");
+    let archive = ParquetArchive::open(&folder).unwrap();
+    assert!(all(&archive, &KeyRange::ALL).is_empty());
+    let mut model = BTreeMap::new();
+    for seed in 0..3 {
+        let rows = rows(seed, 9_000);
+        assert_eq!(append(&archive, &rows), rows.len() as u64);
+        model.extend(rows);
+    }
+    // A crash between archive and removal: the same rows come again.
+    append(&archive, &rows(1, 500));
+    let reopened = ParquetArchive::open(&folder).unwrap();
+    let whole: Vec<_> = model.clone().into_iter().collect();
+    assert_eq!(all(&archive, &KeyRange::ALL), whole);
+    assert_eq!(all(&reopened, &KeyRange::ALL), whole);
+    for n in [0, 1, 2_730, 2_731, 8_999, 9_000] {
+        let range = KeyRange::prefix(&id(n).0);
+        let expected: Vec<_> = whole
+            .iter()
+            .filter(|(k, _)| k.starts_with(&id(n).0))
+            .cloned()
+            .collect();
+        assert_eq!(all(&archive, &range), expected, "vertex {n}");
+        let half = KeyRange::between(&static_history(id(n), Version::MAX), &id(n + 2).0);
+        let expected: Vec<_> = model
+            .range(half.from.clone()..half.until.clone().unwrap())
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect();
+        assert_eq!(all(&archive, &half), expected, "vertex {n} and the next");
+    }
+}
+
+/// A history of one vertex reads the row groups that can hold it and no others.
+#[test]
+fn row_groups_are_skipped_by_their_figures() {
+    let dir = tempfile::tempdir().unwrap();
+    let archive = ParquetArchive::open(dir.path()).unwrap();
+    append(&archive, &rows(0, 9_000));
+    let files = archive.files();
+    let (_, file) = &files[0];
+    assert_eq!(file.rows(&KeyRange::ALL).group_count(), 4);
+    assert_eq!(file.rows(&KeyRange::prefix(&id(10).0)).group_count(), 1);
+    assert_eq!(file.rows(&KeyRange::prefix(&id(10_000).0)).group_count(), 0);
+}
+
+/// One edge of a hub: the few row groups that can hold it are found by edge type and destination.
+#[test]
+fn one_edge_of_a_hub_reads_few_row_groups() {
+    let dir = tempfile::tempdir().unwrap();
+    let archive = ParquetArchive::open(dir.path()).unwrap();
+    let edge = |n: u64| EdgeKey {
+        source: id(7),
+        edge_type: EdgeTypeId(300 + u16::from(n >= 40_000)),
+        destination: id(n),
+    };
+    let mut rows = BTreeMap::new();
+    for n in 0..80_000 {
+        rows.insert(edge(n).history(Version::new(5, 0)), vec![0]);
+    }
+    rows.insert(static_history(id(7), Version::new(5, 0)), vec![1]);
+    append(&archive, &rows);
+    let files = archive.files();
+    assert_eq!(files[0].1.rows(&KeyRange::ALL).group_count(), 10);
+    for n in [0, 9_000, 39_999, 40_000, 79_999] {
+        let range = KeyRange::prefix(&edge(n).encode());
+        assert!(files[0].1.rows(&range).group_count() <= 3, "edge {n}");
+        assert_eq!(all(&archive, &range).len(), 1, "edge {n}");
+    }
+    assert_eq!(all(&archive, &KeyRange::prefix(&id(7).0)).len(), 80_001);
+    assert_eq!(
+        all(
+            &archive,
+            &KeyRange::prefix(&static_history(id(7), Version::new(5, 0)))
+        )
+        .len(),
+        1
+    );
+}
+
+#[test]
+fn many_files_become_one_with_the_same_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let archive = ParquetArchive::open(dir.path()).unwrap();
+    let mut model = BTreeMap::new();
+    for seed in 0..=ARCHIVE_FILES_MAX as u64 {
+        let rows = rows(seed, 50);
+        append(&archive, &rows);
+        model.extend(rows);
+    }
+    archive.merge_if_many().unwrap();
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    let whole: Vec<_> = model.into_iter().collect();
+    assert_eq!(all(&archive, &KeyRange::ALL), whole);
+    append(&archive, &rows(99, 1));
+    assert_eq!(
+        all(&ParquetArchive::open(dir.path()).unwrap(), &KeyRange::ALL).len(),
+        whole.len() + 3
+    );
+}
+
+/// A failure in the middle leaves no file, and what was there stays readable.
+#[test]
+fn a_failed_append_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let archive = ParquetArchive::open(dir.path()).unwrap();
+    append(&archive, &rows(0, 10));
+    let mut failing = rows(1, 10)
+        .into_iter()
+        .map(Ok)
+        .chain([Err(Error::Interrupted)]);
+    assert!(matches!(
+        archive.append(&mut failing),
+        Err(Error::Interrupted)
+    ));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    let backwards: Vec<_> = rows(1, 10).into_iter().rev().map(Ok).collect();
+    assert!(archive.append(&mut backwards.into_iter()).is_err());
+    assert_eq!(all(&archive, &KeyRange::ALL).len(), 30);
+}
+
+#[test]
+fn a_damaged_file_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    append(&ParquetArchive::open(dir.path()).unwrap(), &rows(0, 10));
+    let path = dir.path().join("0000000000000001.parquet");
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    let message = ParquetArchive::open(dir.path()).unwrap_err().to_string();
+    assert!(
+        message.starts_with("opening the archive `")
+            && message.contains("0000000000000001.parquet"),
+        "{message}"
+    );
+}

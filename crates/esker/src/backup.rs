@@ -1,0 +1,221 @@
+//! Backup and restore: a copy is made under another name and takes its own only once it is whole.
+
+use crate::archive::ParquetArchive;
+use crate::folder::{Content, Folder, sync_folder};
+use crate::options::{OpenOptions, StoreEngine};
+use crate::owner::claim::{Registry, State};
+use crate::owner::core::Core;
+use crate::owner::process::{Life, Process};
+use crate::session::open_engine;
+use esker_model::{Error, Flow, Result, Version};
+use esker_store::{KeyRange, Store, StoreSettings, Table};
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What a backup wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BackupReport {
+    /// Bytes of the copy.
+    pub bytes: u64,
+    /// Everything up to this version is in the copy; `None` if nothing was ever written.
+    pub newest: Option<Version>,
+}
+
+/// A folder under construction beside its final place. Removed again unless it is finished.
+struct Draft {
+    path: PathBuf,
+    target: PathBuf,
+    finished: bool,
+}
+
+impl Draft {
+    /// Refuses a target that holds anything.
+    fn new(target: &Path, what: &str) -> Result<Self> {
+        let shown = target.display();
+        match std::fs::read_dir(target).map(|mut d| d.next().is_some()) {
+            Ok(false) => {}
+            Ok(true) => {
+                return Err(Error::Target(format!(
+                    "cannot {what} `{shown}`: the folder is not empty; name one that is empty or absent"
+                )));
+            }
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Err(e) if e.kind() == ErrorKind::NotADirectory => {
+                return Err(Error::Target(format!(
+                    "cannot {what} `{shown}`: it is a file; name a folder that is empty or absent"
+                )));
+            }
+            Err(e) => return Err(Error::io(format!("reading `{shown}`"), e)),
+        }
+        let absolute =
+            std::path::absolute(target).map_err(|e| Error::io(format!("making `{shown}`"), e))?;
+        let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
+            return Err(Error::Target(format!(
+                "cannot {what} `{shown}`: that is no name for a folder"
+            )));
+        };
+        let path = parent.join(format!(
+            "{}.partial-{}",
+            name.to_string_lossy(),
+            std::process::id()
+        ));
+        let made = std::fs::create_dir(&path);
+        made.map_err(|e| match e.kind() {
+            ErrorKind::NotFound => Error::Target(format!(
+                "cannot {what} `{shown}`: the folder that it is to lie in does not exist; make that first (mkdir -p)"
+            )),
+            _ => Error::io(format!("making `{}`", path.display()), e),
+        })?;
+        Ok(Self {
+            path,
+            target: absolute,
+            finished: false,
+        })
+    }
+
+    fn finish(mut self) -> Result<()> {
+        let failed = |e| Error::io(format!("making `{}`", self.target.display()), e);
+        sync_folder(&self.path).map_err(failed)?;
+        std::fs::rename(&self.path, &self.target).map_err(failed)?;
+        self.finished = true;
+        let parent = self.target.parent().unwrap_or(Path::new("/"));
+        sync_folder(parent).map_err(|e| Error::io(format!("making `{}`", self.target.display()), e))
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if !self.finished {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// Copies an open database.
+pub(crate) fn write(core: &Core, directory: &Path) -> Result<BackupReport> {
+    let inside = std::path::absolute(directory).is_ok_and(|d| {
+        let own = std::fs::canonicalize(&core.folder.path);
+        let parent = d.parent().and_then(|p| std::fs::canonicalize(p).ok());
+        matches!((own, parent), (Ok(own), Some(parent)) if parent.starts_with(&own))
+    });
+    if inside {
+        return Err(Error::Target(format!(
+            "cannot back up to `{}`: it lies inside the database; name a folder elsewhere",
+            directory.display()
+        )));
+    }
+    let draft = Draft::new(directory, "back up to")?;
+    let copy = Folder::at(&draft.path);
+    let newest = core.engine.stats()?.newest;
+    // The store before the archive: versions move from the one to the other, so that none is missed.
+    let mut bytes = core.store.checkpoint(&copy.store())?;
+    bytes += core.archive.copy_to(&copy.archive())?;
+    let now = crate::engine::Clock::now_millis(&crate::clock::SystemClock);
+    copy.write_format(core.store_engine, now)?;
+    draft.finish()?;
+    Ok(BackupReport { bytes, newest })
+}
+
+/// Copies a backup to a new folder and reads every row of the copy before it gets its name.
+pub(crate) fn restore(backup: &Path, target: &Path) -> Result<()> {
+    let source = Folder::at(backup);
+    let engine = match source.content()? {
+        Content::Database(engine) => engine,
+        Content::Absent => {
+            return Err(Error::Target(format!(
+                "no backup at `{}`: there is no such folder",
+                backup.display()
+            )));
+        }
+        Content::Empty | Content::Unfinished => {
+            return Err(Error::Target(format!(
+                "no backup at `{}`: the folder holds no database",
+                backup.display()
+            )));
+        }
+    };
+    if let Some(record) = Registry::new(&source).highest()?
+        && let Some(owner) = record.owner
+        && owner.state != State::Released
+        && Process::current().life_of(&owner.process) != Life::Dead
+    {
+        return Err(Error::Unavailable(format!(
+            "the backup `{}` is open in process {} on host {}: close it and repeat (to copy an open database, use \
+             backup)",
+            backup.display(),
+            owner.process.pid,
+            owner.process.host
+        )));
+    }
+    let draft = Draft::new(target, "restore to")?;
+    let copy = Folder::at(&draft.path);
+    copy_tree(&source.store(), &copy.store())?;
+    copy_tree(&source.archive(), &copy.archive())?;
+    copy_file(&backup.join("FORMAT"), &draft.path.join("FORMAT"))?;
+    verify(&copy, engine).map_err(|e| match e {
+        Error::Target(message) | Error::Unavailable(message) => Error::Target(message),
+        e => Error::Target(format!(
+            "the backup `{}` is damaged, nothing was restored: {e}",
+            backup.display()
+        )),
+    })?;
+    draft.finish()
+}
+
+/// Opens a copy as a database and reads all of it.
+fn verify(copy: &Folder, engine: StoreEngine) -> Result<()> {
+    use crate::engine::{Engine, Settings};
+    use esker_model::GraphRead;
+    let settings = StoreSettings {
+        memory_bytes: OpenOptions::new().memory_bytes / 2,
+        ..StoreSettings::default()
+    };
+    let store: Arc<dyn Store> = open_engine(engine, &copy.store(), &settings, false)?;
+    for table in Table::ALL {
+        store.scan(table, &KeyRange::ALL, &mut |_, _| Flow::Continue(()))?;
+    }
+    let archive = Arc::new(ParquetArchive::open(&copy.archive())?);
+    crate::engine::Archive::scan(&*archive, &KeyRange::ALL, &mut |_, _| Flow::Continue(()))?;
+    let database = Engine::open(
+        store,
+        Arc::new(crate::clock::SystemClock),
+        archive,
+        Settings::default(),
+    )?;
+    database.counts()?;
+    database.persist()
+}
+
+fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+    let failed = |e| Error::io(format!("copying `{}`", from.display()), e);
+    std::fs::create_dir(to).map_err(failed)?;
+    let entries = match std::fs::read_dir(from) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(failed(e)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type().map_err(failed)?.is_dir() {
+            copy_tree(&source, &target)?;
+        } else {
+            copy_file(&source, &target)?;
+        }
+    }
+    sync_folder(to).map_err(failed)
+}
+
+/// Copies one file so that it survives power failure; returns its bytes.
+pub(crate) fn copy_file(from: &Path, to: &Path) -> Result<u64> {
+    let copied =
+        std::fs::copy(from, to).and_then(|bytes| File::open(to)?.sync_all().map(|()| bytes));
+    copied.map_err(|e| {
+        Error::io(
+            format!("copying `{}` to `{}`", from.display(), to.display()),
+            e,
+        )
+    })
+}

@@ -1,0 +1,481 @@
+//! A database, whoever owns it.
+
+use crate::backup::{self, BackupReport};
+use crate::engine::{BulkReport, CheckOptions, CheckReport, CompactReport, Stats};
+use crate::folder::Folder;
+use crate::limits::OWNER_ANSWER_MAX;
+use crate::marker;
+use crate::options::OpenOptions;
+use crate::remote::{Broken, Receiver, Remote};
+use crate::resume::{EdgesResume, VerticesResume};
+use crate::session::{self, Intent, Session};
+use crate::wire::request::Request;
+use crate::wire::travel::Assembly;
+use esker_model::traversal::{Budget, TravelResult};
+use esker_model::{
+    Batch, Cancel, Commit, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect,
+    EdgeTypeId, Error, Flow, GraphRead, GraphWrite, Mutation, Result, Schema, SchemaChange,
+    Traversal, Version, VersionRange, Vertex, VertexEvent, VertexId, VertexTypeId,
+};
+use esker_store::Durability;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Instant;
+
+/// What this process is to the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It holds the store and serves others.
+    Owner,
+    /// Another process holds the store.
+    Attached {
+        /// That process.
+        pid: u32,
+    },
+}
+
+/// An open database. Cheap to clone; all clones are one. The last one to go closes it.
+///
+/// If its owner process ends, an attached one goes on with the next owner, or becomes it; a call under way is
+/// repeated, and a write that was repeated counts once. Only a scan that had begun is not of one moment then: it goes
+/// on behind the last item that its sink got, with the next owner's state.
+#[derive(Clone)]
+pub struct Database {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    folder: Folder,
+    options: OpenOptions,
+    /// `None` once closed.
+    session: RwLock<Option<Arc<Session>>>,
+    reopening: Mutex<()>,
+}
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Database")
+            .field("folder", &self.shared.folder.path)
+            .field("role", &self.role())
+            .finish()
+    }
+}
+
+fn closed() -> Error {
+    Error::Unavailable("the database was closed".into())
+}
+
+impl Database {
+    pub(crate) fn open_with(target: &str, options: &OpenOptions) -> Result<Self> {
+        let intent = if options.create {
+            Intent::Create
+        } else {
+            Intent::Existing
+        };
+        Self::start(Folder::of_target(target)?, options, intent)
+    }
+
+    /// Makes a database at `target`, a folder that is absent or empty, and opens it.
+    pub fn init(target: &str, options: &OpenOptions) -> Result<Self> {
+        Self::start(Folder::of_target(target)?, options, Intent::New)
+    }
+
+    fn start(folder: Folder, options: &OpenOptions, intent: Intent) -> Result<Self> {
+        let session = session::open(&folder, options, intent)?;
+        let session = RwLock::new(Some(Arc::new(session)));
+        let (options, reopening) = (options.clone(), Mutex::new(()));
+        Ok(Self {
+            shared: Arc::new(Shared {
+                folder,
+                options,
+                session,
+                reopening,
+            }),
+        })
+    }
+
+    pub(crate) fn session(&self) -> Result<Arc<Session>> {
+        self.shared
+            .session
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+            .ok_or_else(closed)
+    }
+
+    /// The session after `lost`: the one that another thread has opened meanwhile, or a new one.
+    fn reopen(&self, lost: &Arc<Session>) -> Result<Arc<Session>> {
+        let _one = self
+            .shared
+            .reopening
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let present = self.session()?;
+        if !Arc::ptr_eq(&present, lost) {
+            return Ok(present);
+        }
+        let next = Arc::new(session::open(
+            &self.shared.folder,
+            &self.shared.options,
+            Intent::Existing,
+        )?);
+        let mut session = self
+            .shared
+            .session
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if session.is_none() {
+            return Err(closed());
+        }
+        *session = Some(next.clone());
+        Ok(next)
+    }
+
+    /// Makes a call, again with the next owner if the present one goes away in the middle.
+    fn run<T>(&self, mut call: impl FnMut(&Session) -> Result<T, Broken>) -> Result<T> {
+        let mut session = self.session()?;
+        let mut same_owner = (0, 0, Instant::now());
+        loop {
+            match call(&session) {
+                Ok(value) => return Ok(value),
+                Err(Broken::Failed(e)) => return Err(e),
+                Err(Broken::Lost) => {}
+            }
+            let Session::Attached(remote) = &*session else {
+                return Err(closed());
+            };
+            let (generation, losses, since) = &mut same_owner;
+            if *generation == remote.generation() {
+                *losses += 1;
+            } else {
+                (*generation, *losses, *since) = (remote.generation(), 0, Instant::now());
+            }
+            if *losses > 20 && since.elapsed() > OWNER_ANSWER_MAX {
+                let pid = remote.pid();
+                return Err(Error::Unavailable(format!(
+                    "process {pid}, which has `{}` open, drops each connection; end it (kill {pid}) and repeat",
+                    self.shared.folder.path.display()
+                )));
+            }
+            if *losses > 0 {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            session = self.reopen(&session)?;
+        }
+    }
+
+    /// A caller that asked for sync gets it, whatever the owner was opened with.
+    fn durable<T>(&self, remote: &Remote, done: Result<T, Broken>) -> Result<T, Broken> {
+        let done = done?;
+        if self.shared.options.durability == Durability::Sync {
+            remote.value::<()>(&Request::Persist, None)?;
+        }
+        Ok(done)
+    }
+
+    /// What this process is to the database right now. It changes when an owner ends and this process takes over.
+    pub fn role(&self) -> Role {
+        match self.session().as_deref() {
+            Ok(Session::Attached(remote)) => Role::Attached { pid: remote.pid() },
+            Ok(Session::Owner(_)) | Err(_) => Role::Owner,
+        }
+    }
+
+    /// Counts, sizes, cache figures.
+    pub fn stats(&self) -> Result<Stats> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.engine()?.stats()?),
+            Session::Attached(r) => r.value(&Request::Stats, None),
+        })
+    }
+
+    /// Reads everything and compares what must agree. `progress` gets the rows done so far.
+    pub fn check(
+        &self,
+        options: &CheckOptions,
+        cancel: &dyn Cancel,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<CheckReport> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.engine()?.check(options, cancel, progress)?),
+            Session::Attached(r) => {
+                let receiver = Receiver {
+                    item: &mut |r| Err(r.error("no items")),
+                    progress,
+                    cancel: Some(cancel),
+                };
+                r.call(&Request::Check(*options), receiver)?
+                    .ok_or(Broken::Lost)
+            }
+        })
+    }
+
+    /// Moves versions superseded before `retain_after` to the archive (`None` moves nothing) and compacts the store.
+    pub fn compact(
+        &self,
+        retain_after: Option<Version>,
+        cancel: &dyn Cancel,
+    ) -> Result<CompactReport> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.operations()?.compact(retain_after, cancel)?),
+            Session::Attached(r) => r.value(&Request::Compact(retain_after), Some(cancel)),
+        })
+    }
+
+    /// Copies the database, while it is in use, to a folder that is absent or empty. The copy is a database.
+    pub fn backup(&self, directory: &Path) -> Result<BackupReport> {
+        let directory = std::path::absolute(directory)
+            .map_err(|e| Error::io(format!("making `{}`", directory.display()), e))?;
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.operations()?.backup(&directory)?),
+            Session::Attached(r) => r.value(&Request::Backup(directory.clone()), None),
+        })
+    }
+
+    /// Copies a backup to a folder that is absent or empty, and reads every row of the copy before it gets its name.
+    pub fn restore(backup: &Path, target: &Path) -> Result<()> {
+        backup::restore(backup, target)
+    }
+
+    /// Loads many mutations as sorted tables. Only the owner can: an attached process gets an error.
+    pub fn bulk_load(
+        &self,
+        mutations: &mut dyn Iterator<Item = Result<Mutation>>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<BulkReport> {
+        match &*self.session()? {
+            Session::Owner(o) => o.operations()?.bulk_load(mutations, progress),
+            Session::Attached(r) => Err(Error::Unavailable(format!(
+                "a bulk load needs `{}` to itself, but process {} has it open: end that process and repeat, or import \
+                 in batches",
+                self.shared.folder.path.display(),
+                r.pid()
+            ))),
+        }
+    }
+
+    /// Makes everything written so far survive power failure.
+    pub fn persist(&self) -> Result<()> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.operations()?.persist()?),
+            Session::Attached(r) => r.value(&Request::Persist, None),
+        })
+    }
+
+    /// Persists and lets go of the database, for all clones of this handle. A call under way in another thread
+    /// finishes first, and then it is that thread that lets go.
+    pub fn close(self) -> Result<()> {
+        let session = self
+            .shared
+            .session
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        match session.and_then(Arc::into_inner) {
+            Some(Session::Owner(owner)) => owner.close(),
+            Some(Session::Attached(_)) | None => Ok(()),
+        }
+    }
+}
+
+impl GraphRead for Database {
+    fn schema(&self) -> Result<Arc<Schema>> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.engine()?.schema()?),
+            Session::Attached(r) => r.value(&Request::Schema, None).map(Arc::new),
+        })
+    }
+
+    fn read_vertices(&self, ids: &[VertexId], as_of: Version) -> Result<Vec<Option<Vertex>>> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.engine()?.read_vertices(ids, as_of)?),
+            Session::Attached(r) => r.list(&Request::ReadVertices(ids.to_vec(), as_of)),
+        })
+    }
+
+    fn read_edges(&self, keys: &[EdgeKey], as_of: Version) -> Result<Vec<Option<Edge>>> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.engine()?.read_edges(keys, as_of)?),
+            Session::Attached(r) => r.list(&Request::ReadEdges(keys.to_vec(), as_of)),
+        })
+    }
+
+    fn scan_edges(
+        &self,
+        frontier: &[VertexId],
+        select: &EdgeSelect,
+        sink: &mut dyn FnMut(usize, Edge) -> Flow,
+    ) -> Result<()> {
+        let mut resume = EdgesResume::default();
+        self.run(|s| match s {
+            Session::Owner(o) => {
+                let (from, rest) = resume.rest(frontier);
+                Ok(o.engine()?
+                    .scan_edges(rest, select, &mut |i, e| resume.pass(from + i, e, sink))?)
+            }
+            Session::Attached(r) => {
+                let (from, rest) = resume.rest(frontier);
+                let request = Request::ScanEdges(rest.to_vec(), select.clone());
+                r.stream(&request, &mut |(i, e): (usize, Edge)| {
+                    resume.pass(from + i, e, sink)
+                })
+            }
+        })
+    }
+
+    fn scan_vertices(
+        &self,
+        type_id: VertexTypeId,
+        after: Option<(VertexTypeId, VertexId)>,
+        as_of: Version,
+        sink: &mut dyn FnMut(Vertex) -> Flow,
+    ) -> Result<()> {
+        let mut resume = VerticesResume::after(after);
+        self.run(|s| match s {
+            Session::Owner(o) => {
+                let after = resume.position();
+                Ok(o.engine()?
+                    .scan_vertices(type_id, after, as_of, &mut |v| resume.pass(v, sink))?)
+            }
+            Session::Attached(r) => {
+                let request = Request::ScanVertices(type_id, resume.position(), as_of);
+                r.stream(&request, &mut |v: Vertex| resume.pass(v, sink))
+            }
+        })
+    }
+
+    fn vertex_history(&self, id: VertexId, range: VersionRange) -> Result<Vec<VertexEvent>> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.engine()?.vertex_history(id, range)?),
+            Session::Attached(r) => r.list(&Request::VertexHistory(id, range)),
+        })
+    }
+
+    fn edge_history(&self, key: EdgeKey, range: VersionRange) -> Result<Vec<EdgeEvent>> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.engine()?.edge_history(key, range)?),
+            Session::Attached(r) => r.list(&Request::EdgeHistory(key, range)),
+        })
+    }
+
+    fn degrees(&self, of: &[(VertexId, EdgeTypeId)]) -> Result<Vec<u64>> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.engine()?.degrees(of)?),
+            Session::Attached(r) => r.value(&Request::Degrees(of.to_vec()), None),
+        })
+    }
+
+    fn top_degrees(&self, edge_type: Option<EdgeTypeId>, limit: usize) -> Result<Vec<Degree>> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.engine()?.top_degrees(edge_type, limit)?),
+            Session::Attached(r) => r.list(&Request::TopDegrees(edge_type, limit)),
+        })
+    }
+
+    fn counts(&self) -> Result<Counts> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.engine()?.counts()?),
+            Session::Attached(r) => r.value(&Request::Counts, None),
+        })
+    }
+
+    fn diff(
+        &self,
+        before: Version,
+        after: Version,
+        sink: &mut dyn FnMut(Difference) -> Flow,
+    ) -> Result<()> {
+        // Between two times that lie in the past the answer is always the same, so that it can be skipped through.
+        let mut done = 0_u64;
+        self.run(|s| {
+            let mut skip = done;
+            let mut pass = |d: Difference| {
+                if skip > 0 {
+                    skip -= 1;
+                    return ControlFlow::Continue(());
+                }
+                done += 1;
+                sink(d)
+            };
+            match s {
+                Session::Owner(o) => Ok(o.engine()?.diff(before, after, &mut pass)?),
+                Session::Attached(r) => r.stream(&Request::Diff(before, after), &mut pass),
+            }
+        })
+    }
+
+    fn travel(
+        &self,
+        traversal: &Traversal,
+        budget: &Budget,
+        cancel: &dyn Cancel,
+    ) -> Result<TravelResult> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.engine()?.travel(traversal, budget, cancel)?),
+            Session::Attached(r) => {
+                let mut assembly = Assembly::default();
+                let receiver = Receiver {
+                    item: &mut |r| assembly.take(r).map(ControlFlow::Continue),
+                    progress: &mut |_| {},
+                    cancel: Some(cancel),
+                };
+                let rest = r.call(&Request::Travel(traversal.clone(), *budget), receiver)?;
+                rest.map(|rest| assembly.finish(rest)).ok_or(Broken::Lost)
+            }
+        })
+    }
+
+    fn applied(&self, once: &[u8]) -> Result<bool> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.engine()?.applied(once)?),
+            Session::Attached(r) => r.value(&Request::Applied(once.to_vec()), None),
+        })
+    }
+}
+
+impl GraphWrite for Database {
+    /// Through another process, a batch without a marker of its own gets one, so that it can be sent again if the
+    /// owner dies before it answers. If such a batch turns out to have been applied by the dead owner, the counts of
+    /// the [`Commit`] are zero: they died with the answer.
+    fn apply(&self, batch: Batch) -> Result<Commit> {
+        let mut batch = batch;
+        let (mut ours, mut repeated) = (false, false);
+        let commit = self.run(|s| match s {
+            // An owner is asked once, so that the batch can be given away.
+            Session::Owner(o) => Ok(o.operations()?.apply(std::mem::take(&mut batch))?),
+            Session::Attached(r) => {
+                if batch.once.is_none() {
+                    batch.once = Some(marker::new()?);
+                    ours = true;
+                }
+                let request = Request::Apply(std::mem::take(&mut batch));
+                let commit = self.durable(r, r.value::<Commit>(&request, None));
+                if let Request::Apply(b) = request {
+                    batch = b;
+                }
+                repeated |= matches!(commit, Err(Broken::Lost));
+                commit
+            }
+        })?;
+        let applied_before = ours && repeated && !commit.applied;
+        Ok(if applied_before {
+            Commit {
+                applied: true,
+                ..commit
+            }
+        } else {
+            commit
+        })
+    }
+
+    fn define(&self, changes: &[SchemaChange]) -> Result<Arc<Schema>> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.operations()?.define(changes)?),
+            Session::Attached(r) => {
+                let schema = r.value(&Request::Define(changes.to_vec()), None);
+                self.durable(r, schema).map(Arc::new)
+            }
+        })
+    }
+}

@@ -1,0 +1,278 @@
+//! The folder that is a database, and how to tell one from anything else.
+//!
+//! ```text
+//!  lab.esker/
+//!    FORMAT         text: magic, format number, store engine, when and by what it was made
+//!    store/         what the store engine writes
+//!    archive/       superseded versions past the retention policy, as Parquet
+//!    owner/         who has it open: records by generation, the socket (mode 0700)
+//! ```
+//!
+//! `FORMAT` is written last, so a folder without it that holds `owner/` is a database whose making was cut short.
+
+use crate::options::StoreEngine;
+use esker_model::{Error, Result};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// The layout of the folder that this build writes, and the newest that it reads.
+pub(crate) const FORMAT: u32 = 1;
+const MAGIC: &str = "Esker database";
+const FORMAT_FILE: &str = "FORMAT";
+const FORMAT_NEW: &str = "FORMAT.new";
+
+/// A folder that is, or is to become, a database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Folder {
+    /// As the user wrote it.
+    pub(crate) path: PathBuf,
+}
+
+/// What a folder holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// A database of that store engine.
+    Database(StoreEngine),
+    /// Nothing.
+    Empty,
+    /// A database whose making is under way or was cut short.
+    Unfinished,
+    /// There is no such folder.
+    Absent,
+}
+
+impl Folder {
+    /// The folder of a target, which may exist or not.
+    pub(crate) fn of_target(target: &str) -> Result<Self> {
+        if target.is_empty() {
+            return Err(Error::Target(
+                "the target is empty; expected the folder of a database, as in lab.esker".into(),
+            ));
+        }
+        if target.starts_with("esker://") {
+            return Err(Error::Target(format!(
+                "`{target}` is a server; servers come with a later release of Esker: give the folder of a database"
+            )));
+        }
+        Ok(Self {
+            path: PathBuf::from(target),
+        })
+    }
+
+    /// The folder at a path.
+    pub(crate) fn at(path: &Path) -> Self {
+        Self {
+            path: path.to_path_buf(),
+        }
+    }
+
+    pub(crate) fn store(&self) -> PathBuf {
+        self.path.join("store")
+    }
+
+    pub(crate) fn archive(&self) -> PathBuf {
+        self.path.join("archive")
+    }
+
+    pub(crate) fn owner(&self) -> PathBuf {
+        self.path.join("owner")
+    }
+
+    fn shown(&self) -> std::path::Display<'_> {
+        self.path.display()
+    }
+
+    /// An I/O failure inside the folder, in words that say what to do where there is something to do.
+    pub(crate) fn failed(&self, doing: &str, cause: std::io::Error) -> Error {
+        use std::io::ErrorKind as K;
+        let path = self.shown();
+        match cause.kind() {
+            K::ReadOnlyFilesystem => Error::Target(format!(
+                "cannot open `{path}`: its file system is mounted read-only, and even readers write there (who has \
+                 it open, and recovery); mount it writable or copy the folder elsewhere"
+            )),
+            K::PermissionDenied => Error::Target(format!(
+                "cannot open `{path}`: no permission to write in it, and even readers write there (who has it open, \
+                 and recovery); change its owner or mode, or copy the folder elsewhere"
+            )),
+            K::StorageFull | K::QuotaExceeded => Error::io(
+                format!(
+                    "{doing} `{path}`: no space left; free some and repeat, nothing was half-applied"
+                ),
+                cause,
+            ),
+            _ => Error::io(format!("{doing} `{path}`"), cause),
+        }
+    }
+
+    /// What the folder holds; an error if it is something else than a database or a place for one.
+    pub(crate) fn content(&self) -> Result<Content> {
+        let path = self.shown();
+        match std::fs::metadata(&self.path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Content::Absent),
+            Err(e) => return Err(self.failed("opening", e)),
+            Ok(m) if !m.is_dir() => {
+                return Err(Error::Target(format!(
+                    "`{path}` is a file; an Esker database is a folder"
+                )));
+            }
+            Ok(_) => {}
+        }
+        if let Some(text) = self.read_format()? {
+            return self.parse_format(&text).map(Content::Database);
+        }
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.path).map_err(|e| self.failed("reading", e))? {
+            let entry = entry.map_err(|e| self.failed("reading", e))?;
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+        names.sort();
+        let ours = |n: &String| matches!(n.as_str(), "owner" | "store" | "archive" | FORMAT_NEW);
+        if names.is_empty() {
+            Ok(Content::Empty)
+        } else if names.iter().all(ours) && names.iter().any(|n| n == "owner") {
+            // Between the two looks a maker may have finished.
+            match self.read_format()? {
+                Some(text) => self.parse_format(&text).map(Content::Database),
+                None => Ok(Content::Unfinished),
+            }
+        } else {
+            let more = names.len().saturating_sub(3);
+            let mut seen = names
+                .iter()
+                .take(3)
+                .map(|n| format!("`{n}`"))
+                .collect::<Vec<_>>()
+                .join(", ");
+            if more > 0 {
+                seen = format!("{seen} and {more} more");
+            }
+            Err(Error::Target(format!(
+                "`{path}` is no Esker database: it holds {seen}, but no file `{FORMAT_FILE}`; to make one, name a \
+                 folder that is empty or absent: esker init NEW.esker"
+            )))
+        }
+    }
+
+    fn read_format(&self) -> Result<Option<String>> {
+        match std::fs::read(self.path.join(FORMAT_FILE)) {
+            Ok(bytes) => Ok(Some(
+                String::from_utf8_lossy(bytes.get(..4096).unwrap_or(&bytes)).into_owned(),
+            )),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(self.failed("reading FORMAT of", e)),
+        }
+    }
+
+    fn parse_format(&self, text: &str) -> Result<StoreEngine> {
+        let path = self.shown();
+        let mut lines = text.lines();
+        if lines.next() != Some(MAGIC) {
+            return Err(Error::Target(format!(
+                "`{path}` is no Esker database: its file `{FORMAT_FILE}` does not begin with `{MAGIC}`"
+            )));
+        }
+        let fields: Vec<(&str, &str)> = lines.filter_map(|l| l.split_once(' ')).collect();
+        let field = |name: &str| fields.iter().find(|(n, _)| *n == name).map(|(_, v)| *v);
+        let Some(format) = field("format").and_then(|v| v.parse::<u32>().ok()) else {
+            return Err(Error::Target(format!(
+                "file `{FORMAT_FILE}` of `{path}` is damaged: expected a line `format NUMBER`; restore it from a backup"
+            )));
+        };
+        if format > FORMAT {
+            return Err(Error::Target(format!(
+                "`{path}` was written by a newer Esker (format {format}; this build reads up to {FORMAT}): upgrade Esker"
+            )));
+        }
+        let name = field("engine").unwrap_or_default();
+        let engine = StoreEngine::from_name(name).ok_or_else(|| {
+            Error::Target(format!(
+                "`{path}` uses the store engine `{name}`, which this build does not know; it knows fjall and rocksdb"
+            ))
+        })?;
+        available(engine).map_err(|()| {
+            Error::Target(format!(
+                "`{path}` uses the store engine {}, which this build lacks: build Esker with --features rocksdb",
+                engine.name()
+            ))
+        })?;
+        Ok(engine)
+    }
+
+    /// Marks the database as made: from now on it opens.
+    pub(crate) fn write_format(&self, engine: StoreEngine, now_millis: u64) -> Result<()> {
+        let created = esker_model::Version::new(now_millis, 0);
+        let text = format!(
+            "{MAGIC}\nformat {FORMAT}\nengine {}\ncreated {created} by esker {}\n",
+            engine.name(),
+            env!("CARGO_PKG_VERSION")
+        );
+        let new = self.path.join(FORMAT_NEW);
+        let write = || {
+            let mut file = std::fs::File::create(&new)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            std::fs::rename(&new, self.path.join(FORMAT_FILE))?;
+            sync_folder(&self.path)
+        };
+        write().map_err(|e| self.failed("making", e))
+    }
+
+    /// What to say about a target that holds no database.
+    pub(crate) fn missing(&self, content: Content) -> Error {
+        let path = self.shown();
+        Error::Target(match content {
+            Content::Absent => format!(
+                "no database at `{path}`: there is no such folder; to make one: esker init {path}"
+            ),
+            Content::Unfinished => format!(
+                "`{path}` is half made: its creation was cut short before anything was stored; to finish it: esker init {path}"
+            ),
+            Content::Empty | Content::Database(_) => {
+                format!(
+                    "no database at `{path}`: the folder is empty; to make one: esker init {path}"
+                )
+            }
+        })
+    }
+
+    /// Makes the folder itself, not its parents.
+    pub(crate) fn make(&self) -> Result<()> {
+        match std::fs::create_dir(&self.path) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(Error::Target(format!(
+                "cannot make `{}`: the folder that it is to lie in does not exist; make that first (mkdir -p)",
+                self.shown()
+            ))),
+            Err(e) if e.kind() == std::io::ErrorKind::NotADirectory => Err(Error::Target(format!(
+                "cannot make `{}`: a part of that path is a file",
+                self.shown()
+            ))),
+            Err(e) => Err(self.failed("making", e)),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Refuses a store engine that this build lacks, before anything is made.
+    pub(crate) fn check_engine(engine: StoreEngine) -> Result<()> {
+        available(engine).map_err(|()| {
+            Error::Target(format!(
+                "this build lacks the store engine {}: build Esker with --features rocksdb, or use fjall",
+                engine.name()
+            ))
+        })
+    }
+}
+
+fn available(engine: StoreEngine) -> std::result::Result<(), ()> {
+    match engine {
+        StoreEngine::Fjall => Ok(()),
+        StoreEngine::RocksDb if cfg!(feature = "rocksdb") => Ok(()),
+        StoreEngine::RocksDb => Err(()),
+    }
+}
+
+/// Makes renames and new files inside a folder survive power failure.
+pub(crate) fn sync_folder(path: &Path) -> std::io::Result<()> {
+    std::fs::File::open(path)?.sync_all()
+}

@@ -1,0 +1,42 @@
+//! Esker, embedded: what a Rust user links.
+//!
+//! A database is a folder. [`Database::init`] makes one, [`OpenOptions::open`] opens it; a [`Database`] reads and
+//! writes through [`model::GraphRead`] and [`model::GraphWrite`]. Several processes may open one folder at once: the
+//! first owns the store and serves the others over a Unix socket, and none of them can tell the difference.
+//!
+//! ```no_run
+//! use esker::{OpenOptions, model::GraphRead};
+//! let db = OpenOptions::new().create(true).open("lab.esker")?;
+//! println!("{} vertex types", db.schema()?.vertex_types().count());
+//! db.close()?;
+//! # Ok::<(), esker::Error>(())
+//! ```
+//!
+//! Suggested reading order: [`OpenOptions`], [`Database`].
+
+mod archive;
+mod backup;
+mod clock;
+mod database;
+mod folder;
+pub mod limits;
+mod marker;
+mod options;
+mod owner;
+pub mod raw;
+mod remote;
+mod resume;
+mod session;
+mod socket;
+mod wire;
+
+use esker_engine as engine;
+
+pub use backup::BackupReport;
+pub use database::{Database, Role};
+pub use engine::{
+    BulkReport, CheckOptions, CheckReport, CompactReport, Problem, Stats, explain, lineage,
+};
+pub use esker_model::{self as model, Error, ErrorKind, Result};
+pub use esker_store::Durability;
+pub use options::{OpenOptions, StoreEngine};

@@ -1,0 +1,43 @@
+//! Every named maximum of the facade, in one place.
+
+#![allow(
+    clippy::duration_suboptimal_units,
+    reason = "from_mins is newer than the Rust that the workspace asks for"
+)]
+
+use std::time::Duration;
+
+/// Largest frame on the socket, in bytes. A request is one frame, so it bounds a batch and a frontier.
+pub const FRAME_BYTES_MAX: usize = 256 << 20;
+/// Items of a streamed answer are sent once they fill this many bytes.
+pub const CHUNK_BYTES: usize = 64 << 10;
+/// Connections that an owner serves at once, one thread each.
+pub const CONNECTIONS_MAX: usize = 128;
+/// Idle connections that an attached process keeps.
+pub const IDLE_CONNECTIONS_MAX: usize = 16;
+/// How often an owner bumps its heartbeat.
+pub const HEARTBEAT: Duration = Duration::from_secs(1);
+/// An owner on another host whose heartbeat stands still for this long is dead.
+pub const OWNER_SILENT_MAX: Duration = Duration::from_secs(10);
+/// Records of former owners kept in the folder. They make a slow contender's claim of an old generation fail.
+pub const GENERATIONS_KEPT: u64 = 16;
+/// How long an owner that closes waits for answers under way before it cuts them off.
+pub const DRAIN_MAX: Duration = Duration::from_secs(3);
+/// How often a process that waits for an answer asks whether its caller wants it still.
+pub const CANCEL_POLL: Duration = Duration::from_millis(10);
+/// How long a process that asked for an answer to stop waits for what was found.
+pub const CANCEL_GRACE: Duration = Duration::from_secs(10);
+/// How long an owner may take to greet; a stopped process accepts and says nothing.
+pub const GREETING_MAX: Duration = Duration::from_secs(10);
+/// A contender's draft that is this old belongs to nobody any more.
+pub const DRAFT_AGE_MAX: Duration = Duration::from_secs(600);
+/// How long to wait for a live owner that opens, closes or does not accept.
+pub const OWNER_ANSWER_MAX: Duration = Duration::from_secs(60);
+/// How long a new owner waits for the store's own lock, which a dying one may hold a moment longer.
+pub const STORE_LOCK_MAX: Duration = Duration::from_secs(5);
+/// Markers of repeated requests are forgotten after this long. No request is repeated for longer than a few minutes.
+pub const REQUEST_MARKER_MAX: Duration = Duration::from_secs(3600);
+/// Rows of the archive held in memory at once while it is written.
+pub const ARCHIVE_ROWS_PER_GROUP: usize = 8_192;
+/// Archive files before they are merged into one.
+pub const ARCHIVE_FILES_MAX: usize = 16;

@@ -1,0 +1,104 @@
+//! How a database is to be opened. Plain data.
+
+use crate::Database;
+use esker_model::Result;
+use esker_store::Durability;
+
+/// The store engine that a database's folder is written by. Chosen when the database is made; afterwards the folder
+/// says which one it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StoreEngine {
+    /// fjall, pure Rust: in every build.
+    #[default]
+    Fjall,
+    /// `RocksDB`: only in builds with the feature `rocksdb`.
+    RocksDb,
+}
+
+impl StoreEngine {
+    /// The name in the folder's `FORMAT` file and in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fjall => "fjall",
+            Self::RocksDb => "rocksdb",
+        }
+    }
+
+    /// The engine of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Fjall, Self::RocksDb]
+            .into_iter()
+            .find(|e| e.name() == name)
+    }
+}
+
+/// How to open a database. Memory, interval and relaxed durability are the owner's to use; a process that attaches gets
+/// the owner's. One that asks for sync gets it in either case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenOptions {
+    pub(crate) create: bool,
+    pub(crate) memory_bytes: u64,
+    pub(crate) durability: Durability,
+    pub(crate) sync_interval_ms: u64,
+    pub(crate) engine: StoreEngine,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            create: false,
+            memory_bytes: 512 << 20,
+            durability: Durability::Relaxed,
+            sync_interval_ms: 100,
+            engine: StoreEngine::Fjall,
+        }
+    }
+}
+
+impl OpenOptions {
+    /// An existing database, 512 MiB of memory, relaxed durability synced each 100 ms.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether to make the database if the folder is absent or empty. Off by default.
+    #[must_use]
+    pub fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// Memory for caches and write buffers together, in bytes.
+    #[must_use]
+    pub fn memory_bytes(mut self, bytes: u64) -> Self {
+        self.memory_bytes = bytes;
+        self
+    }
+
+    /// When a write counts as done.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// With [`Durability::Relaxed`]: the most milliseconds of writes that a power failure may lose.
+    #[must_use]
+    pub fn sync_interval_ms(mut self, millis: u64) -> Self {
+        self.sync_interval_ms = millis.max(1);
+        self
+    }
+
+    /// The store engine of a database that is to be made.
+    #[must_use]
+    pub fn engine(mut self, engine: StoreEngine) -> Self {
+        self.engine = engine;
+        self
+    }
+
+    /// Opens the database at `target` (a folder). The first process to do so owns it and serves the others; a later
+    /// one attaches to the owner and cannot tell the difference.
+    pub fn open(&self, target: &str) -> Result<Database> {
+        Database::open_with(target, self)
+    }
+}

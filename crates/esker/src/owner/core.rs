@@ -1,0 +1,226 @@
+//! What an owner does, for itself and for those it serves.
+
+use super::claim::Claim;
+use crate::archive::ParquetArchive;
+use crate::backup::{self, BackupReport};
+use crate::engine::{BulkReport, CompactReport, Engine};
+use crate::folder::Folder;
+use crate::limits::{HEARTBEAT, OWNER_SILENT_MAX, REQUEST_MARKER_MAX};
+use crate::marker;
+use crate::options::StoreEngine;
+use esker_model::{
+    Batch, Cancel, Commit, Error, Flow, GraphWrite, Mutation, Result, Schema, SchemaChange, Version,
+};
+use esker_store::{Durability, Store, Table, WriteBatch};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// Whether this process is still the owner, as its heartbeat found.
+#[derive(Debug)]
+pub(crate) struct Pulse {
+    folder: Folder,
+    replaced: AtomicBool,
+    last: Mutex<Instant>,
+}
+
+impl Pulse {
+    pub(crate) fn new(folder: &Folder) -> Arc<Self> {
+        Arc::new(Self {
+            folder: folder.clone(),
+            replaced: AtomicBool::new(false),
+            last: Mutex::new(Instant::now()),
+        })
+    }
+
+    /// Notes what a heartbeat found.
+    pub(crate) fn record(&self, beat: &Result<bool>) {
+        match beat {
+            Ok(true) => *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now(),
+            Ok(false) => self.replaced.store(true, Ordering::Release),
+            // The record could not be written; the next beat tries again, and writes stop if it goes on.
+            Err(_) => {}
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.replaced.load(Ordering::Acquire) {
+            return Err(Error::Unavailable(format!(
+                "another host has taken over `{}`, because this process did not show a sign of life for {} s; what \
+                 was acknowledged is kept: open it again",
+                self.folder.path.display(),
+                OWNER_SILENT_MAX.as_secs()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Before a write: a process that slept (a suspended machine, a stopped process) looks before it touches files
+    /// that may be another's by now.
+    fn check_write(&self, claim: &Claim) -> Result<()> {
+        self.check()?;
+        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.elapsed() > HEARTBEAT * 3 {
+            let beat = claim.beat();
+            if let Err(e) = &beat {
+                return Err(Error::Unavailable(format!(
+                    "the heartbeat of this process cannot be written, so that nothing else can be either: {e}"
+                )));
+            }
+            self.record(&beat);
+            return self.check();
+        }
+        Ok(())
+    }
+}
+
+/// The open store and what belongs to it.
+pub(crate) struct Core {
+    pub(crate) engine: Engine,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) archive: Arc<ParquetArchive>,
+    pub(crate) folder: Folder,
+    pub(crate) store_engine: StoreEngine,
+    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) claim: Arc<Claim>,
+    dirty: AtomicBool,
+    sync_failure: Mutex<Option<String>>,
+}
+
+impl Core {
+    pub(crate) fn new(
+        engine: Engine,
+        store: Arc<dyn Store>,
+        archive: Arc<ParquetArchive>,
+        folder: Folder,
+        store_engine: StoreEngine,
+        pulse: Arc<Pulse>,
+        claim: Arc<Claim>,
+    ) -> Self {
+        let (dirty, sync_failure) = (AtomicBool::new(false), Mutex::new(None));
+        Self {
+            engine,
+            store,
+            archive,
+            folder,
+            store_engine,
+            pulse,
+            claim,
+            dirty,
+            sync_failure,
+        }
+    }
+
+    /// An error once another process has taken over.
+    pub(crate) fn usable(&self) -> Result<()> {
+        self.pulse.check()
+    }
+
+    fn before_write(&self) -> Result<()> {
+        self.pulse.check_write(&self.claim)?;
+        match &*self
+            .sync_failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+        {
+            Some(failure) => Err(Error::Unavailable(format!(
+                "earlier writes could not be made to survive a power failure, so that no more are taken: {failure}"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Applies a batch.
+    pub(crate) fn apply(&self, batch: Batch) -> Result<Commit> {
+        self.before_write()?;
+        let commit = self.engine.apply(batch);
+        self.dirty.store(true, Ordering::Release);
+        commit
+    }
+
+    /// Adds to the schema.
+    pub(crate) fn define(&self, changes: &[SchemaChange]) -> Result<Arc<Schema>> {
+        self.before_write()?;
+        let schema = self.engine.define(changes);
+        self.dirty.store(true, Ordering::Release);
+        schema
+    }
+
+    /// Loads sorted tables.
+    pub(crate) fn bulk_load(
+        &self,
+        mutations: &mut dyn Iterator<Item = Result<Mutation>>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<BulkReport> {
+        self.before_write()?;
+        self.engine.bulk_load(mutations, progress)
+    }
+
+    /// Moves superseded versions to the archive and compacts.
+    pub(crate) fn compact(
+        &self,
+        retain_after: Option<Version>,
+        cancel: &dyn Cancel,
+    ) -> Result<CompactReport> {
+        self.before_write()?;
+        let report = self.engine.compact(retain_after, cancel)?;
+        self.archive.merge_if_many()?;
+        Ok(report)
+    }
+
+    /// Drops markers of requests that nobody repeats any more.
+    pub(crate) fn forget_old_requests(&self, now_millis: u64) -> Result<()> {
+        let old = now_millis
+            .saturating_sub(u64::try_from(REQUEST_MARKER_MAX.as_millis()).unwrap_or(u64::MAX));
+        let mut batch = WriteBatch::default();
+        self.store
+            .scan(Table::Meta, &marker::rows_before(old), &mut |key, _| {
+                batch.remove(Table::Meta, key);
+                Flow::Continue(())
+            })?;
+        if batch.writes.is_empty() {
+            return Ok(());
+        }
+        self.store.commit(batch, Durability::Relaxed)
+    }
+
+    /// Copies the database to an empty or absent folder.
+    pub(crate) fn backup(&self, directory: &Path) -> Result<BackupReport> {
+        backup::write(self, directory)
+    }
+
+    /// Makes everything survive power failure.
+    pub(crate) fn persist(&self) -> Result<()> {
+        self.settle(|| self.engine.persist())
+    }
+
+    /// Leaves the store as the next owner likes it best.
+    pub(crate) fn close(&self) -> Result<()> {
+        self.settle(|| self.engine.close())
+    }
+
+    fn settle(&self, persist: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.dirty.store(false, Ordering::Release);
+        let persisted = persist();
+        let mut failure = self
+            .sync_failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match &persisted {
+            Ok(()) => *failure = None,
+            Err(e) => {
+                self.dirty.store(true, Ordering::Release);
+                *failure = Some(e.to_string());
+            }
+        }
+        persisted
+    }
+
+    /// The background sync of relaxed durability. A failure stops writes until a later sync succeeds.
+    pub(crate) fn sync_if_dirty(&self) {
+        if self.dirty.swap(false, Ordering::AcqRel) {
+            let _ = self.persist();
+        }
+    }
+}

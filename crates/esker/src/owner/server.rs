@@ -1,0 +1,251 @@
+//! Serving other processes: a socket in the folder, one thread a connection.
+
+use super::answer::{Answer, answer};
+use super::claim::{Claim, Registry};
+use super::core::Core;
+use super::thread;
+use crate::limits::{CONNECTIONS_MAX, DRAIN_MAX};
+use crate::socket::SocketPath;
+use crate::wire::encoding::{Wire, decode};
+use crate::wire::frame::{self, Kind};
+use crate::wire::request::{Hello, Request, Welcome};
+use crate::wire::{MAGIC, PROTOCOL, error};
+use esker_model::{Error, Result};
+use std::collections::HashMap;
+use std::io::{BufReader, Write};
+use std::net::Shutdown;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// The listening socket and the connections made to it.
+pub(super) struct Server {
+    socket: SocketPath,
+    accepting: Option<JoinHandle<()>>,
+    connections: Arc<Connections>,
+}
+
+/// All open connections.
+#[derive(Default)]
+pub(super) struct Connections {
+    open: Mutex<HashMap<u64, UnixStream>>,
+    fewer: Condvar,
+    /// The owner goes: no new requests.
+    closing: AtomicBool,
+    /// It has waited long enough: answers under way are cut off.
+    cut: AtomicBool,
+}
+
+impl Connections {
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, UnixStream>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    pub(super) fn cut(&self) -> bool {
+        self.cut.load(Ordering::Acquire)
+    }
+}
+
+/// Takes a connection off the list when its thread ends, however it ends.
+struct Listed {
+    connections: Arc<Connections>,
+    number: u64,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.connections.open().remove(&self.number);
+        self.connections.fewer.notify_all();
+    }
+}
+
+impl Server {
+    /// Opens the socket, readable by this user only, and starts to accept.
+    pub(super) fn start(claim: &Claim, core: Arc<Core>) -> Result<Self> {
+        let registry = Registry::new(&core.folder);
+        let path = registry
+            .path()
+            .join(Registry::socket_name(claim.generation()));
+        let failed = |e| core.folder.failed("serving other processes from", e);
+        let socket = SocketPath::new(&path).map_err(failed)?;
+        let listener = UnixListener::bind(socket.address()).map_err(failed)?;
+        // Until this line the folder's own mode (0700) keeps others out.
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        let connections = Arc::new(Connections::default());
+        let accepting = {
+            let connections = connections.clone();
+            thread("esker-accept", move || {
+                accept(&listener, &core, &connections);
+            })?
+        };
+        Ok(Self {
+            socket,
+            accepting: Some(accepting),
+            connections,
+        })
+    }
+
+    /// Stops accepting, lets answers under way finish for [`DRAIN_MAX`], then cuts off the rest.
+    pub(super) fn stop(mut self) {
+        self.connections.closing.store(true, Ordering::Release);
+        // Wakes the accepting thread, which sees the flag.
+        drop(UnixStream::connect(self.socket.address()));
+        if let Some(accepting) = self.accepting.take() {
+            let _ = accepting.join();
+        }
+        let _ = std::fs::remove_file(self.socket.path());
+        let end = Instant::now() + DRAIN_MAX;
+        let mut open = self.connections.open();
+        for stream in open.values() {
+            // Threads that wait for a request see the end of the stream.
+            let _ = stream.shutdown(Shutdown::Read);
+        }
+        while !open.is_empty() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() && !self.connections.cut() {
+                self.connections.cut.store(true, Ordering::Release);
+                for stream in open.values() {
+                    let _ = stream.shutdown(Shutdown::Both);
+                }
+            }
+            let wait = if left.is_zero() { DRAIN_MAX } else { left };
+            let waited = self.connections.fewer.wait_timeout(open, wait);
+            open = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+fn accept(listener: &UnixListener, core: &Arc<Core>, connections: &Arc<Connections>) {
+    let mut number = 0;
+    loop {
+        let accepted = listener.accept();
+        if connections.closing() {
+            return;
+        }
+        // Out of descriptors, most likely: others may close theirs.
+        let Ok((stream, _)) = accepted else {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            continue;
+        };
+        number += 1;
+        let Ok(listed) = stream.try_clone() else {
+            continue;
+        };
+        let full = {
+            let mut open = connections.open();
+            let full = open.len() >= CONNECTIONS_MAX;
+            if !full {
+                open.insert(number, listed);
+            }
+            full
+        };
+        if full {
+            let message = format!(
+                "process {} serves {CONNECTIONS_MAX} connections to `{}`, the most it may; close some and repeat",
+                std::process::id(),
+                core.folder.path.display()
+            );
+            let _ = refuse(&stream, &Error::Unavailable(message));
+            continue;
+        }
+        let listed = Listed {
+            connections: connections.clone(),
+            number,
+        };
+        let (core, connections) = (core.clone(), connections.clone());
+        let spawned = thread("esker-serve", move || {
+            // Dropped last: once off the list, this thread holds nothing of the store.
+            let listed = listed;
+            serve(&stream, &core, &connections);
+            drop(core);
+            drop(stream);
+            drop(listed);
+        });
+        drop(spawned);
+    }
+}
+
+fn refuse(mut stream: &UnixStream, why: &Error) -> std::io::Result<()> {
+    let mut out = frame::start();
+    error::put(why, &mut out);
+    frame::send(&mut stream, Kind::Failed, &mut out)
+}
+
+/// One connection, from greeting to end. Whatever goes wrong with it ends it; the other side asks again.
+fn serve(stream: &UnixStream, core: &Core, connections: &Connections) {
+    let mut from = BufReader::new(stream);
+    let mut payload = Vec::new();
+    if !matches!(
+        frame::receive(&mut from, &mut payload),
+        Ok(Some(Kind::Hello))
+    ) {
+        return;
+    }
+    if greet(stream, &payload).is_err() {
+        return;
+    }
+    loop {
+        let Ok(Some(kind)) = frame::receive(&mut from, &mut payload) else {
+            return;
+        };
+        if connections.closing() {
+            return;
+        }
+        match kind {
+            // It came after the answer that it was to stop.
+            Kind::Cancel => {}
+            Kind::Request => {
+                let request = decode::<Request>(&payload);
+                // A large batch should not stay in memory twice.
+                if payload.capacity() > 1 << 20 {
+                    payload = Vec::new();
+                }
+                let mut out = Answer::new(stream, connections, from.buffer());
+                let sent = match request {
+                    Ok(request) => answer(core, request, &mut out),
+                    Err(e) => out.failed(&Error::corrupt("request from another process", e)),
+                };
+                if sent.is_err() {
+                    return;
+                }
+            }
+            _ => return,
+        }
+    }
+}
+
+fn greet(mut stream: &UnixStream, hello: &[u8]) -> std::io::Result<()> {
+    let version = env!("CARGO_PKG_VERSION");
+    match decode::<Hello>(hello) {
+        Ok(hello) if hello.magic == MAGIC && hello.protocol == PROTOCOL => {
+            let mut out = frame::start();
+            Welcome {
+                protocol: PROTOCOL,
+                version: version.to_owned(),
+                pid: std::process::id(),
+            }
+            .put(&mut out);
+            frame::send(&mut stream, Kind::Welcome, &mut out)?;
+            stream.flush()
+        }
+        Ok(hello) if hello.magic == MAGIC => {
+            let message = format!(
+                "process {} has the database open with Esker {version} (protocol {PROTOCOL}); this is Esker {} \
+                 (protocol {}): end that process, or use the same release",
+                std::process::id(),
+                hello.version,
+                hello.protocol
+            );
+            refuse(stream, &Error::Unavailable(message))?;
+            Err(std::io::ErrorKind::InvalidData.into())
+        }
+        _ => Err(std::io::ErrorKind::InvalidData.into()),
+    }
+}

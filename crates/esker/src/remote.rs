@@ -1,0 +1,312 @@
+//! The owner, seen from a process that is attached to it.
+
+#![deny(clippy::indexing_slicing)]
+
+use crate::limits::{
+    CANCEL_GRACE, CANCEL_POLL, FRAME_BYTES_MAX, GREETING_MAX, IDLE_CONNECTIONS_MAX,
+};
+use crate::owner::claim::Registry;
+use crate::socket::SocketPath;
+use crate::wire::encoding::{Wire, decode};
+use crate::wire::frame::{self, Kind};
+use crate::wire::request::{Hello, Request, Welcome};
+use crate::wire::{MAGIC, PROTOCOL, error};
+use esker_model::codec::{DecodeError, Reader};
+use esker_model::traversal::StopReason;
+use esker_model::{Cancel, Error, Flow, Result};
+use std::io::{self, BufReader};
+use std::ops::ControlFlow;
+use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Why a call on a session gave no answer.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    /// It was answered: no.
+    Failed(Error),
+    /// The owner went away before the answer was complete. Ask the next one.
+    Lost,
+}
+
+impl From<Error> for Broken {
+    fn from(e: Error) -> Self {
+        Self::Failed(e)
+    }
+}
+
+/// Connections to one owner.
+pub(crate) struct Remote {
+    socket: SocketPath,
+    generation: u64,
+    pid: u32,
+    idle: Mutex<Vec<Connection>>,
+}
+
+/// One connection, with no request under way.
+struct Connection {
+    stream: BufReader<UnixStream>,
+    payload: Vec<u8>,
+}
+
+/// Why there is no connection.
+pub(crate) enum NoConnection {
+    /// Nobody accepts (yet, or any more).
+    Absent,
+    /// It was refused, for good.
+    Refused(Error),
+}
+
+/// What comes before the end of an answer.
+pub(crate) struct Receiver<'a> {
+    /// Gets each item; may break.
+    pub(crate) item: &'a mut dyn FnMut(&mut Reader<'_>) -> Result<Flow, DecodeError>,
+    /// Gets each sign of progress.
+    pub(crate) progress: &'a mut dyn FnMut(u64),
+    /// Whether the answer is wanted still.
+    pub(crate) cancel: Option<&'a dyn Cancel>,
+}
+
+fn damaged(e: DecodeError) -> Broken {
+    Broken::Failed(Error::corrupt("answer of the owner process", e))
+}
+
+impl Connection {
+    fn greet(mut self) -> Result<(Self, Welcome), NoConnection> {
+        let mut out = frame::start();
+        Hello {
+            magic: MAGIC,
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+        .put(&mut out);
+        // An owner that is full has closed its end by now, and said why.
+        let _ = frame::send(self.stream.get_mut(), Kind::Hello, &mut out);
+        match frame::receive(&mut self.stream, &mut self.payload) {
+            Ok(Some(Kind::Welcome)) => match decode::<Welcome>(&self.payload) {
+                Ok(welcome) => Ok((self, welcome)),
+                Err(e) => Err(NoConnection::Refused(Error::corrupt(
+                    "greeting of the owner process",
+                    e,
+                ))),
+            },
+            Ok(Some(Kind::Failed)) => {
+                let e = error::take(&mut Reader::new(&self.payload));
+                Err(NoConnection::Refused(e.unwrap_or_else(|e| {
+                    Error::corrupt("greeting of the owner process", e)
+                })))
+            }
+            _ => Err(NoConnection::Absent),
+        }
+    }
+}
+
+impl Remote {
+    /// Connects to the owner of that generation.
+    pub(crate) fn attach(registry: &Registry, generation: u64) -> Result<Self, NoConnection> {
+        let path = registry.path().join(Registry::socket_name(generation));
+        let socket = SocketPath::new(&path).map_err(|_| NoConnection::Absent)?;
+        let (connection, welcome) = Self::connect(&socket)?;
+        let idle = Mutex::new(vec![connection]);
+        Ok(Self {
+            socket,
+            generation,
+            pid: welcome.pid,
+            idle,
+        })
+    }
+
+    fn connect(socket: &SocketPath) -> Result<(Connection, Welcome), NoConnection> {
+        match UnixStream::connect(socket.address()) {
+            Ok(stream) => {
+                let patient = stream.set_read_timeout(Some(GREETING_MAX));
+                patient.map_err(|_| NoConnection::Absent)?;
+                let connection = Connection {
+                    stream: BufReader::with_capacity(64 << 10, stream),
+                    payload: Vec::new(),
+                };
+                let (connection, welcome) = connection.greet()?;
+                let patient = connection.stream.get_ref().set_read_timeout(None);
+                patient.map_err(|_| NoConnection::Absent)?;
+                Ok((connection, welcome))
+            }
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                Err(NoConnection::Refused(Error::Unavailable(format!(
+                    "`{}` belongs to another user: only the user whose process has a database open may attach to it",
+                    socket.path().display()
+                ))))
+            }
+            Err(_) => Err(NoConnection::Absent),
+        }
+    }
+
+    /// The owner's process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Which owner it is.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Asks for a value.
+    pub(crate) fn value<T: Wire>(
+        &self,
+        request: &Request,
+        cancel: Option<&dyn Cancel>,
+    ) -> Result<T, Broken> {
+        self.call(
+            request,
+            Receiver {
+                item: &mut |r| Err(r.error("no items")),
+                progress: &mut |_| {},
+                cancel,
+            },
+        )?
+        .ok_or(Broken::Lost)
+    }
+
+    /// Asks for a list.
+    pub(crate) fn list<T: Wire>(&self, request: &Request) -> Result<Vec<T>, Broken> {
+        let mut items = Vec::new();
+        self.stream(request, &mut |item| {
+            items.push(item);
+            ControlFlow::Continue(())
+        })?;
+        Ok(items)
+    }
+
+    /// Asks for items one by one.
+    pub(crate) fn stream<T: Wire>(
+        &self,
+        request: &Request,
+        sink: &mut dyn FnMut(T) -> Flow,
+    ) -> Result<(), Broken> {
+        let receiver = Receiver {
+            item: &mut |r| T::take(r).map(&mut *sink),
+            progress: &mut |_| {},
+            cancel: None,
+        };
+        self.call::<()>(request, receiver).map(|_| ())
+    }
+
+    /// Sends a request and reads its answer to the end; `None` if the receiver broke off.
+    pub(crate) fn call<T: Wire>(
+        &self,
+        request: &Request,
+        receiver: Receiver<'_>,
+    ) -> Result<Option<T>, Broken> {
+        let idle = self
+            .idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        let mut connection = match idle {
+            Some(connection) => connection,
+            None => match Self::connect(&self.socket) {
+                Ok((connection, _)) => connection,
+                Err(NoConnection::Absent) => return Err(Broken::Lost),
+                Err(NoConnection::Refused(e)) => return Err(e.into()),
+            },
+        };
+        let mut out = frame::start();
+        request.put(&mut out);
+        if out.len() - 4 > FRAME_BYTES_MAX {
+            return Err(Broken::Failed(Error::Limit {
+                what: "the size in bytes of one call through another process".into(),
+                got: out.len() as u64,
+                limit: FRAME_BYTES_MAX as u64,
+            }));
+        }
+        frame::send(connection.stream.get_mut(), Kind::Request, &mut out)
+            .map_err(|_| Broken::Lost)?;
+        drop(out);
+        let answer = connection.answer(receiver)?;
+        let Some(answer) = answer else {
+            return Ok(None);
+        };
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE_CONNECTIONS_MAX {
+            if connection.payload.capacity() > 1 << 20 {
+                connection.payload = Vec::new();
+            }
+            idle.push(connection);
+        }
+        drop(idle);
+        let value = answer?;
+        decode(&value).map(Some).map_err(damaged)
+    }
+}
+
+impl Connection {
+    /// Reads an answer to its end: `Ok(None)` if the receiver broke off (the connection is then of no more use),
+    /// else what ended it.
+    fn answer(&mut self, receiver: Receiver<'_>) -> Result<Option<Result<Vec<u8>, Error>>, Broken> {
+        let Receiver {
+            item,
+            progress,
+            cancel,
+        } = receiver;
+        let wait = |stream: &UnixStream, time: Option<Duration>| {
+            stream
+                .set_read_timeout(time)
+                .map_err(|e| Broken::Failed(Error::io("waiting for the owner", e)))
+        };
+        if cancel.is_some() {
+            wait(self.stream.get_ref(), Some(CANCEL_POLL))?;
+        }
+        let mut stopped_at = None;
+        loop {
+            let kind = match frame::receive(&mut self.stream, &mut self.payload) {
+                Ok(Some(kind)) => kind,
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                    ) =>
+                {
+                    match stopped_at {
+                        None if cancel.is_some_and(Cancel::cancelled) => {
+                            let mut out = frame::start();
+                            cancel
+                                .map_or(StopReason::Interrupted, Cancel::reason)
+                                .put(&mut out);
+                            let sent = frame::send(self.stream.get_mut(), Kind::Cancel, &mut out);
+                            sent.map_err(|_| Broken::Lost)?;
+                            stopped_at = Some(Instant::now());
+                        }
+                        Some(at) if Instant::now().duration_since(at) > CANCEL_GRACE => {
+                            return Err(Broken::Failed(Error::Interrupted));
+                        }
+                        _ => {}
+                    }
+                    continue;
+                }
+                Ok(None) | Err(_) => return Err(Broken::Lost),
+            };
+            match kind {
+                Kind::Items => {
+                    let mut r = Reader::new(&self.payload);
+                    while r.remaining() > 0 {
+                        if item(&mut r).map_err(damaged)?.is_break() {
+                            return Ok(None);
+                        }
+                    }
+                }
+                Kind::Progress => progress(decode(&self.payload).map_err(damaged)?),
+                Kind::Done | Kind::Failed => {
+                    if cancel.is_some() {
+                        wait(self.stream.get_ref(), None)?;
+                    }
+                    return Ok(Some(if kind == Kind::Done {
+                        Ok(std::mem::take(&mut self.payload))
+                    } else {
+                        Err(error::take(&mut Reader::new(&self.payload)).map_err(damaged)?)
+                    }));
+                }
+                _ => return Err(Broken::Lost),
+            }
+        }
+    }
+}

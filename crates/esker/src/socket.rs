@@ -1,0 +1,54 @@
+//! Addresses of Unix sockets whose path is too long for one.
+
+use std::fs::File;
+use std::io::{Error, ErrorKind, Result};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+/// The longest path that surely fits into a socket address on any Unix (Linux: 107, BSD and macOS: 103).
+const ADDRESS_BYTES_MAX: usize = 100;
+
+/// A socket's path, and an address for it that fits.
+///
+/// A path may have 4,096 bytes, the address of a Unix socket 108. A longer one is reached through an open descriptor
+/// of its folder: `/proc/self/fd/7/0000000000000001.sock`.
+pub(crate) struct SocketPath {
+    path: PathBuf,
+    address: PathBuf,
+    _folder: Option<File>,
+}
+
+impl SocketPath {
+    pub(crate) fn new(path: &Path) -> Result<Self> {
+        if path.as_os_str().len() <= ADDRESS_BYTES_MAX {
+            return Ok(Self {
+                path: path.to_path_buf(),
+                address: path.to_path_buf(),
+                _folder: None,
+            });
+        }
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "a socket needs a folder and a name",
+            ));
+        };
+        let folder = File::open(folder)?;
+        let address = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name);
+        Ok(Self {
+            path: path.to_path_buf(),
+            address,
+            _folder: Some(folder),
+        })
+    }
+
+    /// Where the socket lies.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How to bind or connect to it.
+    pub(crate) fn address(&self) -> &Path {
+        &self.address
+    }
+}

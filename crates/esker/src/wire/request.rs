@@ -1,0 +1,97 @@
+//! What an attached process asks for, and how the two introduce themselves.
+
+#![deny(clippy::indexing_slicing)]
+
+use super::encoding::{Wire, wire_enum, wire_struct};
+use crate::engine::CheckOptions;
+use esker_model::codec::{DecodeError, Reader};
+use esker_model::traversal::Budget;
+use esker_model::{
+    Batch, EdgeKey, EdgeSelect, EdgeTypeId, SchemaChange, Traversal, Version, VersionRange,
+    VertexId, VertexTypeId,
+};
+use std::path::PathBuf;
+
+/// The client's first words.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Hello {
+    pub(crate) magic: [u8; 8],
+    pub(crate) protocol: u16,
+    pub(crate) version: String,
+}
+
+/// The owner's.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Welcome {
+    pub(crate) protocol: u16,
+    pub(crate) version: String,
+    pub(crate) pid: u32,
+}
+
+impl Wire for [u8; 8] {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self);
+    }
+    fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.array("the protocol's first bytes")
+    }
+}
+
+wire_struct!(Hello {
+    magic,
+    protocol,
+    version
+});
+wire_struct!(Welcome {
+    protocol,
+    version,
+    pid
+});
+
+/// One call of the API.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Request {
+    Schema,
+    ReadVertices(Vec<VertexId>, Version),
+    ReadEdges(Vec<EdgeKey>, Version),
+    ScanEdges(Vec<VertexId>, EdgeSelect),
+    ScanVertices(VertexTypeId, Option<(VertexTypeId, VertexId)>, Version),
+    VertexHistory(VertexId, VersionRange),
+    EdgeHistory(EdgeKey, VersionRange),
+    Degrees(Vec<(VertexId, EdgeTypeId)>),
+    TopDegrees(Option<EdgeTypeId>, usize),
+    Counts,
+    Diff(Version, Version),
+    Travel(Traversal, Budget),
+    Applied(Vec<u8>),
+    Apply(Batch),
+    Define(Vec<SchemaChange>),
+    Stats,
+    Check(CheckOptions),
+    Compact(Option<Version>),
+    Backup(PathBuf),
+    Persist,
+}
+
+wire_enum!(Request {
+    0 Schema,
+    1 ReadVertices(ids, as_of),
+    2 ReadEdges(keys, as_of),
+    3 ScanEdges(frontier, select),
+    4 ScanVertices(type_id, after, as_of),
+    5 VertexHistory(id, range),
+    6 EdgeHistory(key, range),
+    7 Degrees(of),
+    8 TopDegrees(edge_type, limit),
+    9 Counts,
+    10 Diff(before, after),
+    11 Travel(traversal, budget),
+    12 Applied(once),
+    13 Apply(batch),
+    14 Define(changes),
+    15 Stats,
+    16 Check(options),
+    17 Compact(retain_after),
+    18 Backup(directory),
+    19 Persist,
+});

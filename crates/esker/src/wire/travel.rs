@@ -1,0 +1,200 @@
+//! Traversals on the socket: the chain as it goes out, the result in pieces as it comes back.
+
+#![deny(clippy::indexing_slicing)]
+
+use super::encoding::{Wire, wire_enum, wire_struct};
+use esker_model::VertexId;
+use esker_model::codec::{DecodeError, Reader};
+use esker_model::traversal::{
+    Budget, Filter, Hop, PathNode, PathStep, Paths, Predicate, Repeat, Segment, Start, StepProfile,
+    Stop, StopReason, TravelResult, Traversal, WorkingSet,
+};
+
+wire_struct!(Traversal {
+    start,
+    start_filters,
+    start_returned,
+    segments,
+    return_paths,
+    as_of,
+    versions,
+    limit,
+});
+wire_enum!(Start {
+    0 Vertices(names),
+    1 Type(name),
+});
+wire_struct!(Segment { hops, repeat });
+wire_struct!(Repeat { max });
+wire_struct!(Hop {
+    edge_types,
+    edge_filters,
+    vertex_filters,
+    returned
+});
+wire_struct!(Filter {
+    attribute,
+    predicate
+});
+wire_enum!(Predicate {
+    0 Eq(value),
+    1 In(values),
+    2 Range(low, high),
+});
+wire_struct!(Budget {
+    steps,
+    edges,
+    bytes,
+    millis
+});
+wire_enum!(StopReason {
+    0 Limit,
+    1 Depth,
+    2 Edges,
+    3 Bytes,
+    4 TimeOut,
+    5 Interrupted,
+});
+wire_struct!(Stop {
+    reason,
+    step,
+    vertices_left
+});
+wire_struct!(StepProfile {
+    step,
+    text,
+    frontier,
+    edges,
+    selected,
+    reached,
+    cached,
+    micros
+});
+wire_struct!(PathStep {
+    parent,
+    edge,
+    version
+});
+wire_struct!(PathNode {
+    level,
+    vertex,
+    end,
+    parents
+});
+
+/// A piece of a [`TravelResult`].
+pub(crate) enum Piece {
+    /// A working set begins, after that hop.
+    Set(u32),
+    /// More vertices of the set that began last.
+    Vertices(Vec<VertexId>),
+    /// Paths were asked for.
+    Paths,
+    /// One node of them.
+    Node(PathNode),
+}
+
+wire_enum!(Piece {
+    0 Set(hop),
+    1 Vertices(ids),
+    2 Paths,
+    3 Node(node),
+});
+
+/// What remains of a [`TravelResult`] once its large parts have gone in pieces.
+pub(crate) struct Rest {
+    complete: bool,
+    stopped: Vec<Stop>,
+    profile: Vec<StepProfile>,
+    as_of: esker_model::Version,
+}
+
+wire_struct!(Rest {
+    complete,
+    stopped,
+    profile,
+    as_of
+});
+
+/// Vertices of a set that travel as one piece.
+const VERTICES_PER_PIECE: usize = 2_048;
+
+/// Takes a result apart.
+pub(crate) fn pieces<E>(
+    result: TravelResult,
+    mut send: impl FnMut(&Piece) -> Result<(), E>,
+) -> Result<Rest, E> {
+    let TravelResult {
+        sets,
+        paths,
+        complete,
+        stopped,
+        profile,
+        as_of,
+    } = result;
+    for set in sets {
+        send(&Piece::Set(set.hop))?;
+        for ids in set.vertices.chunks(VERTICES_PER_PIECE) {
+            send(&Piece::Vertices(ids.to_vec()))?;
+        }
+    }
+    if let Some(paths) = paths {
+        send(&Piece::Paths)?;
+        for node in paths.nodes {
+            send(&Piece::Node(node))?;
+        }
+    }
+    Ok(Rest {
+        complete,
+        stopped,
+        profile,
+        as_of,
+    })
+}
+
+/// Puts a result together.
+#[derive(Default)]
+pub(crate) struct Assembly {
+    sets: Vec<WorkingSet>,
+    paths: Option<Paths>,
+}
+
+impl Assembly {
+    /// Takes the next piece.
+    pub(crate) fn take(&mut self, r: &mut Reader<'_>) -> Result<(), DecodeError> {
+        match Piece::take(r)? {
+            Piece::Set(hop) => self.sets.push(WorkingSet {
+                hop,
+                vertices: Vec::new(),
+            }),
+            Piece::Vertices(ids) => match self.sets.last_mut() {
+                Some(set) => set.vertices.extend(ids),
+                None => return Err(r.error("a working set before its vertices")),
+            },
+            Piece::Paths => self.paths = Some(Paths::default()),
+            Piece::Node(node) => match &mut self.paths {
+                Some(paths) => paths.nodes.push(node),
+                None => return Err(r.error("paths before their nodes")),
+            },
+        }
+        Ok(())
+    }
+
+    /// The whole result.
+    pub(crate) fn finish(self, rest: Rest) -> TravelResult {
+        let Rest {
+            complete,
+            stopped,
+            profile,
+            as_of,
+        } = rest;
+        TravelResult {
+            sets: self.sets,
+            paths: self.paths,
+            complete,
+            stopped,
+            profile,
+            as_of,
+        }
+    }
+}

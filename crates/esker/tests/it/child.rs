@@ -1,0 +1,264 @@
+//! Another process: this test binary again, told over its standard input what to do, a line at a time, and answering
+//! with a line each.
+
+#![allow(
+    clippy::print_stdout,
+    reason = "a child speaks to its parent over standard output"
+)]
+
+use crate::graph;
+use esker::model::GraphRead;
+use esker::{Database, Durability, OpenOptions, Role};
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child as Process, ChildStdin, ChildStdout, Command, Stdio};
+
+const MARK: &str = "#esker ";
+const VARIABLE: &str = "ESKER_TEST_CHILD";
+
+/// A child process.
+pub(crate) struct Child {
+    process: Process,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Child {
+    /// Starts one.
+    pub(crate) fn start() -> Self {
+        Self::from_command(Command::new(std::env::current_exe().unwrap()))
+    }
+
+    /// Starts one as the user `nobody`. Only root can.
+    pub(crate) fn as_nobody() -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.uid(65534).gid(65534);
+        Self::from_command(command)
+    }
+
+    /// Starts one after a shell script of mounts, in a mount namespace of its own; `None` where that is not allowed.
+    pub(crate) fn behind_mounts(script: &str) -> Option<Self> {
+        let allowed = Command::new("unshare")
+            .args(["-m", "sh", "-c", script])
+            .output();
+        if !allowed.is_ok_and(|o| o.status.success()) {
+            return None;
+        }
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", &format!("{script} && exec \"$0\" \"$@\"")]);
+        command.arg(std::env::current_exe().unwrap());
+        Some(Self::from_command(command))
+    }
+
+    fn from_command(mut command: Command) -> Self {
+        command
+            .args([
+                "--exact",
+                "child::a_child_does_what_it_is_told",
+                "--nocapture",
+            ])
+            .env(VARIABLE, "1");
+        let mut process = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = process.stdin.take().unwrap();
+        let output = BufReader::new(process.stdout.take().unwrap()).lines();
+        Self {
+            process,
+            input,
+            output,
+        }
+    }
+
+    /// Sends a line.
+    pub(crate) fn send(&mut self, line: &str) {
+        writeln!(self.input, "{line}").unwrap();
+    }
+
+    /// The next answer; `None` once the child is gone.
+    pub(crate) fn answer(&mut self) -> Option<String> {
+        loop {
+            let line = self.output.next()?.ok()?;
+            // The test harness prints its own words before the first.
+            if let Some((_, answer)) = line.split_once(MARK) {
+                return Some(answer.to_owned());
+            }
+        }
+    }
+
+    /// Sends a line and waits for its answer.
+    pub(crate) fn tell(&mut self, line: &str) -> String {
+        self.send(line);
+        self.answer()
+            .unwrap_or_else(|| panic!("the child died at `{line}`"))
+    }
+
+    /// Opens a database; returns `owner`, `attached PID` or an error.
+    pub(crate) fn open(&mut self, path: &Path) -> String {
+        self.tell(&format!("open {}", path.display()))
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// kill -9.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// All answers until the child ends.
+    pub(crate) fn rest(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.answer()).collect()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn say(line: &str) {
+    println!("{MARK}{line}");
+}
+
+fn role(db: &Database) -> String {
+    match db.role() {
+        Role::Owner => "owner".into(),
+        Role::Attached { pid } => format!("attached {pid}"),
+    }
+}
+
+/// 100 kB of text that does not compress well.
+fn noise(seed: u64) -> String {
+    use std::fmt::Write;
+    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut text = String::new();
+    while text.len() < 100_000 {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        let _ = write!(text, "{x:x}");
+    }
+    text
+}
+
+fn outcome<T>(result: esker::Result<T>, say: impl FnOnce(T) -> String) -> String {
+    result.map_or_else(|e| format!("error {:?}: {e}", e.kind()), say)
+}
+
+/// Not a test of its own: what a child runs.
+#[test]
+fn a_child_does_what_it_is_told() {
+    if std::env::var_os(VARIABLE).is_none() {
+        return;
+    }
+    let mut open: Option<Database> = None;
+    for line in std::io::stdin().lines() {
+        let line = line.unwrap();
+        let (command, rest) = line.split_once(' ').unwrap_or((&line, ""));
+        let answer = match command {
+            "open" | "create" | "open-sync" => {
+                let durability = if command == "open-sync" {
+                    Durability::Sync
+                } else {
+                    Durability::Relaxed
+                };
+                let options = OpenOptions::new()
+                    .create(command == "create")
+                    .memory_bytes(32 << 20)
+                    .durability(durability);
+                outcome(options.open(rest), |db| {
+                    let role = role(&db);
+                    open = Some(db);
+                    role
+                })
+            }
+            "role" => role(open.as_ref().unwrap()),
+            "put" => outcome(graph::put_file(open.as_ref().unwrap(), rest, 1), |c| {
+                format!("applied {}", c.applied)
+            }),
+            // Writes until it is killed or its time is over, and says what was acknowledged.
+            "write" => {
+                let (name, millis) = rest.split_once(' ').unwrap();
+                let end = std::time::Instant::now()
+                    + std::time::Duration::from_millis(millis.parse().unwrap());
+                let db = open.as_ref().unwrap();
+                let mut n = 0;
+                loop {
+                    let key = format!("{name}-{n:06}");
+                    match graph::link(db, name, &key, n) {
+                        Ok(c) => say(&format!("acked {key} {}", c.applied)),
+                        Err(e) => break format!("error {:?}: {e}", e.kind()),
+                    }
+                    n += 1;
+                    if std::time::Instant::now() > end {
+                        break "wrote".into();
+                    }
+                }
+            }
+            "count" => graph::files(open.as_ref().unwrap()).len().to_string(),
+            // Opens, puts one file, closes, so many times.
+            "rounds" => {
+                let mut words = rest.split(' ');
+                let (path, name, rounds) = (
+                    words.next().unwrap(),
+                    words.next().unwrap(),
+                    words.next().unwrap(),
+                );
+                let mut owned = 0;
+                let mut failed = None;
+                for round in 0..rounds.parse::<u32>().unwrap() {
+                    let done = OpenOptions::new()
+                        .memory_bytes(32 << 20)
+                        .open(path)
+                        .and_then(|db| {
+                            owned += u32::from(db.role() == Role::Owner);
+                            graph::put_file(&db, &format!("{name}-{round}"), 1)?;
+                            db.close()
+                        });
+                    failed = failed.or(done.err());
+                }
+                failed.map_or_else(
+                    || format!("owned {owned}"),
+                    |e| format!("error {:?}: {e}", e.kind()),
+                )
+            }
+            // Fills the disk.
+            "fill" => {
+                let db = open.as_ref().unwrap();
+                let mut n = 0_u64;
+                loop {
+                    let mut batch = esker::model::Batch::new();
+                    let key = format!("{rest}-{n:06}");
+                    let attributes = esker::model::Properties::new().with("name", noise(n));
+                    let vertex = graph::vertex(db, &format!("file:{key}"));
+                    batch.push(esker::model::Op::PutVertex {
+                        vertex,
+                        key,
+                        attributes,
+                    });
+                    if let Err(e) = esker::model::GraphWrite::apply(db, batch) {
+                        break format!("{n} then {:?}: {e}", e.kind());
+                    }
+                    n += 1;
+                }
+            }
+            "close" => outcome(open.take().unwrap().close(), |()| "closed".into()),
+            "backup" => outcome(open.as_ref().unwrap().backup(Path::new(rest)), |_| {
+                "backed up".into()
+            }),
+            "schema" => outcome(open.as_ref().unwrap().schema(), |s| {
+                s.vertex_types().count().to_string()
+            }),
+            other => panic!("no command `{other}`"),
+        };
+        say(&answer);
+    }
+}

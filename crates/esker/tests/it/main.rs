@@ -1,0 +1,14 @@
+//! The facade as its users see it: one process, several processes, processes that die.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::print_stderr, reason = "a test that is not run says why")]
+
+mod backup;
+mod child;
+mod death;
+mod graph;
+mod messages;
+mod parity;
+mod processes;
+mod retention;
+mod speed;

@@ -1,0 +1,427 @@
+//! A caller cannot tell an attached database from an owned one: same answers, same errors.
+
+use crate::graph::{edge_type, file, link, put_file, vertex, written};
+use esker::model::traversal::{Budget, StopReason};
+use esker::model::{
+    AttributeDefinition, Batch, Cancel, Difference, EdgeSelect, GraphRead, GraphWrite, NeverCancel,
+    Op, Properties, SchemaChange, Traversal, Value, ValueKind, Version, VersionRange, Versions,
+};
+use esker::{CheckOptions, Database, OpenOptions, Role};
+use std::fmt::Debug;
+use std::ops::ControlFlow;
+
+/// One database, opened twice in one process: the second handle goes through the socket.
+fn both() -> (tempfile::TempDir, Database, Database) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lab.esker");
+    let options = OpenOptions::new().create(true).memory_bytes(32 << 20);
+    let owner = options.open(path.to_str().unwrap()).unwrap();
+    let attached = options.open(path.to_str().unwrap()).unwrap();
+    assert_eq!(owner.role(), Role::Owner);
+    assert_eq!(
+        attached.role(),
+        Role::Attached {
+            pid: std::process::id()
+        }
+    );
+    (dir, owner, attached)
+}
+
+fn same<T: Debug>(what: &str, owner: &esker::Result<T>, attached: &esker::Result<T>) {
+    let text = |r: &esker::Result<T>| match r {
+        Ok(value) => format!("{value:#?}"),
+        Err(e) => format!("{:?}: {e}\n{e:?}", e.kind()),
+    };
+    assert_eq!(text(owner), text(attached), "{what}");
+}
+
+#[test]
+fn every_read_gives_the_same() {
+    let (_dir, owner, attached) = both();
+    // Written through either.
+    for n in 0..300 {
+        let db = if n % 2 == 0 { &owner } else { &attached };
+        put_file(db, &format!("/in/{n}"), n).unwrap();
+        link(db, &format!("{}", n % 7), &format!("/in/{n}"), n * 10).unwrap();
+    }
+    let before = owner.stats().unwrap().newest.unwrap();
+    put_file(&attached, "/in/5", 5_000).unwrap();
+    link(&owner, "5", "/in/5", 77).unwrap();
+    let mut batch = Batch::new();
+    batch.push(Op::DeleteVertex {
+        vertex: vertex(&owner, "file:/in/6"),
+    });
+    batch.push(Op::SetAttributes {
+        vertex: vertex(&owner, "file:/in/7"),
+        set: Properties::new().with("colour", Value::List(vec![Value::I64(-1), Value::Null])),
+        remove: vec![],
+    });
+    attached.apply(batch).unwrap();
+
+    let on = |what: &str, call: &dyn Fn(&Database) -> esker::Result<String>| {
+        same(what, &call(&owner), &call(&attached));
+    };
+    let ids: Vec<_> = (0..310)
+        .map(|n| vertex(&owner, &format!("file:/in/{n}")).id)
+        .collect();
+    let jobs: Vec<_> = (0..8)
+        .map(|n| vertex(&owner, &format!("job:{n}")).id)
+        .collect();
+    let keys: Vec<_> = (0..310)
+        .map(|n| written(&owner, &format!("{}", n % 7), &format!("/in/{n}")))
+        .collect();
+    let write = edge_type(&owner, "write");
+    let schema = owner.schema().unwrap();
+    for as_of in [Version::MAX, before, Version::ZERO] {
+        on("vertices", &|db| {
+            Ok(format!("{:?}", db.read_vertices(&ids, as_of)?))
+        });
+        on("edges", &|db| {
+            Ok(format!("{:?}", db.read_edges(&keys, as_of)?))
+        });
+        for versions in [
+            Versions::AsOf(as_of),
+            Versions::Range(VersionRange {
+                from: as_of,
+                until: Version::MAX,
+            }),
+        ] {
+            for types in [vec![], vec![write], vec![write, edge_type(&owner, "read")]] {
+                let select = EdgeSelect {
+                    types,
+                    versions,
+                    properties: true,
+                };
+                on("scan of edges", &|db| {
+                    let mut all = Vec::new();
+                    db.scan_edges(&jobs, &select, &mut |i, e| {
+                        all.push((i, e));
+                        ControlFlow::Continue(())
+                    })?;
+                    assert!(
+                        as_of == Version::ZERO
+                            || versions != Versions::AsOf(as_of)
+                            || !all.is_empty()
+                    );
+                    Ok(format!("{all:?}"))
+                });
+            }
+        }
+        on("scan of vertices", &|db| {
+            let mut all = Vec::new();
+            db.scan_vertices(
+                schema.vertex_type_id("DataObject")?,
+                None,
+                as_of,
+                &mut |v| {
+                    all.push(v);
+                    ControlFlow::Continue(())
+                },
+            )?;
+            Ok(format!("{all:?}"))
+        });
+    }
+    on("histories", &|db| {
+        let of = |n: usize| db.vertex_history(ids[n], VersionRange::ALL);
+        Ok(format!(
+            "{:?}",
+            (
+                of(5)?,
+                of(6)?,
+                of(7)?,
+                db.edge_history(keys[5], VersionRange::ALL)?
+            )
+        ))
+    });
+    on("degrees", &|db| {
+        let of: Vec<_> = jobs.iter().map(|j| (*j, write)).collect();
+        Ok(format!(
+            "{:?} {:?} {:?}",
+            db.degrees(&of)?,
+            db.top_degrees(Some(write), 3)?,
+            db.top_degrees(None, 5)?
+        ))
+    });
+    on("counts and schema", &|db| {
+        Ok(format!("{:?} {:?}", db.counts()?, db.schema()?))
+    });
+    on("differences", &|db| {
+        let mut all: Vec<Difference> = Vec::new();
+        db.diff(before, Version::MAX, &mut |d| {
+            all.push(d);
+            ControlFlow::Continue(())
+        })?;
+        assert!(all.len() >= 4, "{all:?}");
+        Ok(format!("{all:?}"))
+    });
+    on("check", &|db| {
+        let mut report = db.check(&CheckOptions::default(), &NeverCancel, &mut |_| {})?;
+        report.problems.clear();
+        Ok(format!("{report:?}"))
+    });
+    let mut stats = [owner.stats().unwrap(), attached.stats().unwrap()];
+    stats.iter_mut().for_each(|s| s.store.cache_bytes = 0);
+    assert_eq!(stats[0], stats[1]);
+    on("applied", &|db| Ok(format!("{:?}", db.applied(b"x")?)));
+    attached.persist().unwrap();
+}
+
+#[test]
+fn traversals_come_back_whole() {
+    let (_dir, owner, attached) = both();
+    for n in 0..5_000 {
+        if n % 100 == 0 {
+            link(&owner, "1", &format!("/f/{n}"), n).unwrap();
+        }
+        link(
+            &owner,
+            &format!("{}", n % 20),
+            &format!("/f/{}", n % 997),
+            n,
+        )
+        .unwrap();
+    }
+    let schema = owner.schema().unwrap();
+    for text in [
+        r#"v("job:1").e("write").v().rtn().e("wasWrittenBy").v()"#,
+        r#"v("job:1").e("write").v().e("wasWrittenBy").v().repeat().return_fp()"#,
+        r#"v(type="Job").e("write").ea("bytes", RANGE, 10, 100).v()"#,
+    ] {
+        let traversal = Traversal::parse(text).unwrap();
+        let run = |db: &Database, budget: &Budget| {
+            let mut result = db.travel(&traversal, budget, &NeverCancel)?;
+            for step in &mut result.profile {
+                (step.micros, step.cached) = (0, 0);
+            }
+            Ok(result)
+        };
+        for edges in [None, Some(50)] {
+            let budget = Budget {
+                edges,
+                ..Budget::default()
+            };
+            let whole = run(&owner, &budget);
+            assert!(
+                whole.as_ref().is_ok_and(|r| r.complete == edges.is_none()),
+                "{text}: {whole:?}"
+            );
+            same(text, &whole, &run(&attached, &budget));
+        }
+    }
+    drop(schema);
+}
+
+#[test]
+fn errors_are_the_same() {
+    let (_dir, owner, attached) = both();
+    put_file(&owner, "/a", 1).unwrap();
+    let on = |what: &str, call: &dyn Fn(&Database) -> esker::Result<String>| {
+        let outcome = call(&owner);
+        assert!(outcome.is_err(), "{what}: {outcome:?}");
+        same(what, &outcome, &call(&attached));
+    };
+    let apply = |db: &Database, op: Op| {
+        let mut batch = Batch::new();
+        batch.push(op);
+        db.apply(batch).map(|_| String::new())
+    };
+    let a = vertex(&owner, "file:/a");
+    on("a value of the wrong kind", &|db| {
+        let attributes = Properties::new().with("size", "large");
+        apply(
+            db,
+            Op::PutVertex {
+                vertex: a,
+                key: "/a".into(),
+                attributes,
+            },
+        )
+    });
+    on("a vertex that is not there", &|db| {
+        let vertex = vertex(db, "file:/nowhere");
+        apply(
+            db,
+            Op::SetAttributes {
+                vertex,
+                set: Properties::new().with("x", 1),
+                remove: vec![],
+            },
+        )
+    });
+    on("an edge between the wrong types", &|db| {
+        let edge_type = edge_type(db, "write");
+        apply(
+            db,
+            Op::PutEdge {
+                source: a,
+                edge_type,
+                destination: a,
+                properties: Properties::new(),
+            },
+        )
+    });
+    on("a type that exists", &|db| {
+        let change = SchemaChange::VertexType {
+            name: "File".into(),
+            parent: None,
+            attributes: vec![],
+        };
+        db.define(&[change]).map(|_| String::new())
+    });
+    on("an unknown type in a traversal", &|db| {
+        let traversal = Traversal::parse(r#"v("fille:/a").e("write").v()"#).unwrap();
+        db.travel(&traversal, &Budget::default(), &NeverCancel)
+            .map(|_| String::new())
+    });
+    on("retention in the future", &|db| {
+        db.compact(Some(Version::new(1 << 45, 0)), &NeverCancel)
+            .map(|_| String::new())
+    });
+}
+
+#[test]
+fn definitions_are_seen_by_both() {
+    let (_dir, owner, attached) = both();
+    let attribute = AttributeDefinition {
+        name: "depth".into(),
+        kind: ValueKind::F64,
+    };
+    let change = SchemaChange::VertexType {
+        name: "Sensor".into(),
+        parent: Some("DataObject".into()),
+        attributes: vec![attribute],
+    };
+    let defined = attached.define(&[change]).unwrap();
+    assert_eq!(*defined, *owner.schema().unwrap());
+    assert_eq!(*defined, *attached.schema().unwrap());
+}
+
+struct After(std::time::Instant, StopReason);
+
+impl Cancel for After {
+    fn cancelled(&self) -> bool {
+        std::time::Instant::now() > self.0
+    }
+    fn reason(&self) -> StopReason {
+        self.1
+    }
+}
+
+/// A client that loses interest stops the work in the owner, gets what was found, and goes on using the connection.
+#[test]
+fn cancellation_passes_over_the_wire() {
+    let (_dir, owner, attached) = both();
+    // A chain of complete layers: paths through it explode, and so does the work.
+    let (from, to) = (edge_type(&owner, "write"), edge_type(&owner, "read"));
+    let mut batch = Batch::new();
+    for n in 0..400 {
+        for (kind, name) in [("job", n), ("file", n)] {
+            let vertex = vertex(&owner, &format!("{kind}:{name}"));
+            batch.push(Op::EnsureVertex {
+                vertex,
+                key: name.to_string(),
+            });
+        }
+    }
+    for n in 0..400 {
+        for m in 0..100 {
+            let (source, destination) = (
+                vertex(&owner, &format!("job:{n}")),
+                vertex(&owner, &format!("file:{}", (n + m) % 400)),
+            );
+            for edge_type in [from, to] {
+                batch.push(Op::PutEdge {
+                    source,
+                    edge_type,
+                    destination,
+                    properties: Properties::new(),
+                });
+            }
+        }
+    }
+    owner.apply(batch).unwrap();
+    let hops = r#".e("write").v().e("wasReadBy").v()"#.repeat(250);
+    let traversal = Traversal::parse(&format!(r#"v(type="Job"){hops}"#)).unwrap();
+    for reason in [StopReason::Interrupted, StopReason::TimeOut] {
+        let start = std::time::Instant::now();
+        let cancel = After(start + std::time::Duration::from_millis(100), reason);
+        let result = attached
+            .travel(&traversal, &Budget::default(), &cancel)
+            .unwrap();
+        assert!(
+            start.elapsed() < std::time::Duration::from_secs(5),
+            "{:?}",
+            start.elapsed()
+        );
+        assert!(!result.complete);
+        assert_eq!(result.stopped[0].reason, reason);
+    }
+    assert!(file(&attached, "1").is_some());
+}
+
+/// A caller that has seen enough of a scan does not have to see the rest.
+#[test]
+fn a_scan_can_break_off() {
+    let (_dir, owner, attached) = both();
+    for n in 0..2_000 {
+        put_file(&owner, &format!("/{n}"), n).unwrap();
+    }
+    let kind = owner.schema().unwrap().vertex_type_id("File").unwrap();
+    for _ in 0..50 {
+        let mut seen = 0;
+        attached
+            .scan_vertices(kind, None, Version::MAX, &mut |_| {
+                seen += 1;
+                if seen == 3 {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            })
+            .unwrap();
+        assert_eq!(seen, 3);
+    }
+}
+
+/// What two handles may do at once: many threads, both handles, nothing lost.
+#[test]
+fn many_threads_write_through_both() {
+    let (_dir, owner, attached) = both();
+    std::thread::scope(|s| {
+        for thread in 0..8 {
+            let db = if thread % 2 == 0 {
+                owner.clone()
+            } else {
+                attached.clone()
+            };
+            s.spawn(move || {
+                for n in 0..50 {
+                    link(&db, "hot", &format!("/{thread}/{n}"), n).unwrap();
+                }
+            });
+        }
+    });
+    let hot = vertex(&owner, "job:hot").id;
+    assert_eq!(
+        attached
+            .degrees(&[(hot, edge_type(&owner, "write"))])
+            .unwrap(),
+        [400]
+    );
+}
+
+/// A write through another process is read by whoever wrote it, at once.
+#[test]
+fn a_process_reads_its_own_writes() {
+    let (_dir, _owner, attached) = both();
+    let mut last = Version::ZERO;
+    for n in 0..100 {
+        let commit = put_file(&attached, "/a", n).unwrap();
+        assert!(commit.version > last);
+        last = commit.version;
+        assert_eq!(
+            file(&attached, "/a").unwrap().attributes.get("size"),
+            Some(&Value::I64(n))
+        );
+    }
+}

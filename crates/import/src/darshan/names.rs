@@ -1,0 +1,167 @@
+//! The name region: record id to file name, kept in one arena and found by binary search.
+
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+
+use super::bytes::{ByteOrder, text};
+use super::error::{Damage, Region};
+use super::inflate::Inflate;
+use super::limits::{BUFFER_BYTES, NAME_BYTES_MAX, NAMES_BYTES_MAX, NAMES_MAX};
+
+/// File names by record id.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Names {
+    arena: String,
+    /// Sorted by id: id, where the name starts in the arena, its length.
+    entries: Vec<(u64, u32, u32)>,
+}
+
+/// How one name is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NameLayout {
+    /// `[id u64][length u32][bytes]`, format 3.00.
+    Counted,
+    /// `[id u64][bytes][00]`, since 3.10.
+    Terminated,
+}
+
+impl Names {
+    /// The name of a record, if the log has it. A log that ran out of memory for names has empty ones or none.
+    pub fn get(&self, id: u64) -> Option<&str> {
+        let at = self
+            .entries
+            .binary_search_by_key(&id, |entry| entry.0)
+            .ok()?;
+        let (_, start, len) = *self.entries.get(at)?;
+        self.arena
+            .get(start as usize..start as usize + len as usize)
+            .filter(|name| !name.is_empty())
+    }
+
+    /// Number of names.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// All names, by ascending record id.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &str)> {
+        self.entries.iter().filter_map(|(id, start, len)| {
+            Some((
+                *id,
+                self.arena
+                    .get(*start as usize..*start as usize + *len as usize)?,
+            ))
+        })
+    }
+
+    /// Adds a name; call [`Names::finish`] when all are there. False if there is no room for it.
+    pub(crate) fn push(&mut self, id: u64, name: &str) -> bool {
+        let (Ok(start), Ok(len)) = (u32::try_from(self.arena.len()), u32::try_from(name.len()))
+        else {
+            return false;
+        };
+        if self
+            .entries
+            .last()
+            .is_some_and(|last| last.0 == id && last.2 == len)
+        {
+            return true; // old logs repeat the name for every rank
+        }
+        if self.entries.len() >= NAMES_MAX || self.arena.len() + name.len() > NAMES_BYTES_MAX {
+            return false;
+        }
+        self.arena.push_str(name);
+        self.entries.push((id, start, len));
+        true
+    }
+
+    /// Sorts by id. Of several names for one id the first that is not empty stays, as in Darshan's own library.
+    pub(crate) fn finish(&mut self) {
+        self.entries.sort_by_key(|(id, _, len)| (*id, *len == 0));
+        self.entries.dedup_by_key(|entry| entry.0);
+    }
+
+    /// Reads the whole region.
+    pub(crate) fn read(
+        stream: &mut Inflate<'_>,
+        layout: NameLayout,
+        order: ByteOrder,
+    ) -> (Self, Option<Damage>) {
+        let mut names = Self::default();
+        let mut buffer = vec![0; BUFFER_BYTES.max(2 * NAME_BYTES_MAX)];
+        let mut have = 0;
+        let mut damage = None;
+        loop {
+            let mut ended = false;
+            match buffer.get_mut(have..).map(|room| stream.read(room)) {
+                Some(Ok(0)) | None => ended = true,
+                Some(Ok(n)) => have += n,
+                Some(Err(error)) => {
+                    damage = Some(Damage {
+                        region: Region::Names,
+                        byte: error.byte,
+                        what: error.what,
+                    });
+                    ended = true;
+                }
+            }
+            let mut taken = 0;
+            while let Some(rest) = buffer.get(taken..have) {
+                let Some((id, name, size)) = one(rest, layout, order) else {
+                    break;
+                };
+                if !names.push(id, &text(name)) {
+                    let what = "more names than fit in memory (limits::NAMES_MAX, NAMES_BYTES_MAX)"
+                        .to_owned();
+                    damage = Some(Damage {
+                        region: Region::Names,
+                        byte: stream.position(),
+                        what,
+                    });
+                    ended = true;
+                    break;
+                }
+                taken += size;
+            }
+            buffer.copy_within(taken..have, 0);
+            have -= taken;
+            if damage.is_none() && (have > NAME_BYTES_MAX + 12 || (ended && have > 0)) {
+                let what = if ended {
+                    format!("the last name is cut short: {have} bytes are left over")
+                } else {
+                    format!("a name is longer than {NAME_BYTES_MAX} bytes")
+                };
+                damage = Some(Damage {
+                    region: Region::Names,
+                    byte: stream.position(),
+                    what,
+                });
+                ended = true;
+            }
+            if ended {
+                names.finish();
+                return (names, damage);
+            }
+        }
+    }
+}
+
+/// The first name in `rest`: id, bytes, size of the whole entry. None if it is not whole.
+fn one(rest: &[u8], layout: NameLayout, order: ByteOrder) -> Option<(u64, &[u8], usize)> {
+    match layout {
+        NameLayout::Terminated => {
+            let tail = rest.get(8..)?;
+            let len = tail.iter().position(|byte| *byte == 0)?;
+            Some((order.u64(rest, 0), tail.get(..len)?, 8 + len + 1))
+        }
+        NameLayout::Counted => {
+            let tail = rest.get(12..)?;
+            let len = order.u32(rest, 8) as usize;
+            Some((order.u64(rest, 0), tail.get(..len)?, 12 + len))
+        }
+    }
+}

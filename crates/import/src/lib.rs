@@ -1,0 +1,6 @@
+//! Foreign metadata turned into mutation batches.
+//!
+//! Parsers here take bytes and give mutations; the host opens files, starts threads and shows progress.
+
+pub mod darshan;
+pub mod table;

@@ -1,0 +1,103 @@
+//! What a heading means.
+
+use super::{ReadOptions, RecordError, Rows, whole};
+use esker_model::ValueKind;
+
+/// The part that a column plays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Column {
+    /// A vertex's `type:key`, or its key.
+    Id,
+    /// Where an edge starts.
+    Source,
+    /// Where it ends.
+    Destination,
+    /// Type of the vertex, or of the edge.
+    Type,
+    /// When the row's content took its values.
+    Version,
+    /// Whether the vertex is gone.
+    Deleted,
+    /// All predefined attributes, as a JSON object.
+    Attributes,
+    /// All user-defined attributes, as a JSON object with their versions.
+    User,
+    /// All properties of an edge, as a JSON object.
+    Properties,
+    /// One attribute or property, of that kind if the heading says so.
+    Named(String, Option<ValueKind>),
+}
+
+impl Column {
+    pub(super) fn of(heading: &str, rows: Rows) -> Self {
+        let plain = heading.trim();
+        match (plain.to_ascii_lowercase().as_str(), rows) {
+            ("id", Rows::Vertices) => Self::Id,
+            ("source" | "src" | "from", Rows::Edges) => Self::Source,
+            ("destination" | "dst" | "to" | "target", Rows::Edges) => Self::Destination,
+            ("type", _) | ("label", Rows::Edges) => Self::Type,
+            ("version", _) => Self::Version,
+            ("deleted", Rows::Vertices) => Self::Deleted,
+            ("attributes", Rows::Vertices) => Self::Attributes,
+            ("user", Rows::Vertices) => Self::User,
+            ("properties", Rows::Edges) => Self::Properties,
+            _ => {
+                let typed = plain
+                    .rsplit_once(':')
+                    .and_then(|(name, kind)| Some((name, ValueKind::from_name(kind)?)));
+                match typed {
+                    Some((name, kind)) if !name.is_empty() => {
+                        Self::Named(name.to_owned(), Some(kind))
+                    }
+                    _ => Self::Named(plain.to_owned(), None),
+                }
+            }
+        }
+    }
+
+    /// The columns of a heading.
+    ///
+    /// # Errors
+    /// If one that the rows need is missing, or two are the same.
+    pub(super) fn of_heading<'a>(
+        headings: impl Iterator<Item = &'a str>,
+        options: &ReadOptions,
+    ) -> Result<Vec<Self>, RecordError> {
+        let headings: Vec<&str> = headings.collect();
+        let columns: Vec<Self> = headings.iter().map(|h| Self::of(h, options.rows)).collect();
+        let needed: &[(Self, &str)] = match options.rows {
+            Rows::Vertices => &[(Self::Id, "id")],
+            Rows::Edges => &[(Self::Source, "source"), (Self::Destination, "destination")],
+        };
+        let found = headings
+            .iter()
+            .map(|h| h.trim())
+            .take(12)
+            .collect::<Vec<_>>()
+            .join(", ");
+        if let Some((_, name)) = needed.iter().find(|(c, _)| !columns.contains(c)) {
+            let hint = match options.rows {
+                Rows::Vertices => "",
+                Rows::Edges => "; a list of edges without a heading is read with --format edges",
+            };
+            return Err(whole(
+                options,
+                &format!("there is no column `{name}`; the first line has: {found}{hint}"),
+            ));
+        }
+        let twice = columns.iter().enumerate().find_map(|(i, c)| {
+            let same = |other: &Self| match (c, other) {
+                (Self::Named(a, _), Self::Named(b, _)) => a == b,
+                (a, b) => a == b,
+            };
+            columns.iter().take(i).any(same).then_some(i)
+        });
+        match twice.and_then(|i| headings.get(i)) {
+            Some(name) => Err(whole(
+                options,
+                &format!("two columns mean `{}`", name.trim()),
+            )),
+            None => Ok(columns),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+#!/bin/sh
+# Brings the darshan 3.5.0 wheel from PyPI: its example logs, which the tests and the demo read, and PyDarshan itself,
+# which is the oracle that the tests compare with. Safe to run twice; does nothing when everything is there.
+#
+# usage: tests/fetch-darshan.sh [--logs-only] [FOLDER]   (default: $ESKER_DARSHAN_DIR, or <workspace>/target/darshan)
+#   FOLDER/logs/     the 18 logs of the wheel, under logs/darshan/
+#   FOLDER/venv/     a virtual environment with PyDarshan; not made with --logs-only
+# A file `complete` in each says that it is whole.
+set -eu
+
+version=3.5.0
+logs_only=no
+if [ "${1:-}" = "--logs-only" ]; then
+  logs_only=yes
+  shift
+fi
+here=$(cd "$(dirname "$0")" && pwd)
+folder=${1:-${ESKER_DARSHAN_DIR:-$here/../../../target/darshan}}
+python=${PYTHON:-python3}
+
+fail() {
+  echo "fetch-darshan: $1" >&2
+  exit 1
+}
+whole() {
+  [ "$(cat "$folder/$1/complete" 2>/dev/null)" = "$version" ]
+}
+
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
+
+if ! whole logs; then
+  rm -rf "$folder/logs"
+  mkdir "$folder/logs"
+  # Any wheel will do for the logs, whatever Python runs this.
+  "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --python-version 3.11 \
+    --platform manylinux_2_17_x86_64 --dest "$folder/logs" "darshan==$version" ||
+    fail "cannot download darshan $version from PyPI; is there a network, and pip for $python? (PYTHON names another)"
+  "$python" - "$folder/logs" <<'EOF'
+import pathlib, sys, zipfile
+folder = pathlib.Path(sys.argv[1])
+for wheel in folder.glob("*.whl"):
+    with zipfile.ZipFile(wheel) as files:
+        for name in files.namelist():
+            if name.endswith(".darshan"):
+                files.extract(name, folder)
+    wheel.unlink()
+EOF
+  echo "$version" > "$folder/logs/complete"
+  echo "fetch-darshan: $(find "$folder/logs" -name '*.darshan' | wc -l) logs in $folder/logs"
+fi
+
+if [ "$logs_only" = no ] && ! whole venv; then
+  rm -rf "$folder/venv"
+  "$python" -m venv "$folder/venv" || fail "$python cannot make a virtual environment; PYTHON names another Python"
+  pip="$folder/venv/bin/pip --quiet --disable-pip-version-check"
+  # What reading a log needs; PyDarshan's plots need more.
+  $pip install cffi numpy pandas && $pip install --no-deps "darshan==$version" ||
+    fail "cannot install darshan $version from PyPI; is there a network, and a wheel for $("$python" --version)?"
+  echo "$version" > "$folder/venv/complete"
+  echo "fetch-darshan: PyDarshan $version in $folder/venv"
+fi

@@ -1,0 +1,11 @@
+//! Tests of the importers from outside. One binary.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod corpus;
+mod darshan_damage;
+mod darshan_formats;
+mod darshan_graph;
+mod darshan_oracle;
+mod old_log;
+mod rewrite;

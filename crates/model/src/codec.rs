@@ -1,0 +1,182 @@
+//! Primitives of every encoding: big-endian integers, LEB128 lengths, length-prefixed bytes.
+//!
+//! Decoding never panics and never allocates more than the input holds: a short or damaged buffer is a
+//! [`DecodeError`] that says at which byte and what was expected.
+
+#![deny(clippy::indexing_slicing)]
+
+/// A buffer that does not decode.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("byte {at}: expected {expected}")]
+pub struct DecodeError {
+    /// Offset from the start of the buffer, in bytes.
+    pub at: usize,
+    /// What a valid buffer would hold there.
+    pub expected: &'static str,
+}
+
+/// Appends a `u16`, big-endian.
+pub fn put_u16(out: &mut Vec<u8>, value: u16) {
+    out.extend_from_slice(&value.to_be_bytes());
+}
+
+/// Appends a `u32`, big-endian.
+pub fn put_u32(out: &mut Vec<u8>, value: u32) {
+    out.extend_from_slice(&value.to_be_bytes());
+}
+
+/// Appends a `u64`, big-endian.
+pub fn put_u64(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(&value.to_be_bytes());
+}
+
+/// Appends an unsigned LEB128 integer (1 to 10 bytes).
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push((value as u8 & 0x7f) | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends a length (LEB128) and the bytes.
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Reads what the `put_…` functions wrote, front to back.
+#[derive(Debug, Clone)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Starts at the first byte.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes, at: 0 }
+    }
+
+    /// Bytes not read yet.
+    pub fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// Offset of the next byte.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    /// An error at the present position.
+    pub fn error(&self, expected: &'static str) -> DecodeError {
+        DecodeError {
+            at: self.at,
+            expected,
+        }
+    }
+
+    /// The next `n` bytes.
+    pub fn take(&mut self, n: usize, expected: &'static str) -> Result<&'a [u8], DecodeError> {
+        let Some((head, tail)) = self.rest.split_at_checked(n) else {
+            return Err(self.error(expected));
+        };
+        self.rest = tail;
+        self.at += n;
+        Ok(head)
+    }
+
+    /// Everything that is left.
+    pub fn take_rest(&mut self) -> &'a [u8] {
+        let rest = self.rest;
+        self.at += rest.len();
+        self.rest = &[];
+        rest
+    }
+
+    /// One byte.
+    pub fn u8(&mut self, expected: &'static str) -> Result<u8, DecodeError> {
+        match self.take(1, expected)? {
+            [b] => Ok(*b),
+            _ => Err(self.error(expected)),
+        }
+    }
+
+    /// A big-endian `u16`.
+    pub fn u16(&mut self, expected: &'static str) -> Result<u16, DecodeError> {
+        self.array(expected).map(u16::from_be_bytes)
+    }
+
+    /// A big-endian `u32`.
+    pub fn u32(&mut self, expected: &'static str) -> Result<u32, DecodeError> {
+        self.array(expected).map(u32::from_be_bytes)
+    }
+
+    /// A big-endian `u64`.
+    pub fn u64(&mut self, expected: &'static str) -> Result<u64, DecodeError> {
+        self.array(expected).map(u64::from_be_bytes)
+    }
+
+    /// A fixed number of bytes.
+    pub fn array<const N: usize>(
+        &mut self,
+        expected: &'static str,
+    ) -> Result<[u8; N], DecodeError> {
+        let at = self.at;
+        self.take(N, expected)?
+            .try_into()
+            .map_err(|_| DecodeError { at, expected })
+    }
+
+    /// An unsigned LEB128 integer.
+    pub fn varint(&mut self, expected: &'static str) -> Result<u64, DecodeError> {
+        let mut value = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.u8(expected)?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                return Err(self.error(expected));
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(self.error(expected))
+    }
+
+    /// A LEB128 count of items that each take at least `item_bytes_min` bytes: refused when the
+    /// buffer cannot hold them, so that nobody allocates for a damaged count.
+    pub fn count(
+        &mut self,
+        item_bytes_min: usize,
+        expected: &'static str,
+    ) -> Result<usize, DecodeError> {
+        let count = self.varint(expected)?;
+        let fits = usize::try_from(count)
+            .ok()
+            .filter(|n| n.saturating_mul(item_bytes_min.max(1)) <= self.remaining());
+        fits.ok_or_else(|| self.error(expected))
+    }
+
+    /// Length-prefixed bytes.
+    pub fn bytes(&mut self, expected: &'static str) -> Result<&'a [u8], DecodeError> {
+        let len = self.count(1, expected)?;
+        self.take(len, expected)
+    }
+
+    /// Length-prefixed UTF-8.
+    pub fn str(&mut self, expected: &'static str) -> Result<&'a str, DecodeError> {
+        let at = self.at;
+        std::str::from_utf8(self.bytes(expected)?).map_err(|_| DecodeError { at, expected })
+    }
+
+    /// Refuses trailing bytes.
+    pub fn finish(self) -> Result<(), DecodeError> {
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(self.error("the end of the record"))
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The default schema: GraphMeta's Table 1 and section 2.1.
+
+use crate::id::VertexTypeId;
+use crate::schema::{AttributeDefinition, Schema};
+use crate::value::ValueKind::{self, Bool, I64, List, String, Timestamp};
+
+const USER: VertexTypeId = VertexTypeId(0);
+const EXECUTION: VertexTypeId = VertexTypeId(1);
+const DATA_OBJECT: VertexTypeId = VertexTypeId(2);
+const GROUP: VertexTypeId = VertexTypeId(3);
+
+type VertexRow = (
+    &'static str,
+    Option<VertexTypeId>,
+    &'static [(&'static str, ValueKind)],
+);
+
+const VERTEX_TYPES: [VertexRow; 9] = [
+    (
+        "User",
+        None,
+        &[("name", String), ("uid", I64), ("institution", String)],
+    ),
+    (
+        "Execution",
+        None,
+        &[
+            ("name", String),
+            ("command", String),
+            ("start", Timestamp),
+            ("end", Timestamp),
+            ("host", String),
+            ("environment", List),
+            ("settings", List),
+        ],
+    ),
+    (
+        "DataObject",
+        None,
+        &[
+            ("name", String),
+            ("size", I64),
+            ("mode", I64),
+            ("uid", I64),
+            ("gid", I64),
+            ("atime", Timestamp),
+            ("mtime", Timestamp),
+            ("ctime", Timestamp),
+            ("mount", String),
+            ("filesystem", String),
+        ],
+    ),
+    ("Group", Some(USER), &[("gid", I64)]),
+    (
+        "Job",
+        Some(EXECUTION),
+        &[
+            ("jobid", String),
+            ("nprocs", I64),
+            ("partial", Bool),
+            ("log", String),
+        ],
+    ),
+    ("Process", Some(EXECUTION), &[("rank", I64), ("pid", I64)]),
+    ("File", Some(DATA_OBJECT), &[("links", I64)]),
+    ("Directory", Some(DATA_OBJECT), &[("links", I64)]),
+    ("Executable", Some(DATA_OBJECT), &[("build_id", String)]),
+];
+
+/// (edge type, its inverse, source, destination): Table 1 row by row. Table 1 leaves User–User empty, so the last
+/// row is ours: without it a Group (section 2.1) could not be reached.
+const EDGE_TYPES: [(&str, &str, VertexTypeId, VertexTypeId); 7] = [
+    ("run", "wasRunBy", USER, EXECUTION),
+    ("belongs", "contains", EXECUTION, EXECUTION),
+    ("exe", "exedBy", EXECUTION, DATA_OBJECT),
+    ("read", "wasReadBy", EXECUTION, DATA_OBJECT),
+    ("write", "wasWrittenBy", EXECUTION, DATA_OBJECT),
+    ("has", "belongsTo", DATA_OBJECT, DATA_OBJECT),
+    ("memberOf", "hasMember", USER, GROUP),
+];
+
+pub(crate) fn default_schema() -> Schema {
+    let mut schema = Schema::empty();
+    for (name, parent, attributes) in VERTEX_TYPES {
+        let attributes: Vec<_> = attributes
+            .iter()
+            .map(|(name, kind)| AttributeDefinition {
+                name: (*name).to_owned(),
+                kind: *kind,
+            })
+            .collect();
+        let added = schema.add_vertex_type(name, parent, &attributes, true);
+        debug_assert_eq!(added, Ok(true), "the default schema is well formed");
+    }
+    for (name, inverse, source, destination) in EDGE_TYPES {
+        let added = schema.add_edge_type(name, inverse, source, destination);
+        debug_assert_eq!(added, Ok(true), "the default schema is well formed");
+    }
+    schema
+}

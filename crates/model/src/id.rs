@@ -1,0 +1,143 @@
+//! Ids and names of vertices and types.
+//!
+//! A vertex is named `type:key` (`user:1001`, `file:/scratch/a.h5`); its id is a hash of both, so that an
+//! insert needs no look-up and no coordination.
+
+use crate::limits::VERTEX_KEY_BYTES_MAX;
+use crate::schema::{Schema, SchemaError};
+use std::fmt;
+
+/// 128 bits: the first half of BLAKE3 over the type's lower-case name, a zero byte and the key.
+///
+/// The high bits choose the vnode. BLAKE3 because keys are paths that users choose: nobody can build
+/// two paths that share an id.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct VertexId(pub [u8; 16]);
+
+impl VertexId {
+    /// Size in keys, in bytes.
+    pub const BYTES: usize = 16;
+
+    /// The id of the vertex of that type and key.
+    pub fn of(type_name: &str, key: &str) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        let mut lower = [0_u8; 64];
+        match lower.get_mut(..type_name.len()) {
+            Some(buffer) => {
+                buffer.copy_from_slice(type_name.as_bytes());
+                buffer.make_ascii_lowercase();
+                hasher.update(buffer);
+            }
+            None => {
+                hasher.update(type_name.to_ascii_lowercase().as_bytes());
+            }
+        }
+        hasher.update(&[0]);
+        hasher.update(key.as_bytes());
+        let mut id = [0; 16];
+        hasher.finalize_xof().fill(&mut id);
+        Self(id)
+    }
+}
+
+impl fmt::Debug for VertexId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// 32 hexadecimal digits.
+impl fmt::Display for VertexId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+    }
+}
+
+/// A vertex type of one database's schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VertexTypeId(pub u16);
+
+/// An edge type of one database's schema. An edge type and its inverse are two ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EdgeTypeId(pub u16);
+
+/// A vertex as keys know it: its id, with the type that the id was made from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VertexRef {
+    /// Where its rows lie.
+    pub id: VertexId,
+    /// Its type; edges are checked against it.
+    pub type_id: VertexTypeId,
+}
+
+/// `type:key` as a person writes it, split but not yet looked up in a schema.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VertexName {
+    /// The type's name as written.
+    pub type_name: String,
+    /// The external key: a path, a user id, a job id.
+    pub key: String,
+}
+
+impl VertexName {
+    /// Splits `type:key` at the first colon.
+    pub fn parse(text: &str) -> Result<Self, NameError> {
+        let error = |reason| NameError {
+            text: text.to_owned(),
+            reason,
+        };
+        let Some((type_name, key)) = text.split_once(':') else {
+            return Err(error("there is no colon"));
+        };
+        if type_name.is_empty() {
+            return Err(error("the type before the colon is empty"));
+        }
+        check_key(key).map_err(error)?;
+        Ok(Self {
+            type_name: type_name.to_owned(),
+            key: key.to_owned(),
+        })
+    }
+
+    /// The vertex's id and type under that schema.
+    pub fn resolve(&self, schema: &Schema) -> Result<VertexRef, SchemaError> {
+        let type_id = schema.vertex_type_id(&self.type_name)?;
+        Ok(VertexRef {
+            id: VertexId::of(&self.type_name, &self.key),
+            type_id,
+        })
+    }
+}
+
+/// Whether a string can be an external key.
+pub fn check_key(key: &str) -> Result<(), &'static str> {
+    if key.is_empty() {
+        return Err("the key after the colon is empty");
+    }
+    if key.len() > VERTEX_KEY_BYTES_MAX {
+        return Err("the key is longer than 4,096 bytes");
+    }
+    if key.contains('\0') {
+        return Err("the key holds a NUL byte");
+    }
+    Ok(())
+}
+
+/// `type:key`, the type in lower case.
+impl fmt::Display for VertexName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.type_name.to_ascii_lowercase(), self.key)
+    }
+}
+
+/// A text that names no vertex.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{text}` names no vertex: {reason}; expected TYPE:KEY, as in file:/scratch/a.h5 or user:1001"
+)]
+pub struct NameError {
+    /// What was given.
+    pub text: String,
+    /// What is wrong with it.
+    pub reason: &'static str,
+}

@@ -1,0 +1,333 @@
+//! Keys: where every row lies. Byte order is logical order; nobody else slices a key by offset.
+//!
+//! `docs/internals/keys.md` draws all of them. In short, with `id` a vertex's 16 bytes and `!v` a version
+//! stored as its complement, so that the newest comes first:
+//!
+//! ```text
+//!  table    key                                         value
+//!  rows     [id][01]                                    the vertex as it is now (VertexRecord)
+//!           [id][03][edge type 2][destination 16]       one edge as it is now (EdgeRecord)
+//!  history  [id][01][!v 8]                              superseded static attributes, or their deletion
+//!           [id][02][attribute name][00][!v 8]          a superseded user-defined attribute, or its removal
+//!           [id][03][edge type 2][destination 16][!v 8] a superseded edge, or its deletion
+//!  index    [01][vertex type 2][id]                     nothing: the vertices of a type
+//!           [02][id]                                    nothing: vertices that were ever deleted
+//!  counts   [id][edge type 2]                           exact degree (LEB128)
+//!           [00 × 16][kind 1][type 2]                   totals by type (LEB128)
+//!  meta     text                                        format, schema, markers, pending degree changes
+//! ```
+//!
+//! All of one vertex is one contiguous range of `rows`; its edges of one type are one range; the current
+//! version of anything is one exact get, because a seek costs three.
+
+#![deny(clippy::indexing_slicing)]
+
+use crate::codec::{DecodeError, Reader};
+use crate::id::{EdgeTypeId, VertexId, VertexTypeId};
+use crate::version::Version;
+
+const STATIC: u8 = 1;
+const ATTRIBUTE: u8 = 2;
+const EDGE: u8 = 3;
+
+/// Bytes of an edge's key in `rows`.
+pub const EDGE_KEY_BYTES: usize = 16 + 1 + 2 + 16;
+
+/// An edge, without its version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EdgeKey {
+    /// Where it starts.
+    pub source: VertexId,
+    /// Its type.
+    pub edge_type: EdgeTypeId,
+    /// Where it ends.
+    pub destination: VertexId,
+}
+
+impl EdgeKey {
+    /// ```text
+    ///  0          16   17       19            35
+    ///  +----------+----+--------+-------------+
+    ///  | source   | 03 | type   | destination |
+    ///  | 16 bytes | u8 | u16 BE | 16 bytes    |
+    ///  +----------+----+--------+-------------+
+    ///  |<- all edges ->|        |
+    ///  |<- edges of a type ---->|
+    /// ```
+    pub fn encode(&self) -> [u8; EDGE_KEY_BYTES] {
+        let mut key = [0; EDGE_KEY_BYTES];
+        let (source, rest) = key.split_at_mut(16);
+        source.copy_from_slice(&self.source.0);
+        let (head, destination) = rest.split_at_mut(3);
+        let [t0, t1] = self.edge_type.0.to_be_bytes();
+        head.copy_from_slice(&[EDGE, t0, t1]);
+        destination.copy_from_slice(&self.destination.0);
+        key
+    }
+
+    /// Reads what [`Self::encode`] wrote.
+    pub fn decode(key: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(key);
+        let edge = Self::read(&mut r)?;
+        r.finish()?;
+        Ok(edge)
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let source = VertexId(r.array("a source vertex id")?);
+        if r.u8("an edge marker")? != EDGE {
+            return Err(r.error("an edge marker (03)"));
+        }
+        let edge_type = EdgeTypeId(r.u16("an edge type")?);
+        let destination = VertexId(r.array("a destination vertex id")?);
+        Ok(Self {
+            source,
+            edge_type,
+            destination,
+        })
+    }
+
+    /// The same edge's key in `history`, with the version it had.
+    pub fn history(&self, version: Version) -> Vec<u8> {
+        let mut key = self.encode().to_vec();
+        key.extend_from_slice(&(!version.0).to_be_bytes());
+        key
+    }
+
+    /// The edge and version of a key in `history`.
+    pub fn decode_history(key: &[u8]) -> Result<(Self, Version), DecodeError> {
+        let mut r = Reader::new(key);
+        let edge = Self::read(&mut r)?;
+        let version = Version(!r.u64("an inverted version")?);
+        r.finish()?;
+        Ok((edge, version))
+    }
+
+    /// The same edge seen from its other end.
+    #[must_use]
+    pub fn reversed(&self, inverse: EdgeTypeId) -> Self {
+        Self {
+            source: self.destination,
+            edge_type: inverse,
+            destination: self.source,
+        }
+    }
+}
+
+/// The vertex's key in `rows`: `[id][01]`.
+pub fn vertex(id: VertexId) -> [u8; 17] {
+    with_marker(id, STATIC)
+}
+
+fn with_marker(id: VertexId, marker: u8) -> [u8; 17] {
+    let mut key = [marker; 17];
+    if let Some(head) = key.first_chunk_mut() {
+        *head = id.0;
+    }
+    key
+}
+
+/// The prefix of all edges of a vertex, in `rows` and in `history`: `[id][03]`.
+pub fn edges_prefix(id: VertexId) -> [u8; 17] {
+    with_marker(id, EDGE)
+}
+
+/// The prefix of a vertex's edges of one type, in `rows` and in `history`: `[id][03][type]`.
+pub fn edges_of_type_prefix(id: VertexId, edge_type: EdgeTypeId) -> [u8; 19] {
+    let mut key = [0; 19];
+    let (head, tail) = key.split_at_mut(17);
+    head.copy_from_slice(&edges_prefix(id));
+    tail.copy_from_slice(&edge_type.0.to_be_bytes());
+    key
+}
+
+/// The range `[from, until)` of everything in `history` about a vertex itself, without its edges.
+pub fn vertex_history_range(id: VertexId) -> ([u8; 17], [u8; 17]) {
+    (with_marker(id, STATIC), with_marker(id, EDGE))
+}
+
+/// A superseded static record's key in `history`: `[id][01][!version]`.
+pub fn static_history(id: VertexId, version: Version) -> Vec<u8> {
+    let mut key = vertex(id).to_vec();
+    key.extend_from_slice(&(!version.0).to_be_bytes());
+    key
+}
+
+/// The prefix of all versions of one attribute in `history`: `[id][02][name][00]`.
+pub fn attribute_history_prefix(id: VertexId, name: &str) -> Vec<u8> {
+    let mut key = with_marker(id, ATTRIBUTE).to_vec();
+    key.extend_from_slice(name.as_bytes());
+    key.push(0);
+    key
+}
+
+/// A superseded attribute's key in `history`: `[id][02][name][00][!version]`.
+pub fn attribute_history(id: VertexId, name: &str, version: Version) -> Vec<u8> {
+    let mut key = attribute_history_prefix(id, name);
+    key.extend_from_slice(&(!version.0).to_be_bytes());
+    key
+}
+
+/// What a key of `rows` addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RowKey {
+    /// A vertex.
+    Vertex(VertexId),
+    /// An edge.
+    Edge(EdgeKey),
+}
+
+impl RowKey {
+    /// Reads any key of `rows`.
+    pub fn decode(key: &[u8]) -> Result<Self, DecodeError> {
+        match key.get(16) {
+            Some(&STATIC) => {
+                let mut r = Reader::new(key);
+                let id = VertexId(r.array("a vertex id")?);
+                r.u8("a marker")?;
+                r.finish()?;
+                Ok(Self::Vertex(id))
+            }
+            _ => EdgeKey::decode(key).map(Self::Edge),
+        }
+    }
+}
+
+/// What a key of `history` addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HistoryKey {
+    /// Static attributes of a vertex.
+    Static(VertexId, Version),
+    /// One user-defined attribute of a vertex.
+    Attribute(VertexId, String, Version),
+    /// An edge.
+    Edge(EdgeKey, Version),
+}
+
+impl HistoryKey {
+    /// Reads any key of `history`.
+    pub fn decode(key: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(key);
+        let id = VertexId(r.array("a vertex id")?);
+        match r.u8("a marker")? {
+            STATIC => {
+                let version = Version(!r.u64("an inverted version")?);
+                r.finish()?;
+                Ok(Self::Static(id, version))
+            }
+            ATTRIBUTE => {
+                let name_len = r.remaining().checked_sub(9);
+                let name = r.take(
+                    name_len.ok_or_else(|| r.error("an attribute's name, 00 and a version"))?,
+                    "an attribute's name",
+                )?;
+                let name = std::str::from_utf8(name)
+                    .map_err(|_| r.error("an attribute's name in UTF-8"))?
+                    .to_owned();
+                if r.u8("00 after the name")? != 0 {
+                    return Err(r.error("00 after the name"));
+                }
+                let version = Version(!r.u64("an inverted version")?);
+                Ok(Self::Attribute(id, name, version))
+            }
+            EDGE => EdgeKey::decode_history(key).map(|(e, v)| Self::Edge(e, v)),
+            _ => Err(r.error("a marker (01, 02 or 03)")),
+        }
+    }
+}
+
+/// The key in `index` that lists a vertex under its type: `[01][type][id]`.
+pub fn type_index(type_id: VertexTypeId, id: VertexId) -> [u8; 19] {
+    let mut key = [0; 19];
+    let (head, tail) = key.split_at_mut(3);
+    head.copy_from_slice(&type_index_prefix(type_id));
+    tail.copy_from_slice(&id.0);
+    key
+}
+
+/// The prefix of a type's vertices in `index`: `[01][type]`.
+pub fn type_index_prefix(type_id: VertexTypeId) -> [u8; 3] {
+    let [a, b] = type_id.0.to_be_bytes();
+    [1, a, b]
+}
+
+/// The vertex of a key made by [`type_index`].
+pub fn decode_type_index(key: &[u8]) -> Result<VertexId, DecodeError> {
+    let mut r = Reader::new(key);
+    if r.u8("an index marker")? != 1 {
+        return Err(r.error("an index marker (01)"));
+    }
+    r.u16("a vertex type")?;
+    let id = VertexId(r.array("a vertex id")?);
+    r.finish()?;
+    Ok(id)
+}
+
+/// The key in `index` that says a vertex was deleted at some time: `[02][id]`.
+pub fn deleted_index(id: VertexId) -> [u8; 17] {
+    let mut key = [2; 17];
+    if let Some(tail) = key.last_chunk_mut() {
+        *tail = id.0;
+    }
+    key
+}
+
+/// The prefix of all keys made by [`deleted_index`].
+pub const DELETED_INDEX_PREFIX: [u8; 1] = [2];
+
+/// What a counter counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Counter {
+    /// Edges of a type that leave a vertex.
+    Degree(VertexId, EdgeTypeId),
+    /// Vertices of a type.
+    Vertices(VertexTypeId),
+    /// Edges of a type.
+    Edges(EdgeTypeId),
+}
+
+impl Counter {
+    /// `[id][edge type]`, or `[00 × 16][1 or 2][type]` for totals.
+    pub fn encode(&self) -> Vec<u8> {
+        let total = |kind: u8, type_id: u16| {
+            let mut key = vec![0; 16];
+            key.push(kind);
+            key.extend_from_slice(&type_id.to_be_bytes());
+            key
+        };
+        match self {
+            Self::Degree(id, t) => {
+                let mut key = id.0.to_vec();
+                key.extend_from_slice(&t.0.to_be_bytes());
+                key
+            }
+            Self::Vertices(t) => total(1, t.0),
+            Self::Edges(t) => total(2, t.0),
+        }
+    }
+
+    /// Reads what [`Self::encode`] wrote.
+    pub fn decode(key: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(key);
+        let id = VertexId(r.array("a vertex id")?);
+        let counter = if r.remaining() == 2 {
+            Self::Degree(id, EdgeTypeId(r.u16("an edge type")?))
+        } else {
+            match (r.u8("a kind of total")?, r.u16("a type")?) {
+                _ if id != VertexId::default() => {
+                    return Err(r.error("16 zero bytes before a total"));
+                }
+                (1, t) => Self::Vertices(VertexTypeId(t)),
+                (2, t) => Self::Edges(EdgeTypeId(t)),
+                _ => return Err(r.error("a kind of total (1 or 2)")),
+            }
+        };
+        r.finish()?;
+        Ok(counter)
+    }
+
+    /// The prefix of all degrees of a vertex in `counts`.
+    pub fn degrees_prefix(id: VertexId) -> [u8; 16] {
+        id.0
+    }
+}

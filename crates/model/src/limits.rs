@@ -1,0 +1,24 @@
+//! Every named maximum of the data model, in one place.
+//!
+//! A limit is part of the format: raising one is compatible, lowering one is not.
+
+/// Longest external key of a vertex, in bytes (`PATH_MAX` on Linux is 4,096).
+pub const VERTEX_KEY_BYTES_MAX: usize = 4_096;
+/// Longest name of a vertex type, an edge type or an attribute, in bytes.
+pub const NAME_BYTES_MAX: usize = 255;
+/// Largest single property value once encoded, in bytes.
+pub const VALUE_BYTES_MAX: usize = 1 << 20;
+/// Most properties on one edge, or attributes of one kind on one vertex.
+pub const PROPERTIES_MAX: usize = 4_096;
+/// Largest encoded vertex or edge row, in bytes.
+pub const ROW_BYTES_MAX: usize = 8 << 20;
+/// Deepest nesting of list values.
+pub const LIST_DEPTH_MAX: usize = 8;
+/// Most mutations in one atomic batch.
+pub const BATCH_MUTATIONS_MAX: usize = 1 << 20;
+/// Most vertex types, and most edge types, of one database.
+pub const TYPES_MAX: usize = 4_096;
+/// Longest text of a traversal, in bytes.
+pub const TRAVERSAL_TEXT_BYTES_MAX: usize = 1 << 20;
+/// Most calls in one traversal chain.
+pub const TRAVERSAL_CALLS_MAX: usize = 1_024;

@@ -1,0 +1,89 @@
+//! Vertex names and ids. Ids are a format: a change here orphans every database.
+
+use esker_model::limits::VERTEX_KEY_BYTES_MAX;
+use esker_model::{Schema, VertexId, VertexName};
+use proptest::prelude::*;
+
+#[test]
+fn ids_are_a_format() {
+    for (type_name, key, expected) in GOLDEN {
+        assert_eq!(
+            VertexId::of(type_name, key).to_string(),
+            expected,
+            "{type_name}:{key}"
+        );
+    }
+}
+
+/// `b3sum` of the lower-case type, a zero byte and the key, its first 32 digits.
+const GOLDEN: [(&str, &str, &str); 3] = [
+    ("file", "/scratch/a.h5", "6c65c99e80bcc23b61963db5ac44b935"),
+    ("user", "1001", "183b495aabce8359941f6ca3e204316e"),
+    ("job", "4711", "519669a419b734ec97d8f6b5613733d0"),
+];
+
+#[test]
+fn malformed_names_say_why() {
+    let message = |text: &str| VertexName::parse(text).unwrap_err().to_string();
+    let tail = "; expected TYPE:KEY, as in file:/scratch/a.h5 or user:1001";
+    assert_eq!(
+        message("/tmp/x"),
+        format!("`/tmp/x` names no vertex: there is no colon{tail}")
+    );
+    assert_eq!(
+        message(":x"),
+        format!("`:x` names no vertex: the type before the colon is empty{tail}")
+    );
+    assert_eq!(
+        message("file:"),
+        format!("`file:` names no vertex: the key after the colon is empty{tail}")
+    );
+    assert!(message("file:a\0b").contains("NUL"));
+    let longest = format!("file:{}", "k".repeat(VERTEX_KEY_BYTES_MAX));
+    assert!(VertexName::parse(&longest).is_ok());
+    assert!(message(&format!("{longest}k")).contains("longer than 4,096 bytes"));
+}
+
+#[test]
+fn an_unknown_type_suggests_the_closest() {
+    let schema = Schema::default();
+    let error = VertexName::parse("flie:/a")
+        .unwrap()
+        .resolve(&schema)
+        .unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.starts_with("unknown vertex type `flie`; did you mean `File`?"),
+        "{text}"
+    );
+}
+
+proptest! {
+    #[test]
+    fn names_split_at_the_first_colon(type_name in "[A-Za-z]{1,8}", key in "[^\0]{1,40}") {
+        let name = VertexName::parse(&format!("{type_name}:{key}")).unwrap();
+        prop_assert_eq!(&name.type_name, &type_name);
+        prop_assert_eq!(&name.key, &key);
+        prop_assert_eq!(name.to_string(), format!("{}:{key}", type_name.to_ascii_lowercase()));
+    }
+
+    #[test]
+    fn the_case_of_a_type_makes_no_difference(type_name in "[A-Za-z]{1,80}", key in "\\PC{0,20}") {
+        let id = VertexId::of(&type_name, &key);
+        prop_assert_eq!(VertexId::of(&type_name.to_ascii_lowercase(), &key), id);
+        prop_assert_eq!(VertexId::of(&type_name.to_ascii_uppercase(), &key), id);
+    }
+
+    #[test]
+    fn type_and_key_do_not_run_together(a in "[a-z]{1,5}", b in "[a-z]{1,5}", key in "[a-z]{1,5}") {
+        let (whole, split) = (VertexId::of(&format!("{a}{b}"), &key), VertexId::of(&a, &format!("{b}{key}")));
+        prop_assert_ne!(whole, split);
+    }
+
+    #[test]
+    fn any_text_is_a_name_or_refused(text in "\\PC{0,30}") {
+        if let Ok(name) = VertexName::parse(&text) {
+            prop_assert_eq!(format!("{}:{}", name.type_name, name.key), text);
+        }
+    }
+}

@@ -1,0 +1,391 @@
+//! The seam on fjall.
+
+use crate::engine::{Engine, Fillings};
+use crate::error::explain;
+use esker_model::{Flow, Result};
+use esker_store::{
+    BulkLoad, Cursor, Durability, KeyRange, Read, Snapshot, Store, StoreSettings, StoreStats,
+    Table, Write, WriteBatch, check_key, check_order, check_value,
+};
+use fjall::{Iter, Keyspace, OwnedWriteBatch, PersistMode, Readable, UserKey, UserValue};
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// A store on fjall. Dropping it waits for the merge under way and flushes what would make the next open slow.
+pub struct FjallStore {
+    pub(crate) engine: Engine,
+    /// Whoever commits, finishes a bulk load or takes a checkpoint holds it.
+    writing: Mutex<Fillings>,
+    /// The moment before the commit that is under way.
+    ///
+    /// fjall publishes a commit by a number that flushes and merges raise as well, at any time, and so half of a commit
+    /// could be seen. While one is under way, snapshots are copies of this one, which was taken while none was.
+    before: RwLock<Option<fjall::Snapshot>>,
+}
+
+impl std::fmt::Debug for FjallStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FjallStore")
+            .field("path", &self.engine.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl FjallStore {
+    /// Opens the database in a directory. `create`: makes one where there is none; otherwise that is an error.
+    ///
+    /// The directory can be open once at a time, in one process ([`esker_model::Error::Unavailable`] otherwise).
+    pub fn open(path: &Path, settings: &StoreSettings, create: bool) -> Result<Self> {
+        let engine = Engine::open(path, settings, create)?;
+        let fillings = engine.fillings();
+        Ok(Self {
+            engine,
+            writing: Mutex::new(fillings),
+            before: RwLock::new(None),
+        })
+    }
+
+    pub(crate) fn writing(&self) -> MutexGuard<'_, Fillings> {
+        // The fillings are estimates: a writer that panicked has left nothing that matters.
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn before(&self) -> RwLockReadGuard<'_, Option<fjall::Snapshot>> {
+        self.before.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn before_mut(&self) -> RwLockWriteGuard<'_, Option<fjall::Snapshot>> {
+        self.before.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A moment that holds whole commits only.
+    fn moment(&self) -> fjall::Snapshot {
+        match &*self.before() {
+            Some(before) => before.clone(),
+            None => self.engine.database.snapshot(),
+        }
+    }
+
+    /// Runs a change of several rows so that no snapshot sees a part of it.
+    fn apart<T>(&self, change: impl FnOnce() -> T) -> T {
+        *self.before_mut() = Some(self.engine.database.snapshot());
+        let result = change();
+        *self.before_mut() = None;
+        result
+    }
+
+    /// One row: no half of it can be seen, and fjall has a shorter way for it.
+    fn commit_one(&self, batch: WriteBatch) -> Result<()> {
+        for write in batch.writes {
+            let mut fillings = self.writing();
+            self.engine.make_room(&mut fillings)?;
+            let result = match write {
+                Write::Put(table, key, value) => {
+                    fillings.note(table, 1, key.len() + value.len());
+                    self.engine.table(table).insert(key, value)
+                }
+                Write::Remove(table, key) => {
+                    fillings.note(table, 1, key.len());
+                    self.engine.table(table).remove(key)
+                }
+            };
+            result.map_err(|e| self.engine.error("writing to", e))?;
+            self.engine.seal_full(&mut fillings)?;
+        }
+        Ok(())
+    }
+}
+
+/// The range of a table at a moment.
+fn range(engine: &Engine, moment: &fjall::Snapshot, table: Table, range: &KeyRange) -> Iter {
+    let until = match &range.until {
+        // The engine takes no range that ends before it begins.
+        Some(until) if *until < range.from => Bound::Excluded(range.from.as_slice()),
+        Some(until) => Bound::Excluded(until.as_slice()),
+        None => Bound::Unbounded,
+    };
+    moment.range::<&[u8], _>(
+        engine.table(table),
+        (Bound::Included(range.from.as_slice()), until),
+    )
+}
+
+fn scan(
+    engine: &Engine,
+    moment: &fjall::Snapshot,
+    table: Table,
+    keys: &KeyRange,
+    sink: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
+) -> Result<()> {
+    for row in range(engine, moment, table, keys) {
+        let (key, value) = row.into_inner().map_err(|e| engine.error("reading", e))?;
+        if sink(&key, &value).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+impl Read for FjallStore {
+    fn get_with(&self, table: Table, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        // One key: no commit can be seen by half, so the newest will do and no snapshot is needed.
+        let value = self
+            .engine
+            .table(table)
+            .get(key)
+            .map_err(|e| self.engine.error("reading", e))?;
+        Ok(value.map(|v| sink(&v)).is_some())
+    }
+
+    fn scan(
+        &self,
+        table: Table,
+        range: &KeyRange,
+        sink: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
+    ) -> Result<()> {
+        scan(&self.engine, &self.moment(), table, range, sink)
+    }
+
+    fn cursor(&self, table: Table, keys: &KeyRange) -> Result<Box<dyn Cursor + '_>> {
+        Ok(Box::new(FjallCursor {
+            rows: range(&self.engine, &self.moment(), table, keys),
+            path: &self.engine.path,
+            present: None,
+        }))
+    }
+}
+
+impl Store for FjallStore {
+    fn snapshot(&self) -> Result<Box<dyn Snapshot + '_>> {
+        Ok(Box::new(FjallSnapshot {
+            engine: &self.engine,
+            moment: self.moment(),
+        }))
+    }
+
+    fn commit(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
+        batch.check()?;
+        if batch.writes.is_empty() {
+            return Ok(());
+        }
+        let database = &self.engine.database;
+        // Both modes write the log before they return. `Buffer` hands it to the operating system (write), where it
+        // outlives this process; `SyncData` waits for the disk (fdatasync).
+        let mode = match durability {
+            Durability::Relaxed => PersistMode::Buffer,
+            Durability::Sync => PersistMode::SyncData,
+        };
+        if durability == Durability::Relaxed && batch.writes.len() == 1 {
+            return self.commit_one(batch);
+        }
+        let mut rows = OwnedWriteBatch::with_capacity(database.clone(), batch.writes.len())
+            .durability(Some(mode));
+        let mut sizes = [(0, 0); Table::ALL.len()];
+        for write in batch.writes {
+            match write {
+                Write::Put(table, key, value) => {
+                    let size = &mut sizes[table as usize];
+                    *size = (size.0 + 1, size.1 + key.len() + value.len());
+                    rows.insert(self.engine.table(table), key, value);
+                }
+                Write::Remove(table, key) => {
+                    let size = &mut sizes[table as usize];
+                    *size = (size.0 + 1, size.1 + key.len());
+                    rows.remove(self.engine.table(table), key);
+                }
+            }
+        }
+        let mut fillings = self.writing();
+        self.engine.make_room(&mut fillings)?;
+        self.apart(|| rows.commit())
+            .map_err(|e| self.engine.error("writing to", e))?;
+        for (table, (count, bytes)) in Table::ALL.into_iter().zip(sizes) {
+            fillings.note(table, count, bytes);
+        }
+        self.engine.seal_full(&mut fillings)
+    }
+
+    fn persist(&self) -> Result<()> {
+        self.engine
+            .database
+            .persist(PersistMode::SyncAll)
+            .map_err(|e| self.engine.error("syncing", e))
+    }
+
+    fn bulk_load(&self, table: Table) -> Result<Box<dyn BulkLoad + '_>> {
+        Ok(Box::new(FjallLoad {
+            store: self,
+            table,
+            tables: None,
+            last: Vec::new(),
+        }))
+    }
+
+    fn compact(&self) -> Result<()> {
+        self.engine.compact()
+    }
+
+    fn checkpoint(&self, directory: &Path) -> Result<u64> {
+        // Most of what is in memory is flushed before writers are held up.
+        self.engine.flush()?;
+        let mut fillings = self.writing();
+        self.engine.flush()?;
+        *fillings = self.engine.fillings();
+        crate::checkpoint::write(&self.engine, directory)
+    }
+
+    fn stats(&self) -> Result<StoreStats> {
+        let database = &self.engine.database;
+        Ok(StoreStats {
+            engine: "fjall",
+            table_bytes: Table::ALL
+                .into_iter()
+                .map(|table| (table, self.engine.table(table).disk_space()))
+                .collect(),
+            log_bytes: database
+                .journal_disk_space()
+                .map_err(|e| self.engine.error("measuring", e))?,
+            cache_bytes: database.cache_size(),
+            cache_bytes_max: database.cache_capacity(),
+        })
+    }
+}
+
+struct FjallSnapshot<'a> {
+    engine: &'a Engine,
+    moment: fjall::Snapshot,
+}
+
+impl Read for FjallSnapshot<'_> {
+    fn get_with(&self, table: Table, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = self
+            .moment
+            .get(self.engine.table(table), key)
+            .map_err(|e| self.engine.error("reading", e))?;
+        Ok(value.map(|v| sink(&v)).is_some())
+    }
+
+    fn scan(
+        &self,
+        table: Table,
+        range: &KeyRange,
+        sink: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
+    ) -> Result<()> {
+        scan(self.engine, &self.moment, table, range, sink)
+    }
+
+    fn cursor(&self, table: Table, keys: &KeyRange) -> Result<Box<dyn Cursor + '_>> {
+        Ok(Box::new(FjallCursor {
+            rows: range(self.engine, &self.moment, table, keys),
+            path: &self.engine.path,
+            present: None,
+        }))
+    }
+}
+
+impl Snapshot for FjallSnapshot<'_> {}
+
+struct FjallCursor<'a> {
+    rows: Iter,
+    path: &'a Path,
+    present: Option<(UserKey, UserValue)>,
+}
+
+impl Cursor for FjallCursor<'_> {
+    fn advance(&mut self) -> Result<bool> {
+        self.present = match self.rows.next() {
+            Some(row) => Some(
+                row.into_inner()
+                    .map_err(|e| explain("reading", self.path, e))?,
+            ),
+            None => None,
+        };
+        Ok(self.present.is_some())
+    }
+
+    fn key(&self) -> &[u8] {
+        self.present.as_ref().map_or(&[], |(key, _)| key)
+    }
+
+    fn value(&self) -> &[u8] {
+        self.present.as_ref().map_or(&[], |(_, value)| value)
+    }
+}
+
+/// Sorted rows on their way into table files. A load that is dropped leaves files that no table refers to; the next open
+/// removes them.
+struct FjallLoad<'a> {
+    store: &'a FjallStore,
+    table: Table,
+    /// Begun with the first row: an empty load would leave a file.
+    tables: Option<Tables<'a>>,
+    last: Vec<u8>,
+}
+
+/// fjall's ingestion, whose type has no public name.
+type Tables<'a> = Box<dyn FnMut(Step<'_>) -> fjall::Result<()> + 'a>;
+
+enum Step<'a> {
+    Row(&'a [u8], &'a [u8]),
+    Finish,
+}
+
+#[allow(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the method's type has no public name"
+)]
+fn begin(keyspace: &Keyspace) -> fjall::Result<Tables<'_>> {
+    let mut tables = Some(keyspace.start_ingestion()?);
+    Ok(Box::new(move |step| match step {
+        Step::Row(key, value) => match &mut tables {
+            Some(tables) => tables.write(key, value),
+            None => Ok(()),
+        },
+        Step::Finish => tables.take().map_or(Ok(()), |tables| tables.finish()),
+    }))
+}
+
+impl BulkLoad for FjallLoad<'_> {
+    fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        check_key(key)?;
+        check_value(value)?;
+        let engine = &self.store.engine;
+        let tables = match &mut self.tables {
+            Some(tables) => {
+                // fjall panics over a key out of order.
+                check_order(Some(&self.last), key)?;
+                tables
+            }
+            empty => {
+                let begun =
+                    begin(engine.table(self.table)).map_err(|e| engine.error("loading into", e))?;
+                empty.insert(begun)
+            }
+        };
+        tables(Step::Row(key, value)).map_err(|e| engine.error("loading into", e))?;
+        self.last.clear();
+        self.last.extend_from_slice(key);
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        let Some(mut tables) = self.tables else {
+            return Ok(());
+        };
+        let engine = &self.store.engine;
+        let mut fillings = self.store.writing();
+        // fjall flushes this table's memtable first, without its log: after a power failure, commits over several tables
+        // would be there by half. With the log on disk they are whole.
+        engine
+            .database
+            .persist(PersistMode::SyncAll)
+            .map_err(|e| engine.error("syncing", e))?;
+        self.store
+            .apart(|| tables(Step::Finish))
+            .map_err(|e| engine.error("loading into", e))?;
+        *fillings = engine.fillings();
+        engine.compaction.wake();
+        Ok(())
+    }
+}

@@ -1,0 +1,467 @@
+//! Every answer of an engine against the model's.
+
+use crate::history::traversal;
+use crate::model::{GraphModel, TravelAnswer};
+use crate::rng::Rng;
+use crate::world::World;
+use esker_engine::{CheckOptions, Engine, explain};
+use esker_model::traversal::{Budget, StopReason, TravelResult};
+use esker_model::{
+    EdgeKey, EdgeSelect, EdgeTypeId, Flow, GraphRead, NeverCancel, Traversal, Version,
+    VersionRange, Versions, VertexId,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+
+/// A difference, told in full.
+pub type Compared = Result<(), String>;
+
+fn same<T: PartialEq + Debug>(what: impl FnOnce() -> String, engine: &T, model: &T) -> Compared {
+    if engine == model {
+        return Ok(());
+    }
+    Err(format!(
+        "{}\n  engine: {engine:?}\n  model:  {model:?}",
+        what()
+    ))
+}
+
+fn ok<T>(what: &str, result: esker_model::Result<T>) -> Result<T, String> {
+    result.map_err(|e| format!("{what} failed: {e}"))
+}
+
+/// Compares all reads, as of now and of some random times, and some random traversals, twice each.
+pub fn compare(engine: &Engine, model: &GraphModel, world: &World, rng: &mut Rng) -> Compared {
+    let seen: Vec<Version> = model.versions().into_iter().collect();
+    let mut times = vec![Version::MAX, model.retained];
+    for _ in 0..3 {
+        if !seen.is_empty() {
+            let v = *rng.pick(&seen);
+            times.push(if rng.percent(30) { Version(v.0 - 1) } else { v });
+        }
+    }
+    for time in times {
+        as_of(engine, model, world, time)?;
+    }
+    ranges(engine, model, world, rng, &seen)?;
+    counters(engine, model, world, rng)?;
+    for _ in 0..2 {
+        let mut at = || {
+            if seen.is_empty() || rng.percent(20) {
+                Version::MAX
+            } else {
+                *rng.pick(&seen)
+            }
+        };
+        diff(engine, model, at(), at())?;
+    }
+    for _ in 0..6 {
+        let traversal = traversal(world, rng, model.retained);
+        for time in ["cold", "warm"] {
+            travel(engine, model, &traversal).map_err(|e| format!("({time}) {e}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn as_of(engine: &Engine, model: &GraphModel, world: &World, time: Version) -> Compared {
+    let ids = world.ids();
+    let read = engine.read_vertices(&ids, time);
+    if !model.readable(time) {
+        return same(
+            || format!("reading as of {time}, which is archived"),
+            &read.is_err(),
+            &true,
+        );
+    }
+    let expected: Vec<_> = ids.iter().map(|id| model.vertex(*id, time)).collect();
+    same(
+        || format!("vertices as of {time:?}"),
+        &ok("read_vertices", read)?,
+        &expected,
+    )?;
+    if let [first, ..] = ids.as_slice() {
+        let one = ok("read_vertices", engine.read_vertices(&[*first], time))?;
+        same(
+            || format!("one vertex as of {time:?}"),
+            &one,
+            &vec![model.vertex(*first, time)],
+        )?;
+    }
+    let keys = world.edge_keys();
+    let expected: Vec<_> = keys.iter().map(|k| model.edge_as_of(*k, time)).collect();
+    let read = ok("read_edges", engine.read_edges(&keys, time))?;
+    for (got, want) in read.iter().zip(&expected) {
+        same(|| format!("an edge as of {time:?}"), got, want)?;
+    }
+    scan(engine, model, &ids, Vec::new(), Versions::AsOf(time))?;
+    scan(
+        engine,
+        model,
+        &ids[3..6],
+        world.edge_types.clone(),
+        Versions::AsOf(time),
+    )?;
+    for (t, _) in model.schema.vertex_types() {
+        let all = model.vertices_of(t, None, time);
+        let middle = all.get(all.len() / 2).map(|v| (v.type_id, v.id));
+        for after in [None, middle] {
+            let mut found = Vec::new();
+            let read = engine.scan_vertices(t, after, time, &mut |v| {
+                found.push(v);
+                Flow::Continue(())
+            });
+            ok("scan_vertices", read)?;
+            let expected = model.vertices_of(t, after, time);
+            same(
+                || format!("vertices of type {t:?} after {after:?} as of {time:?}"),
+                &found,
+                &expected,
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn scan(
+    engine: &Engine,
+    model: &GraphModel,
+    ids: &[VertexId],
+    types: Vec<EdgeTypeId>,
+    versions: Versions,
+) -> Compared {
+    let mut found = Vec::new();
+    let select = EdgeSelect {
+        types: types.clone(),
+        versions,
+        properties: true,
+    };
+    let read = engine.scan_edges(ids, &select, &mut |i, edge| {
+        found.push((i, edge));
+        Flow::Continue(())
+    });
+    ok("scan_edges", read)?;
+    let mut expected = Vec::new();
+    for (i, id) in ids.iter().enumerate() {
+        expected.extend(
+            model
+                .edges_of(*id, &types, versions)
+                .into_iter()
+                .map(|e| (i, e)),
+        );
+    }
+    same(
+        || format!("edges of types {types:?}, {versions:?}"),
+        &found,
+        &expected,
+    )?;
+    // Without properties; and a sink that has enough after one.
+    let select = EdgeSelect {
+        types,
+        versions,
+        properties: false,
+    };
+    let mut bare = Vec::new();
+    let read = engine.scan_edges(ids, &select, &mut |i, edge| {
+        bare.push((i, edge.key, edge.version, edge.deleted));
+        Flow::Break(())
+    });
+    ok("scan_edges", read)?;
+    let expected: Vec<_> = expected
+        .iter()
+        .take(1)
+        .map(|(i, e)| (*i, e.key, e.version, e.deleted))
+        .collect();
+    same(
+        || "the first edge of a scan without properties".into(),
+        &bare,
+        &expected,
+    )
+}
+
+fn ranges(
+    engine: &Engine,
+    model: &GraphModel,
+    world: &World,
+    rng: &mut Rng,
+    seen: &[Version],
+) -> Compared {
+    let mut range = VersionRange::ALL;
+    for round in 0..2 {
+        if round == 1 && !seen.is_empty() {
+            let (a, b) = (*rng.pick(seen), *rng.pick(seen));
+            range = VersionRange {
+                from: a.min(b),
+                until: a.max(b),
+            };
+        }
+        for id in world.ids() {
+            let read = ok("vertex_history", engine.vertex_history(id, range))?;
+            same(
+                || format!("history of vertex {id} in {range:?}"),
+                &read,
+                &model.vertex_history(id, range),
+            )?;
+        }
+        for (key, _) in model.directed() {
+            let read = ok("edge_history", engine.edge_history(key, range))?;
+            same(
+                || format!("history of an edge in {range:?}"),
+                &read,
+                &model.edge_history(key, range),
+            )?;
+        }
+        scan(
+            engine,
+            model,
+            &world.ids(),
+            Vec::new(),
+            Versions::Range(range),
+        )?;
+    }
+    Ok(())
+}
+
+fn counters(engine: &Engine, model: &GraphModel, world: &World, rng: &mut Rng) -> Compared {
+    same(
+        || "counts".into(),
+        &ok("counts", engine.counts())?,
+        &model.counts(),
+    )?;
+    let mut of = Vec::new();
+    for id in world.ids() {
+        of.extend(model.schema.edge_types().map(|(t, _)| (id, t)));
+    }
+    let expected: Vec<_> = of.iter().map(|(id, t)| model.degree(*id, *t)).collect();
+    same(
+        || "degrees".into(),
+        &ok("degrees", engine.degrees(&of))?,
+        &expected,
+    )?;
+    for edge_type in [None, Some(*rng.pick(&world.edge_types))] {
+        for limit in [0, 1, 3, 1000] {
+            let top = ok("top_degrees", engine.top_degrees(edge_type, limit))?;
+            same(
+                || format!("top {limit} of {edge_type:?}"),
+                &top,
+                &model.top_degrees(edge_type, limit),
+            )?;
+        }
+    }
+    for n in 0..4 {
+        let marker = vec![b'm', n];
+        let applied = ok("applied", engine.applied(&marker))?;
+        same(
+            || format!("marker {n}"),
+            &applied,
+            &model.markers.contains(&marker),
+        )?;
+    }
+    Ok(())
+}
+
+fn diff(engine: &Engine, model: &GraphModel, before: Version, after: Version) -> Compared {
+    let mut found = Vec::new();
+    let read = engine.diff(before, after, &mut |d| {
+        found.push(d);
+        Flow::Continue(())
+    });
+    if !(model.readable(before) && model.readable(after)) {
+        return same(
+            || "diff with an archived time".into(),
+            &read.is_err(),
+            &true,
+        );
+    }
+    ok("diff", read)?;
+    same(
+        || format!("diff of {before:?} and {after:?}"),
+        &found,
+        &model.diff(before, after),
+    )
+}
+
+/// Compares one traversal.
+pub fn travel(engine: &Engine, model: &GraphModel, traversal: &Traversal) -> Compared {
+    let result = engine.travel(traversal, &Budget::default(), &NeverCancel);
+    let what = |e: String| format!("{traversal}\n{e}");
+    if traversal.as_of.is_some_and(|t| !model.readable(t)) {
+        return same(
+            || "a traversal of an archived time".into(),
+            &result.is_err(),
+            &true,
+        )
+        .map_err(what);
+    }
+    let answer = model
+        .travel(traversal)
+        .ok_or("the model refuses the traversal")?;
+    ok("explain", explain(&model.schema, traversal)).map_err(what)?;
+    let result = ok("travel", result).map_err(what)?;
+    travelled(&result, &answer, traversal).map_err(what)
+}
+
+/// Whether a result is what the model answers; where it was cut short, whether it is a part of it.
+pub fn travelled(result: &TravelResult, answer: &TravelAnswer, traversal: &Traversal) -> Compared {
+    well_formed(result)?;
+    let hops = |sets: &mut dyn Iterator<Item = u32>| sets.collect::<Vec<_>>();
+    same(
+        || "working sets".into(),
+        &hops(&mut result.sets.iter().map(|s| s.hop)),
+        &hops(&mut answer.sets.iter().map(|s| s.0)),
+    )?;
+    same(
+        || "complete".into(),
+        &result.complete,
+        &result.stopped.is_empty(),
+    )?;
+    let cut = result.stopped.iter().any(|s| s.reason != StopReason::Depth);
+    for (set, (hop, expected)) in result.sets.iter().zip(&answer.sets) {
+        let found: BTreeSet<VertexId> = set.vertices.iter().copied().collect();
+        if cut {
+            same(
+                || format!("set {hop}: vertices that should not be there"),
+                &found.is_subset(expected),
+                &true,
+            )?;
+        } else {
+            same(|| format!("set {hop}"), &found, expected)?;
+        }
+    }
+    if !cut {
+        same(|| "complete".into(), &result.complete, &answer.complete)?;
+    }
+    let last_is_returned = traversal
+        .segments
+        .last()
+        .is_none_or(|s| s.hops.last().is_some_and(|h| h.returned));
+    if let (Some(limit), Some(last)) = (traversal.limit, result.sets.last())
+        && (last_is_returned || result.sets.len() == 1 && last.hop > 0)
+    {
+        let end: usize = traversal.segments.iter().map(|s| s.hops.len()).sum();
+        if last.hop as usize == end {
+            same(
+                || format!("limit {limit} kept"),
+                &(last.vertices.len() as u64 <= limit),
+                &true,
+            )?;
+        }
+    }
+    let Some(paths) = &result.paths else {
+        return same(|| "paths returned".into(), &false, &traversal.return_paths);
+    };
+    let edges: BTreeSet<(EdgeKey, Version)> = paths
+        .nodes
+        .iter()
+        .flat_map(|n| &n.parents)
+        .map(|p| (p.edge, p.version))
+        .collect();
+    if cut {
+        // Paths that end early may hold edges that lead to no whole path.
+        return Ok(());
+    }
+    same(|| "edges of paths".into(), &edges, &answer.path_edges)?;
+    let count = |nodes: &mut dyn Iterator<Item = (u32, VertexId)>| {
+        let mut counted: BTreeMap<(u32, VertexId), usize> = BTreeMap::new();
+        nodes.for_each(|n| *counted.entry(n).or_default() += 1);
+        counted
+    };
+    same(
+        || "nodes of paths, by level".into(),
+        &count(&mut paths.nodes.iter().map(|n| (n.level, n.vertex))),
+        &count(&mut answer.nodes.iter().map(|((_, id), level)| (*level, *id))),
+    )?;
+    let ends: BTreeSet<VertexId> = paths
+        .nodes
+        .iter()
+        .filter(|n| n.end)
+        .map(|n| n.vertex)
+        .collect();
+    let missing: Vec<_> = answer
+        .ends
+        .iter()
+        .filter(|(_, id)| !ends.contains(id))
+        .collect();
+    same(
+        || "ends of paths that are missing".into(),
+        &missing,
+        &Vec::new(),
+    )
+}
+
+/// What holds of every result: sets without repetition, paths that hang together and lead from the start to an end.
+fn well_formed(result: &TravelResult) -> Compared {
+    for set in &result.sets {
+        let distinct: BTreeSet<_> = set.vertices.iter().collect();
+        same(
+            || format!("set {} has each vertex once", set.hop),
+            &set.vertices.len(),
+            &distinct.len(),
+        )?;
+    }
+    let Some(paths) = &result.paths else {
+        return Ok(());
+    };
+    let mut leads_on = vec![false; paths.nodes.len()];
+    for node in &paths.nodes {
+        same(
+            || format!("a node has parents unless it is a start: {node:?}"),
+            &(node.level > 0),
+            &!node.parents.is_empty(),
+        )?;
+        for step in &node.parents {
+            let parent = paths
+                .nodes
+                .get(step.parent as usize)
+                .ok_or("a parent that does not exist")?;
+            same(
+                || "a step starts at its parent".into(),
+                &step.edge.source,
+                &parent.vertex,
+            )?;
+            same(
+                || "a step ends at its node".into(),
+                &step.edge.destination,
+                &node.vertex,
+            )?;
+            leads_on[step.parent as usize] = true;
+        }
+    }
+    for (node, leads_on) in paths.nodes.iter().zip(leads_on) {
+        same(
+            || format!("a node from which nothing leads on is an end: {node:?}"),
+            &(node.end || leads_on),
+            &true,
+        )?;
+    }
+    Ok(())
+}
+
+/// `check` finds what the model finds, and nothing else.
+pub fn check(engine: &Engine, model: &GraphModel) -> Compared {
+    let report = ok(
+        "check",
+        engine.check(&CheckOptions::default(), &NeverCancel, &mut |_| {}),
+    )?;
+    let count = |what: &str| report.problems.iter().filter(|p| p.what == what).count() as u64;
+    let total = report.problems_total;
+    if report.problems.len() as u64 == total {
+        let (dangling, unreachable) = (count("dangling edge"), count("unreachable vertex"));
+        same(
+            || format!("dangling edges: {report:?}"),
+            &dangling,
+            &model.dangling(),
+        )?;
+        same(
+            || format!("unreachable vertices: {report:?}"),
+            &unreachable,
+            &model.unreachable(),
+        )?;
+    }
+    same(
+        || format!("problems: {report:?}"),
+        &total,
+        &(model.dangling() + model.unreachable()),
+    )?;
+    same(|| "a check is complete".into(), &report.complete, &true)
+}

@@ -1,0 +1,171 @@
+//! Random batches over the small world.
+
+use super::{START_MILLIS, Step};
+use crate::rng::Rng;
+use crate::world::World;
+use esker_model::{Batch, Mutation, Op, Properties, Value, Version, VertexRef};
+
+pub(super) fn step(world: &World, rng: &mut Rng) -> Step {
+    match rng.below(100) {
+        0..58 => Step::Apply(batch(world, rng)),
+        58..64 => {
+            let count = 2 + rng.below(4);
+            Step::Group((0..count).map(|_| batch(world, rng)).collect())
+        }
+        64..72 => {
+            let count = 1 + rng.below(30);
+            Step::Bulk((0..count).map(|_| mutation(world, rng, 70)).collect())
+        }
+        72..76 => Step::Compact(slot(rng)),
+        76..80 => Step::Check,
+        80..83 => Step::Persist,
+        83..86 => Step::Close,
+        86..89 => Step::Drop,
+        89..93 => Step::Crash(rng.below(101)),
+        _ => Step::Clock(rng.below(14) as i64 - 5),
+    }
+}
+
+/// A version near the clock's: one of a few, so that versions meet.
+pub(super) fn slot(rng: &mut Rng) -> Version {
+    Version::new(
+        START_MILLIS + rng.below(40) as u64,
+        [0, 0, 0, 1][rng.below(4)],
+    )
+}
+
+/// A batch of one to five changes, now and then with a marker, now and then one that must be refused.
+pub fn batch(world: &World, rng: &mut Rng) -> Batch {
+    let explicit = [0, 50, 100][rng.below(3)];
+    let mut batch = Batch::new();
+    for _ in 0..=rng.below(5) {
+        batch.mutations.push(mutation(world, rng, explicit));
+    }
+    if rng.percent(5) {
+        batch.mutations.push(bad(world, rng));
+    }
+    if rng.percent(10) {
+        batch.once = Some(vec![b'm', rng.below(4) as u8]);
+    }
+    batch
+}
+
+/// A change, which has a version of its own in so many of a hundred cases.
+fn mutation(world: &World, rng: &mut Rng, explicit: usize) -> Mutation {
+    let version = rng.percent(explicit).then(|| slot(rng));
+    Mutation {
+        version,
+        op: op(world, rng),
+    }
+}
+
+fn op(world: &World, rng: &mut Rng) -> Op {
+    let (name, vertex) = world.vertex(rng);
+    let key = name.key;
+    match rng.below(100) {
+        0..20 => Op::PutVertex {
+            vertex,
+            key,
+            attributes: attributes(world, vertex, rng),
+        },
+        20..34 => Op::EnsureVertex { vertex, key },
+        34..48 => {
+            let mut set = Properties::new();
+            let mut remove = Vec::new();
+            for name in ["tag", "note", "t"] {
+                match rng.below(5) {
+                    0 | 1 => set.set(name, value(rng)),
+                    2 => remove.push(name.to_owned()),
+                    _ => {}
+                }
+            }
+            Op::SetAttributes {
+                vertex,
+                set,
+                remove,
+            }
+        }
+        48..57 => Op::DeleteVertex { vertex },
+        57..90 => {
+            let (source, edge_type, destination) = world.edge(rng);
+            let mut properties = Properties::new();
+            if rng.percent(70) {
+                properties.set("bytes", rng.below(3) as i64);
+            }
+            Op::PutEdge {
+                source,
+                edge_type,
+                destination,
+                properties,
+            }
+        }
+        _ => {
+            let (source, edge_type, destination) = world.edge(rng);
+            Op::DeleteEdge {
+                source,
+                edge_type,
+                destination,
+            }
+        }
+    }
+}
+
+fn attributes(world: &World, vertex: VertexRef, rng: &mut Rng) -> Properties {
+    let mut attributes = Properties::new();
+    for name in ["size", "name"] {
+        if rng.percent(50)
+            && let Some(declared) = world.schema.attribute(vertex.type_id, name)
+        {
+            let number = rng.below(3) as i64;
+            if declared.kind.accepts(&Value::I64(number)) {
+                attributes.set(name, number);
+            } else {
+                attributes.set(name, number.to_string());
+            }
+        }
+    }
+    attributes
+}
+
+fn value(rng: &mut Rng) -> Value {
+    match rng.below(6) {
+        0 => Value::Null,
+        1 => Value::Bool(true),
+        2 => Value::List(vec![Value::I64(1), Value::from("x")]),
+        _ => Value::I64(rng.below(3) as i64),
+    }
+}
+
+/// A change that is always refused.
+fn bad(world: &World, rng: &mut Rng) -> Mutation {
+    let (name, vertex) = world.vertex(rng);
+    let key = name.key;
+    let put = |attributes| Op::PutVertex {
+        vertex,
+        key: key.clone(),
+        attributes,
+    };
+    let op = match rng.below(5) {
+        0 => put(Properties::new().with("no such attribute", 1)),
+        1 => put(Properties::new().with("name", 7)),
+        2 => Op::EnsureVertex {
+            vertex,
+            key: "another".into(),
+        },
+        3 => Op::SetAttributes {
+            vertex: VertexRef {
+                id: esker_model::VertexId::of("File", "never"),
+                type_id: vertex.type_id,
+            },
+            set: Properties::new().with("tag", 1),
+            remove: Vec::new(),
+        },
+        _ => {
+            return Mutation {
+                version: Some(Version::MAX),
+                op: Op::EnsureVertex { vertex, key },
+            };
+        }
+    };
+    Mutation { version: None, op }
+}

@@ -1,0 +1,328 @@
+//! Traversals, hop by hop over sets: what `esker_model::traversal` says, and nothing to make it fast.
+
+use super::GraphModel;
+use esker_model::traversal::{Filter, Hop, Predicate, Repeat, Start};
+use esker_model::{
+    Edge, EdgeKey, EdgeTypeId, Schema, Traversal, Value, Version, Versions, Vertex, VertexId,
+};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A place in the chain (0 is the start) and a vertex there.
+pub type Node = (u32, VertexId);
+
+/// What a traversal finds if nothing stops it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TravelAnswer {
+    /// For each `rtn()`, or the end: the place in the chain, and the vertices.
+    pub sets: Vec<(u32, BTreeSet<VertexId>)>,
+    /// Every node of a whole path, with the number of hops after which it was first reached.
+    pub nodes: BTreeMap<Node, u32>,
+    /// Every edge of a whole path.
+    pub path_edges: BTreeSet<(EdgeKey, Version)>,
+    /// Nodes that paths may end at, as far as it is certain: the last working set; with a closing `repeat()`, nodes
+    /// from which no edge leads on.
+    pub ends: BTreeSet<Node>,
+    /// False if `repeat(max=n)` left something to follow.
+    pub complete: bool,
+}
+
+struct Walk<'a> {
+    model: &'a GraphModel,
+    versions: Versions,
+    visited: BTreeMap<u32, BTreeMap<VertexId, u32>>,
+    steps: BTreeSet<(Node, Node, EdgeKey, Version)>,
+    hops: u32,
+    complete: bool,
+}
+
+impl GraphModel {
+    /// Runs a traversal; `None` if it names types that the schema lacks.
+    pub fn travel(&self, traversal: &Traversal) -> Option<TravelAnswer> {
+        let versions = match traversal.versions {
+            Some(range) => Versions::Range(range),
+            None => Versions::AsOf(traversal.as_of.unwrap_or(Version::MAX)),
+        };
+        let mut walk = Walk {
+            model: self,
+            versions,
+            visited: BTreeMap::new(),
+            steps: BTreeSet::new(),
+            hops: 0,
+            complete: true,
+        };
+        let start: Vec<VertexId> = match &traversal.start {
+            Start::Vertices(names) => {
+                let ids: Result<Vec<_>, _> =
+                    names.iter().map(|n| n.resolve(&self.schema)).collect();
+                let ids = ids.ok()?.into_iter().map(|v| v.id);
+                ids.filter(|id| self.vertices.contains_key(id)).collect()
+            }
+            Start::Type(name) => {
+                let t = self.schema.vertex_type_id(name).ok()?;
+                let of_type = self
+                    .vertices
+                    .iter()
+                    .filter(|(_, v)| self.schema.is_a(v.type_id, t));
+                of_type.map(|(id, _)| *id).collect()
+            }
+        };
+        for id in start {
+            if walk.admits(id, &traversal.start_filters) {
+                walk.visited.entry(0).or_default().insert(id, 0);
+            }
+        }
+        let mut place = 0;
+        for segment in &traversal.segments {
+            walk.segment(&segment.hops, segment.repeat, place);
+            place += segment.hops.len() as u32;
+        }
+        Some(walk.answer(traversal, place))
+    }
+}
+
+impl Walk<'_> {
+    fn at(&self, place: u32) -> BTreeSet<VertexId> {
+        self.visited
+            .get(&place)
+            .map(|at| at.keys().copied().collect())
+            .unwrap_or_default()
+    }
+
+    /// Goes through a segment once or, if it repeats, until nothing new is reached or it has been gone through so often.
+    fn segment(&mut self, hops: &[Hop], repeat: Option<Repeat>, before: u32) {
+        let last = before + hops.len() as u32;
+        let mut frontier = self.at(before);
+        let mut round = 0;
+        while !frontier.is_empty() {
+            if repeat.is_some_and(|r| r.max == Some(round)) {
+                self.complete = false;
+                return;
+            }
+            for (i, hop) in hops.iter().enumerate() {
+                let to = before + 1 + i as u32;
+                let from = if i == 0 && round > 0 { last } else { to - 1 };
+                frontier = self.hop(hop, from, to, &frontier);
+            }
+            round += 1;
+            if repeat.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Follows a hop from a frontier; returns what is new where it leads.
+    fn hop(
+        &mut self,
+        hop: &Hop,
+        from: u32,
+        to: u32,
+        frontier: &BTreeSet<VertexId>,
+    ) -> BTreeSet<VertexId> {
+        self.hops += 1;
+        let mut new = BTreeSet::new();
+        for id in frontier {
+            for edge in self.edges(*id, hop) {
+                let target = edge.key.destination;
+                if !self.admits(target, &hop.vertex_filters) {
+                    continue;
+                }
+                self.steps
+                    .insert(((from, *id), (to, target), edge.key, edge.version));
+                let at = self.visited.entry(to).or_default();
+                if let Entry::Vacant(place) = at.entry(target) {
+                    place.insert(self.hops);
+                    new.insert(target);
+                }
+            }
+        }
+        new
+    }
+
+    fn edges(&self, id: VertexId, hop: &Hop) -> Vec<Edge> {
+        let schema = &self.model.schema;
+        let types: Vec<EdgeTypeId> = hop
+            .edge_types
+            .iter()
+            .filter_map(|n| schema.edge_type_id(n).ok())
+            .collect();
+        let mut edges = Vec::new();
+        match self.versions {
+            Versions::AsOf(_) => edges = self.model.edges_of(id, &types, self.versions),
+            // Each version of an edge that held at some time in the range.
+            Versions::Range(range) => {
+                for (key, timeline) in self.model.leaving(id, &types) {
+                    let at_first = timeline.as_of(range.from).map(|(v, _)| v);
+                    for (version, event) in &timeline.0 {
+                        if let Some(properties) = &event.value
+                            && (range.contains(*version) || at_first == Some(*version))
+                        {
+                            let (version, properties) = (*version, properties.clone());
+                            edges.push(Edge {
+                                key,
+                                version,
+                                deleted: false,
+                                properties,
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        edges.retain(|e| hop.edge_filters.iter().all(|f| edge_holds(schema, f, e)));
+        edges
+    }
+
+    /// Whether a vertex exists then and fulfils the filters. One that was never inserted exists as far as edges know.
+    fn admits(&self, id: VertexId, filters: &[Filter]) -> bool {
+        let Some(facts) = self.model.vertices.get(&id) else {
+            return filters.is_empty();
+        };
+        let (existed, as_of) = match self.versions {
+            Versions::AsOf(as_of) => (as_of >= facts.first && facts.statics.alive(as_of), as_of),
+            Versions::Range(range) => {
+                let within = facts
+                    .statics
+                    .0
+                    .iter()
+                    .any(|(v, e)| e.value.is_some() && range.contains(*v));
+                (
+                    within || facts.statics.alive(range.from),
+                    Version(range.until.0.saturating_sub(1)),
+                )
+            }
+        };
+        existed
+            && (filters.is_empty()
+                || self.model.vertex(id, as_of).is_some_and(|v| {
+                    filters
+                        .iter()
+                        .all(|f| vertex_holds(&self.model.schema, f, &v))
+                }))
+    }
+
+    fn answer(self, traversal: &Traversal, end: u32) -> TravelAnswer {
+        let mut answer = TravelAnswer {
+            complete: self.complete,
+            ..TravelAnswer::default()
+        };
+        if traversal.start_returned {
+            answer.sets.push((0, self.at(0)));
+        }
+        for (i, hop) in traversal.segments.iter().flat_map(|s| &s.hops).enumerate() {
+            if hop.returned {
+                answer.sets.push((i as u32 + 1, self.at(i as u32 + 1)));
+            }
+        }
+        if answer.sets.is_empty() {
+            answer.sets.push((end, self.at(end)));
+        }
+        let nodes = self
+            .visited
+            .iter()
+            .flat_map(|(place, at)| at.iter().map(|(id, hops)| ((*place, *id), *hops)));
+        let nodes: BTreeMap<Node, u32> = nodes.collect();
+        if traversal
+            .segments
+            .last()
+            .is_some_and(|s| s.repeat.is_some())
+        {
+            // A path ends wherever there is no more to follow: everything that was reached lies on one.
+            let sources: BTreeSet<Node> = self.steps.iter().map(|s| s.0).collect();
+            let leaf =
+                |n: &Node| !sources.contains(n) && nodes.get(n).is_some_and(|level| *level > 0);
+            answer.ends = nodes.keys().filter(|n| leaf(n)).copied().collect();
+            let targets = self.steps.iter().map(|s| s.1);
+            let on_a_path: BTreeSet<Node> = sources.iter().copied().chain(targets).collect();
+            answer.nodes = nodes
+                .into_iter()
+                .filter(|(n, _)| on_a_path.contains(n))
+                .collect();
+            answer.path_edges = self.steps.iter().map(|s| (s.2, s.3)).collect();
+            return answer;
+        }
+        answer.ends = nodes.keys().filter(|n| n.0 == end).copied().collect();
+        let mut kept = answer.ends.clone();
+        loop {
+            let more: Vec<Node> = self
+                .steps
+                .iter()
+                .filter(|s| kept.contains(&s.1))
+                .map(|s| s.0)
+                .collect();
+            let size = kept.len();
+            kept.extend(more);
+            if kept.len() == size {
+                break;
+            }
+        }
+        answer.path_edges = self
+            .steps
+            .iter()
+            .filter(|s| kept.contains(&s.1))
+            .map(|s| (s.2, s.3))
+            .collect();
+        answer.nodes = nodes
+            .into_iter()
+            .filter(|(n, _)| kept.contains(n))
+            .collect();
+        answer
+    }
+}
+
+fn vertex_holds(schema: &Schema, filter: &Filter, vertex: &Vertex) -> bool {
+    match filter.attribute.as_str() {
+        "type" => names(&filter.predicate)
+            .iter()
+            .filter_map(|n| schema.vertex_type_id(n).ok())
+            .any(|t| schema.is_a(vertex.type_id, t)),
+        "key" => filter.predicate.holds(&Value::String(vertex.key.clone())),
+        "version" => filter
+            .predicate
+            .holds(&Value::Timestamp(vertex.version.nanos())),
+        name => {
+            let user = vertex
+                .user
+                .iter()
+                .find(|a| a.name == name)
+                .map(|a| &a.value);
+            vertex
+                .attributes
+                .get(name)
+                .or(user)
+                .is_some_and(|v| filter.predicate.holds(v))
+        }
+    }
+}
+
+fn edge_holds(schema: &Schema, filter: &Filter, edge: &Edge) -> bool {
+    match filter.attribute.as_str() {
+        "type" => names(&filter.predicate).iter().any(|n| {
+            schema
+                .edge_type_id(n)
+                .is_ok_and(|t| t == edge.key.edge_type)
+        }),
+        "version" => filter
+            .predicate
+            .holds(&Value::Timestamp(edge.version.nanos())),
+        name => edge
+            .properties
+            .get(name)
+            .is_some_and(|v| filter.predicate.holds(v)),
+    }
+}
+
+fn names(predicate: &Predicate) -> Vec<&str> {
+    let values = match predicate {
+        Predicate::Eq(value) => std::slice::from_ref(value),
+        Predicate::In(values) => values,
+        Predicate::Range(..) => &[],
+    };
+    let mut names = Vec::new();
+    for value in values {
+        if let Value::String(name) = value {
+            names.push(name.as_str());
+        }
+    }
+    names
+}

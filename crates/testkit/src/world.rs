@@ -1,0 +1,190 @@
+//! A small world: few vertices of built-in and user-defined types, few edge types, so that random operations collide.
+
+use crate::history::START_MILLIS;
+use crate::rng::Rng;
+use esker_model::{
+    AttributeDefinition, EdgeKey, EdgeTypeId, Schema, SchemaChange, ValueKind, Version, VertexId,
+    VertexName, VertexRef,
+};
+
+/// The types that the world adds to the default schema.
+pub fn schema_changes() -> Vec<SchemaChange> {
+    let edge_type =
+        |name: &str, inverse: &str, source: &str, destination: &str| SchemaChange::EdgeType {
+            name: name.into(),
+            inverse: inverse.into(),
+            source: source.into(),
+            destination: destination.into(),
+        };
+    vec![
+        SchemaChange::VertexType {
+            name: "Campaign".into(),
+            parent: None,
+            attributes: vec![AttributeDefinition {
+                name: "size".into(),
+                kind: ValueKind::I64,
+            }],
+        },
+        SchemaChange::VertexType {
+            name: "Sub-Campaign".into(),
+            parent: Some("Campaign".into()),
+            attributes: vec![],
+        },
+        edge_type("partOf", "hasPart", "DataObject", "Campaign"),
+        // Symmetric: its own inverse.
+        edge_type("similarTo", "similarTo", "DataObject", "DataObject"),
+        edge_type("follows", "precedes", "Campaign", "Campaign"),
+    ]
+}
+
+/// The names of its vertices.
+pub const NAMES: [&str; 12] = [
+    "user:1",
+    "user:2",
+    "group:g",
+    "job:1",
+    "job:2",
+    "file:a",
+    "file:b",
+    "file:c",
+    "directory:d",
+    "executable:x",
+    "campaign:p",
+    "sub-campaign:q",
+];
+
+/// Names looked up in the schema.
+#[derive(Debug, Clone)]
+pub struct World {
+    /// The schema with [`schema_changes`].
+    pub schema: Schema,
+    /// By name, in the order of [`NAMES`].
+    pub vertices: Vec<(VertexName, VertexRef)>,
+    /// Edge types that the world uses, inverses included.
+    pub edge_types: Vec<EdgeTypeId>,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl World {
+    /// The one there is.
+    ///
+    /// # Panics
+    /// If the default schema refuses it.
+    pub fn new() -> Self {
+        let mut schema = Schema::default();
+        for change in schema_changes() {
+            assert_eq!(schema.apply(&change), Ok(true), "the world's types are new");
+        }
+        let vertices = NAMES
+            .iter()
+            .map(|name| {
+                let name = VertexName::parse(name).unwrap_or_else(|e| panic!("{e}"));
+                let vertex = name.resolve(&schema).unwrap_or_else(|e| panic!("{e}"));
+                (name, vertex)
+            })
+            .collect();
+        let names = [
+            "run",
+            "exe",
+            "read",
+            "write",
+            "has",
+            "contains",
+            "wasWrittenBy",
+            "partOf",
+            "similarTo",
+            "follows",
+        ];
+        let edge_types = names
+            .iter()
+            .map(|n| schema.edge_type_id(n).unwrap_or_else(|e| panic!("{e}")))
+            .collect();
+        Self {
+            schema,
+            vertices,
+            edge_types,
+        }
+    }
+
+    /// Some vertex.
+    pub fn vertex(&self, rng: &mut Rng) -> (VertexName, VertexRef) {
+        rng.pick(&self.vertices).clone()
+    }
+
+    /// Both ends of some edge, and its type: one that the schema allows.
+    pub fn edge(&self, rng: &mut Rng) -> (VertexRef, EdgeTypeId, VertexRef) {
+        loop {
+            let edge_type = *rng.pick(&self.edge_types);
+            let (source, destination) = (self.vertex(rng).1, self.vertex(rng).1);
+            if self
+                .schema
+                .check_ends(edge_type, source.type_id, destination.type_id)
+                .is_ok()
+            {
+                return (source, edge_type, destination);
+            }
+        }
+    }
+
+    /// Ids of all vertices, and of one that is never inserted.
+    pub fn ids(&self) -> Vec<VertexId> {
+        let never = VertexId::of("File", "never");
+        self.vertices
+            .iter()
+            .map(|(_, v)| v.id)
+            .chain([never])
+            .collect()
+    }
+
+    /// Keys of all edges that could be, of a few types.
+    pub fn edge_keys(&self) -> Vec<EdgeKey> {
+        let mut keys = Vec::new();
+        for (edge_type, t) in self.schema.edge_types() {
+            for (_, a) in &self.vertices {
+                for (_, b) in &self.vertices {
+                    if self.schema.is_a(a.type_id, t.source)
+                        && self.schema.is_a(b.type_id, t.destination)
+                    {
+                        keys.push(EdgeKey {
+                            source: a.id,
+                            edge_type,
+                            destination: b.id,
+                        });
+                    }
+                }
+            }
+        }
+        keys
+    }
+
+    /// A debug text with names for ids, and versions as milliseconds since the simulated clock began.
+    pub fn readable(&self, debug: &str) -> String {
+        let mut text = debug.to_owned();
+        for (name, vertex) in &self.vertices {
+            text = text.replace(&format!("{vertex:?}"), &name.to_string());
+            text = text.replace(&format!("{:?}", vertex.id), &name.to_string());
+        }
+        for (t, edge_type) in self.schema.edge_types() {
+            text = text.replace(&format!("{t:?}"), &edge_type.name);
+        }
+        for millis in 0..64 {
+            for logical in 0..64 {
+                let version = Version::new(START_MILLIS + millis, logical);
+                let short = if logical == 0 {
+                    format!("@{millis}")
+                } else {
+                    format!("@{millis}~{logical}")
+                };
+                text = text.replace(&format!("{version:?}"), &short);
+            }
+        }
+        text.replace("Mutation { version: ", "{")
+            .replace("Properties(", "(")
+            .replace("String", "")
+    }
+}

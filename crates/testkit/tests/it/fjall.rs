@@ -1,0 +1,35 @@
+//! Random histories on fjall: what the store in memory gets right, the one on disk must, closed and opened in between.
+//!
+//! `ESKER_FJALL_SEEDS=200` plays more of them.
+
+use esker_engine::Settings;
+use esker_store::{Durability, Store, StoreSettings};
+use esker_store_fjall::FjallStore;
+use esker_testkit::run::{Run, play_or_explain, seeds};
+use std::sync::Arc;
+
+#[test]
+fn histories_on_fjall() {
+    let settings = Settings {
+        adjacency_bytes: 1 << 20,
+        durability: Durability::Relaxed,
+        pending_counters_max: 20,
+    };
+    let mut opened = 0;
+    for seed in seeds("ESKER_FJALL_SEEDS", 6) {
+        let figures = play_or_explain(3_000_000 + seed, 40, &|| {
+            let folder = tempfile::tempdir().unwrap();
+            let store = StoreSettings {
+                memory_bytes: 32 << 20,
+                threads: 1,
+            };
+            // The folder lives as long as the run.
+            let open = move || -> esker_model::Result<Arc<dyn Store>> {
+                Ok(Arc::new(FjallStore::open(folder.path(), &store, true)?))
+            };
+            Run::opened(Box::new(open), settings).unwrap()
+        });
+        opened += figures.opened;
+    }
+    assert!(opened > 6, "{opened}");
+}

@@ -1,0 +1,10 @@
+//! The whole product under hard conditions: histories on the store that ships, and the real binary killed.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "everything here is a test; figures of what was played are for people"
+)]
+
+mod fjall;
+mod kill;

@@ -1,0 +1,208 @@
+//! Rules about the source itself: the arrows between crates, the size of files, the fence of the deterministic zone.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that finds no manifest has failed"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
+}
+
+/// Files that may be longer than the bar, each with its reason.
+const LONG_FILES: [(&str, &str); 0] = [];
+const LINES_MAX: usize = 800;
+const DETERMINISTIC: [&str; 4] = ["model", "store", "engine", "import"];
+
+/// Crates by short name, with the workspace crates that each depends on.
+fn manifests() -> BTreeMap<String, BTreeSet<String>> {
+    let mut crates = BTreeMap::new();
+    for entry in fs::read_dir(workspace().join("crates")).unwrap() {
+        let folder = entry.unwrap().path();
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        let mut section = String::new();
+        let mut depends = BTreeSet::new();
+        for line in manifest.lines().map(str::trim) {
+            if line.starts_with('[') {
+                line.clone_into(&mut section);
+            }
+            let name = line.split(['.', ' ', '=']).next().unwrap_or_default();
+            let ours = name == "esker" || name.starts_with("esker-");
+            if ours && section == "[dependencies]" {
+                depends.insert(name.strip_prefix("esker-").unwrap_or(name).to_owned());
+            }
+        }
+        crates.insert(
+            folder.file_name().unwrap().to_string_lossy().into_owned(),
+            depends,
+        );
+    }
+    crates
+}
+
+/// The table of ARCHITECTURE.md.
+fn drawn() -> BTreeMap<String, BTreeSet<String>> {
+    let text = fs::read_to_string(workspace().join("ARCHITECTURE.md")).unwrap();
+    let table = text.split("<!-- crates: begin -->").nth(1).unwrap();
+    let table = table.split("<!-- crates: end -->").next().unwrap();
+    let names = |cell: &str| -> Vec<String> {
+        cell.split('`')
+            .skip(1)
+            .step_by(2)
+            .map(str::to_owned)
+            .collect()
+    };
+    let mut crates = BTreeMap::new();
+    for row in table.lines().filter(|l| l.starts_with("| `")) {
+        let cells: Vec<&str> = row.split('|').collect();
+        crates.insert(
+            names(cells[1]).remove(0),
+            names(cells[2]).into_iter().collect(),
+        );
+    }
+    crates
+}
+
+#[test]
+fn crates_depend_on_each_other_as_the_architecture_says() {
+    let (manifests, drawn) = (manifests(), drawn());
+    assert_eq!(
+        manifests.keys().collect::<Vec<_>>(),
+        drawn.keys().collect::<Vec<_>>(),
+        "crates/ and the table of ARCHITECTURE.md name different crates"
+    );
+    for (name, depends) in &manifests {
+        let extra: Vec<_> = depends.difference(&drawn[name]).collect();
+        assert!(
+            extra.is_empty(),
+            "`{name}` depends on {extra:?}, which ARCHITECTURE.md does not draw"
+        );
+    }
+}
+
+#[test]
+fn the_arrows_make_no_circle() {
+    let crates = drawn();
+    let mut done: BTreeSet<&String> = BTreeSet::new();
+    while done.len() < crates.len() {
+        let next: Vec<_> = crates
+            .iter()
+            .filter(|(name, depends)| {
+                !done.contains(name) && depends.iter().all(|d| done.contains(d))
+            })
+            .map(|(name, _)| name)
+            .collect();
+        assert!(
+            !next.is_empty(),
+            "a circle among the crates that are not {done:?}"
+        );
+        done.extend(next);
+    }
+}
+
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+fn sources() -> Vec<(String, String)> {
+    let mut files = Vec::new();
+    for name in manifests().keys() {
+        rust_files(
+            &workspace().join("crates").join(name).join("src"),
+            &mut files,
+        );
+    }
+    assert!(files.len() > 50, "the sources were not found");
+    files
+        .into_iter()
+        .map(|f| {
+            let name = f
+                .strip_prefix(workspace())
+                .unwrap()
+                .to_string_lossy()
+                .into_owned();
+            (name, fs::read_to_string(f).unwrap())
+        })
+        .collect()
+}
+
+#[test]
+fn no_file_does_two_things() {
+    for (name, text) in sources() {
+        let code = text
+            .split("\n#[cfg(test)]\nmod tests {")
+            .next()
+            .unwrap_or_default();
+        let lines = code.lines().count();
+        let excused = LONG_FILES.iter().any(|(file, _)| *file == name);
+        let is_test = name.contains("/tests/") || name.ends_with("/tests.rs");
+        assert!(
+            lines <= LINES_MAX || excused || is_test,
+            "{name} has {lines} lines; the bar is {LINES_MAX}: look for the second thing in it"
+        );
+    }
+}
+
+#[test]
+fn every_module_says_what_lives_in_it() {
+    for (name, text) in sources() {
+        assert!(
+            text.starts_with("//!"),
+            "{name} does not open with a `//!` line"
+        );
+    }
+}
+
+#[test]
+fn the_deterministic_zone_is_fenced() {
+    let fence = fs::read_to_string(workspace().join(".config/clippy-deterministic.toml")).unwrap();
+    for name in DETERMINISTIC {
+        let own = workspace().join("crates").join(name).join("clippy.toml");
+        assert_eq!(
+            fs::read_to_string(&own).ok().as_deref(),
+            Some(&*fence),
+            "{}",
+            own.display()
+        );
+    }
+}
+
+#[test]
+fn only_their_crates_link_the_engines() {
+    for (engine, home) in [
+        ("fjall", "crates/store-fjall"),
+        ("rocksdb", "crates/store-rocksdb"),
+    ] {
+        for entry in fs::read_dir(workspace().join("crates")).unwrap() {
+            let folder = entry.unwrap().path();
+            let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+            let mut section = "";
+            let linked = manifest.lines().map(str::trim).any(|line| {
+                if line.starts_with('[') {
+                    section = line;
+                }
+                let name = line.split(['.', ' ', '=']).next();
+                section.ends_with("dependencies]") && name == Some(engine)
+            });
+            assert!(
+                !linked || folder.ends_with(home),
+                "{} links {engine}",
+                folder.display()
+            );
+        }
+    }
+}

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Installs what building and testing need and this machine lacks. Safe to run again; says only what it does.
+set -euo pipefail
+
+need_command() { command -v "$1" >/dev/null 2>&1; }
+missing=()
+need_command cc || missing+=(gcc libc6-dev)
+need_command make || missing+=(make)
+need_command python3 || missing+=(python3)
+python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
+need_command unzip || missing+=(unzip)
+if [ "${1:-}" = rocksdb ]; then
+    need_command c++ || missing+=(g++)
+    # RocksDB's bindings are generated when they are built.
+    compgen -G '/usr/lib/llvm-*/lib/libclang.so*' >/dev/null || compgen -G '/usr/lib/*/libclang-[0-9]*.so*' >/dev/null ||
+        missing+=(libclang-dev)
+fi
+
+if [ ${#missing[@]} -gt 0 ]; then
+    echo "installing ${missing[*]}" >&2
+    run=()
+    [ "$(id -u)" = 0 ] || run=(sudo)
+    if ! need_command apt-get; then
+        echo "setup: this machine has no apt-get; install by hand: ${missing[*]}" >&2
+        exit 1
+    fi
+    "${run[@]}" apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive "${run[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}"
+fi
+
+if ! need_command cargo; then
+    echo "setup: no Rust toolchain: install rustc and cargo 1.95 or newer (https://rustup.rs)" >&2
+    exit 1
+fi
