@@ -30,11 +30,25 @@ impl Child {
         Self::from_command(Command::new(std::env::current_exe().unwrap()))
     }
 
-    /// Starts one as the user `nobody`. Only root can.
-    pub(crate) fn as_nobody() -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+    /// Starts one as the user `nobody`, from a copy of this binary in `folder`, for the place where it was built may be
+    /// closed to others (`/root`, say). Only root can; `None` where `folder` is closed to `nobody` too.
+    pub(crate) fn as_nobody(folder: &Path) -> Option<Self> {
+        let copy = folder.join("child");
+        std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+        let reachable = Command::new("test")
+            .arg("-x")
+            .arg(&copy)
+            .uid(65534)
+            .gid(65534)
+            .status();
+        if !reachable.is_ok_and(|s| s.success()) {
+            return None;
+        }
+        let mut command = Command::new(copy);
         command.uid(65534).gid(65534);
-        Self::from_command(command)
+        // A child in a folder that it cannot read would fail for that reason alone.
+        command.current_dir("/");
+        Some(Self::from_command(command))
     }
 
     /// Starts one after a shell script of mounts, in a mount namespace of its own; `None` where that is not allowed.
