@@ -7,7 +7,8 @@
 //!  retained            u64, versions superseded before this one are in the archive
 //!  bulk                present while a bulk load is under way: counters are to be recounted
 //!  once/<marker>       u64 version: batches applied before
-//!  pending/<version 8> degree changes of one commit that are not yet in `counts`
+//!  pending/<slot 4>    degree changes of one commit, to be merged into `counts`
+//!  merged              u64, pending rows of this version or before are in `counts`
 //! ```
 
 use esker_model::codec::{Reader, put_u32, put_u64};
@@ -22,6 +23,7 @@ pub(crate) const SCHEMA_KEY: &[u8] = b"schema";
 pub(crate) const NEWEST_KEY: &[u8] = b"newest";
 pub(crate) const RETAINED_KEY: &[u8] = b"retained";
 pub(crate) const BULK_KEY: &[u8] = b"bulk";
+pub(crate) const MERGED_KEY: &[u8] = b"merged";
 pub(crate) const PENDING_PREFIX: &[u8] = b"pending/";
 
 /// The key of a batch's marker.
@@ -30,8 +32,8 @@ pub(crate) fn once_key(marker: &[u8]) -> Vec<u8> {
 }
 
 /// The key of one commit's degree changes.
-pub(crate) fn pending_key(version: Version) -> Vec<u8> {
-    [PENDING_PREFIX, &version.0.to_be_bytes()].concat()
+pub(crate) fn pending_key(slot: u32) -> Vec<u8> {
+    [PENDING_PREFIX, &slot.to_be_bytes()].concat()
 }
 
 pub(crate) fn encode_schema(schema: &Schema) -> Vec<u8> {

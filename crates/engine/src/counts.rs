@@ -1,12 +1,13 @@
 //! Exact counters: degrees by vertex and edge type, totals by type.
 //!
 //! A counter row per edge written would double the cost of an insert. So each commit writes *one* row with all its
-//! changes (`meta`, `pending/<version>`), the sums stay in memory, and once many have gathered they are merged
-//! into their rows in key order and the pending rows dropped, in one atomic batch. On opening, what is pending is
-//! read back: its size is bounded, so opening stays fast whatever the size of the database.
+//! changes (`meta`, `pending/<slot>`), the sums stay in memory, and once many have gathered they are merged into their
+//! rows in key order, in one atomic batch that also says up to which version everything is merged. Slots are used again
+//! from the first one then. On opening, what is pending is read back: its size is bounded, so opening stays fast whatever
+//! the size of the database.
 
-use crate::catalog::{PENDING_PREFIX, pending_key};
-use esker_model::codec::{Reader, put_bytes, put_varint};
+use crate::catalog::{MERGED_KEY, PENDING_PREFIX, pending_key, read_version, version_value};
+use esker_model::codec::{Reader, put_bytes, put_u64, put_varint};
 use esker_model::key::Counter;
 use esker_model::{Error, Flow, Result, Version, VertexId};
 use esker_store::{KeyRange, Store, Table, WriteBatch};
@@ -20,20 +21,31 @@ pub(crate) type Changes = HashMap<Counter, i64, FixedState>;
 #[derive(Debug, Default)]
 pub(crate) struct PendingCounters {
     changes: Changes,
-    rows: Vec<Version>,
+    /// The slots of rows since the last merge: `first..next`.
+    first: u32,
+    next: u32,
+    /// Slots up to here may hold a row, merged or not.
+    used: u32,
+    /// Slots whose commit failed: their rows may be there after all, when the database is opened again.
+    unsure: Vec<u32>,
 }
 
 impl PendingCounters {
-    /// Reads back what was pending when the database was last closed; also the newest version among it.
+    /// Reads back what was pending when the database was last closed; also the newest version of any row.
     pub(crate) fn load(store: &dyn Store) -> Result<(Self, Option<Version>)> {
+        let merged = read_version(store, MERGED_KEY)?.unwrap_or(Version::ZERO);
         let mut pending = Self::default();
-        let mut failed = None;
+        let (mut newest, mut failed) = (None, None);
         store.scan(
             Table::Meta,
             &KeyRange::prefix(PENDING_PREFIX),
-            &mut |key, value| match decode(key, value, &mut pending.changes) {
-                Ok(version) => {
-                    pending.rows.push(version);
+            &mut |key, value| match decode(key, value, merged, &mut pending.changes) {
+                Ok((slot, version)) => {
+                    newest = newest.max(Some(version));
+                    pending.used = slot.saturating_add(1);
+                    if version > merged {
+                        pending.next = pending.used;
+                    }
                     Flow::Continue(())
                 }
                 Err(e) => {
@@ -42,16 +54,27 @@ impl PendingCounters {
                 }
             },
         )?;
-        let newest = pending.rows.last().copied();
         failed.map_or(Ok((pending, newest)), Err)
     }
 
+    /// The slot for the next commit's row.
+    pub(crate) fn take_slot(&mut self) -> u32 {
+        let slot = self.next;
+        self.next += 1;
+        self.used = self.used.max(self.next);
+        slot
+    }
+
     /// Adds one commit's changes; its row has gone to the store.
-    pub(crate) fn add(&mut self, version: Version, changes: &Changes) {
+    pub(crate) fn add(&mut self, changes: &Changes) {
         for (counter, change) in changes {
             *self.changes.entry(*counter).or_default() += change;
         }
-        self.rows.push(version);
+    }
+
+    /// The commit with the row in that slot failed.
+    pub(crate) fn failed(&mut self, slot: u32) {
+        self.unsure.push(slot);
     }
 
     /// How many counters have changes.
@@ -61,7 +84,12 @@ impl PendingCounters {
 
     /// How many rows are pending.
     pub(crate) fn rows(&self) -> usize {
-        self.rows.len()
+        (self.next - self.first) as usize
+    }
+
+    /// Whether the store holds rows that were merged long ago.
+    pub(crate) fn has_leftovers(&self) -> bool {
+        self.used > 0
     }
 
     /// The change of one counter.
@@ -81,8 +109,16 @@ impl PendingCounters {
         all
     }
 
-    /// The writes that merge everything pending into the counters' own rows.
-    pub(crate) fn merge(&self, store: &dyn Store) -> Result<WriteBatch> {
+    /// The writes that merge everything pending, which is of `version` or before, into the counters' own rows.
+    ///
+    /// A merged row stays until its slot is used again: `merged` says that it counts no more, and a removal would cost as
+    /// much as the row did. `tidy` removes them, so that a database that was closed opens without reading them.
+    pub(crate) fn merge(
+        &self,
+        store: &dyn Store,
+        version: Version,
+        tidy: bool,
+    ) -> Result<WriteBatch> {
         let mut batch = WriteBatch::default();
         for (counter, change) in self.sorted() {
             let key = counter.encode();
@@ -93,17 +129,34 @@ impl PendingCounters {
                 batch.put(Table::Counts, key, encode_value(value));
             }
         }
-        for version in &self.rows {
-            batch.remove(Table::Meta, pending_key(*version));
+        let sure = |slot: &u32| !self.unsure.contains(slot);
+        if self.unsure.is_empty() {
+            batch.put(Table::Meta, MERGED_KEY, version_value(version));
+        } else if !tidy {
+            // `merged` would cover rows that failed and may be there all the same.
+            for slot in (self.first..self.next).filter(sure) {
+                batch.remove(Table::Meta, pending_key(slot));
+            }
+        }
+        if tidy {
+            for slot in (0..self.used).filter(sure) {
+                batch.remove(Table::Meta, pending_key(slot));
+            }
         }
         Ok(batch)
     }
 
     /// Forgets everything: it has been merged.
-    pub(crate) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self, tidy: bool) {
         // Its room is needed again: counters gather at the same pace.
         self.changes.clear();
-        self.rows.clear();
+        if self.unsure.is_empty() {
+            self.next = 0;
+            if tidy {
+                self.used = 0;
+            }
+        }
+        self.first = self.next;
     }
 }
 
@@ -151,12 +204,13 @@ pub(crate) fn decode_value(bytes: &[u8]) -> Result<u64> {
 /// Bytes of a degree's key, as [`Counter::encode`] makes it: nearly all keys of a pending row are such.
 const DEGREE_KEY_BYTES: u64 = 16 + 2;
 
-/// The value of a pending row: `([len][counter key][zigzag LEB128])*`.
-pub(crate) fn encode_pending(changes: &Changes) -> Vec<u8> {
+/// The value of a pending row: `[version 8]([len][counter key][zigzag LEB128])*`.
+pub(crate) fn encode_pending(version: Version, changes: &Changes) -> Vec<u8> {
     let mut sorted: Vec<_> = changes.iter().filter(|(_, n)| **n != 0).collect();
     // Any order would do; this one makes equal changes equal bytes.
     sorted.sort_unstable_by_key(|(c, _)| place(c));
-    let mut out = Vec::with_capacity(sorted.len() * 21);
+    let mut out = Vec::with_capacity(8 + sorted.len() * 21);
+    put_u64(&mut out, version.0);
     for (counter, change) in sorted {
         match counter {
             Counter::Degree(id, t) => {
@@ -171,19 +225,23 @@ pub(crate) fn encode_pending(changes: &Changes) -> Vec<u8> {
     out
 }
 
+/// Reads a pending row; adds its changes if it is newer than `merged`. Gives its slot and version.
 fn decode(
     key: &[u8],
     value: &[u8],
+    merged: Version,
     changes: &mut Changes,
-) -> Result<Version, esker_model::codec::DecodeError> {
+) -> Result<(u32, Version), esker_model::codec::DecodeError> {
     let mut r = Reader::new(key);
     r.take(PENDING_PREFIX.len(), "`pending/`")?;
-    let version = Version(r.u64("a version")?);
+    let slot = r.u32("a slot")?;
+    r.finish()?;
     let mut r = Reader::new(value);
-    while r.remaining() > 0 {
+    let version = Version(r.u64("a version")?);
+    while version > merged && r.remaining() > 0 {
         let counter = Counter::decode(r.bytes("a counter's key")?)?;
         let zigzag = r.varint("a change")?;
         *changes.entry(counter).or_default() += (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
     }
-    Ok(version)
+    Ok((slot, version))
 }

@@ -99,7 +99,7 @@ impl Engine {
     /// Leaves the store as the next opening likes it best: nothing pending, everything on disk.
     pub fn close(&self) -> Result<()> {
         let writer = lock(&self.writer);
-        self.merge_counters(&writer)?;
+        self.tidy_counters(&writer)?;
         self.store.persist()
     }
 

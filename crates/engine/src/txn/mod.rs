@@ -1,16 +1,17 @@
 //! Writing: batches that arrive together are applied together (group commit), each whole or not at all.
 //!
-//! A writer puts its batch in a queue and takes the write lock. Whoever holds the lock takes everything that
-//! queued up meanwhile, applies batch after batch to an overlay over the store, and commits the overlay once:
-//! one log record and, in `sync` mode, one fsync for all. Those who then get the lock find their answer there.
+//! A writer puts its batch in a queue ([`queue`]). Whoever leads takes everything that has queued up, applies batch after
+//! batch to an overlay over the store, and commits the overlay once: one log record and, in `sync` mode, one fsync for all.
 
 mod edge;
 mod overlay;
 mod past;
+mod queue;
 mod vertex;
 
 pub(crate) use edge::check_row;
 pub(crate) use overlay::Overlay;
+pub(crate) use queue::Queue;
 pub(crate) use vertex::{check_properties, check_static, check_vertex};
 
 use crate::Engine;
@@ -24,6 +25,7 @@ use esker_model::{
 };
 use esker_store::{Durability, Table, WriteBatch};
 use std::sync::atomic::Ordering;
+use queue::{Ticket, lost};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the holder of the write lock owns.
@@ -31,20 +33,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Writer {
     pub(crate) clock: HybridClock,
 }
-
-/// A batch in the queue, and where its answer will be.
-type Ticket = Arc<Mutex<Slot>>;
-
-#[derive(Debug)]
-enum Slot {
-    Waiting(Batch),
-    Done(Result<Commit>),
-    Taken,
-}
-
-/// Batches waiting for the write lock.
-#[derive(Debug, Default)]
-pub(crate) struct Queue(Mutex<Vec<Ticket>>);
 
 /// A lock whose holder panicked is still consistent here: everything is changed by whole assignments after the
 /// store has accepted them.
@@ -100,28 +88,22 @@ impl Engine {
                 limit: BATCH_MUTATIONS_MAX as u64,
             });
         }
-        let ticket: Ticket = Arc::new(Mutex::new(Slot::Waiting(batch)));
-        lock(&self.queue.0).push(Arc::clone(&ticket));
-        let mut writer = lock(&self.writer);
-        if let Some(answer) = take_answer(&ticket) {
-            return answer;
-        }
-        let group = std::mem::take(&mut *lock(&self.queue.0));
-        self.apply_group(&mut writer, &group);
-        drop(writer);
-        take_answer(&ticket).unwrap_or_else(|| Err(lost()))
+        self.queue.commit(batch, &mut |group| {
+            let mut writer = lock(&self.writer);
+            self.apply_group(&mut writer, group);
+        })
     }
 
-    /// How many batches wait for the write lock: they will be committed together.
+    /// How many batches wait: they will be committed together.
     pub fn waiting(&self) -> usize {
-        lock(&self.queue.0).len()
+        self.queue.len()
     }
 
     /// Applies one batch for a caller that holds the write lock already.
     pub(crate) fn apply_holding(&self, writer: &mut Writer, batch: Batch) -> Result<Commit> {
-        let ticket: Ticket = Arc::new(Mutex::new(Slot::Waiting(batch)));
+        let ticket = Ticket::new(batch);
         self.apply_group(writer, std::slice::from_ref(&ticket));
-        take_answer(&ticket).unwrap_or_else(|| Err(lost()))
+        ticket.take_answer().unwrap_or_else(|| Err(lost()))
     }
 
     fn apply_group(&self, writer: &mut Writer, group: &[Ticket]) {
@@ -130,8 +112,7 @@ impl Engine {
         let mut total = Effects::default();
         let mut answers = Vec::with_capacity(group.len());
         for ticket in group {
-            let slot = std::mem::replace(&mut *lock(ticket), Slot::Taken);
-            let Slot::Waiting(batch) = slot else { continue };
+            let Some(batch) = ticket.take() else { continue };
             let version = writer.clock.tick(self.clock.now_millis());
             overlay.savepoint();
             let mut txn = Txn {
@@ -156,7 +137,7 @@ impl Engine {
                 (Err(e), Ok(_)) => Err(repeat(e)),
                 (_, answer) => answer,
             };
-            *lock(ticket) = Slot::Done(answer);
+            ticket.answer(answer);
         }
     }
 
@@ -172,19 +153,22 @@ impl Engine {
         }
         let version = writer.clock.last();
         let counted = total.changes.values().any(|n| *n != 0);
-        if counted {
-            batch.put(
+        let slot = counted.then(|| lock(&self.counters).take_slot());
+        match slot {
+            Some(slot) => batch.put(
                 Table::Meta,
-                pending_key(version),
-                encode_pending(&total.changes),
-            );
-        } else {
-            batch.put(Table::Meta, NEWEST_KEY, version_value(version));
+                pending_key(slot),
+                encode_pending(version, &total.changes),
+            ),
+            None => batch.put(Table::Meta, NEWEST_KEY, version_value(version)),
         }
         self.deleted.add(&total.deleted);
         let dirty = self.adjacency.begin_write(&total.touched);
         let committed = self.store.commit(batch, self.settings.durability);
         self.adjacency.end_write(dirty, &total.touched);
+        if let (Err(_), Some(slot)) = (&committed, slot) {
+            lock(&self.counters).failed(slot);
+        }
         committed?;
         self.newest_seen
             .fetch_max(version.0.max(total.newest.0.0), Ordering::AcqRel);
@@ -193,7 +177,7 @@ impl Engine {
         }
         let full = {
             let mut pending = lock(&self.counters);
-            pending.add(version, &total.changes);
+            pending.add(&total.changes);
             pending.len() >= self.settings.pending_counters_max
                 || pending.rows() >= PENDING_ROWS_MAX
         };
@@ -206,16 +190,26 @@ impl Engine {
 
     /// Merges pending degree changes into their rows. Only the holder of the write lock may.
     pub(crate) fn merge_counters(&self, writer: &Writer) -> Result<()> {
+        self.merge_counters_and(writer, false)
+    }
+
+    /// Merges pending degree changes and removes their rows, so that the next opening has none to read.
+    pub(crate) fn tidy_counters(&self, writer: &Writer) -> Result<()> {
+        self.merge_counters_and(writer, true)
+    }
+
+    fn merge_counters_and(&self, writer: &Writer, tidy: bool) -> Result<()> {
         // Readers of counters wait here, so that they see each change once: in its row or pending.
         let mut pending = lock(&self.counters);
-        if pending.rows() == 0 {
+        if pending.rows() == 0 && !(tidy && pending.has_leftovers()) {
             return Ok(());
         }
-        let mut batch: WriteBatch = pending.merge(&*self.store)?;
-        batch.put(Table::Meta, NEWEST_KEY, version_value(writer.clock.last()));
+        let newest = writer.clock.last();
+        let mut batch = pending.merge(&*self.store, newest, tidy)?;
+        batch.put(Table::Meta, NEWEST_KEY, version_value(newest));
         // Nothing new is acknowledged here, so there is nothing to sync.
         self.store.commit(batch, Durability::Relaxed)?;
-        pending.clear();
+        pending.clear(tidy);
         Ok(())
     }
 
@@ -243,21 +237,6 @@ const BATCH_SMALL: usize = 16;
 
 /// Pending rows are read back when a database is opened, so there are never many.
 const PENDING_ROWS_MAX: usize = 1 << 15;
-
-fn lost() -> Error {
-    Error::Unavailable("the write was lost on its way to the store; try again".into())
-}
-
-fn take_answer(ticket: &Ticket) -> Option<Result<Commit>> {
-    let mut slot = lock(ticket);
-    match std::mem::replace(&mut *slot, Slot::Taken) {
-        Slot::Done(answer) => Some(answer),
-        other => {
-            *slot = other;
-            None
-        }
-    }
-}
 
 /// The same failure for each batch of a group.
 fn repeat(e: &Error) -> Error {
