@@ -1,8 +1,9 @@
 //! Edges: the current version under its key, superseded ones in `history`; the inverse beside it.
 
 use super::Txn;
+use super::checks::{check_properties, check_row};
 use esker_model::key::{Counter, EdgeKey};
-use esker_model::limits::{PROPERTIES_MAX, ROW_BYTES_MAX};
+use esker_model::limits::PROPERTIES_MAX;
 use esker_model::record::{EdgeRecord, VertexRecord};
 use esker_model::{EdgeTypeId, Error, Properties, Result, Version, VertexRef};
 use esker_store::Table;
@@ -25,7 +26,7 @@ impl Txn<'_, '_> {
     ) -> Result<()> {
         self.schema
             .check_ends(edge_type, source.type_id, destination.type_id)?;
-        super::vertex::check_properties("an edge's properties", properties, PROPERTIES_MAX)?;
+        check_properties("an edge's properties", properties, PROPERTIES_MAX)?;
         let key = EdgeKey {
             source: source.id,
             edge_type,
@@ -183,15 +184,4 @@ impl Txn<'_, '_> {
         let key = read.ok().and(name).unwrap_or_else(|| vertex.id.to_string());
         format!("{}:{key}", self.schema.prefix(vertex.type_id))
     }
-}
-
-pub(crate) fn check_row(what: &str, bytes: usize) -> Result<()> {
-    if bytes > ROW_BYTES_MAX {
-        return Err(Error::Limit {
-            what: format!("{what}, encoded, in bytes,"),
-            got: bytes as u64,
-            limit: ROW_BYTES_MAX as u64,
-        });
-    }
-    Ok(())
 }

@@ -3,16 +3,16 @@
 //! A writer puts its batch in a queue ([`queue`]). Whoever leads takes everything that has queued up, applies batch after
 //! batch to an overlay over the store, and commits the overlay once: one log record and, in `sync` mode, one fsync for all.
 
+mod checks;
 mod edge;
 mod overlay;
 mod past;
 mod queue;
 mod vertex;
 
-pub(crate) use edge::check_row;
+pub(crate) use checks::{check_properties, check_row, check_static, check_vertex};
 pub(crate) use overlay::Overlay;
 pub(crate) use queue::Queue;
-pub(crate) use vertex::{check_properties, check_static, check_vertex};
 
 use crate::Engine;
 use crate::archive::Archive;
@@ -24,8 +24,8 @@ use esker_model::{
     Batch, Commit, EdgeTypeId, Error, Mutation, Op, Result, Schema, SchemaChange, Version, VertexId,
 };
 use esker_store::{Durability, Table, WriteBatch};
-use std::sync::atomic::Ordering;
 use queue::{Ticket, lost};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the holder of the write lock owns.

@@ -4,17 +4,15 @@
 //! changes that arrive late go to their place in the past without touching what is newer.
 
 use super::Txn;
-use super::edge::check_row;
-use esker_model::id::check_key;
+use super::checks::{check_properties, check_row, check_static, check_vertex};
+
 use esker_model::key::{
     Counter, attribute_history, deleted_index, static_history, type_index, vertex as vertex_key,
 };
-use esker_model::limits::{LIST_DEPTH_MAX, PROPERTIES_MAX, VALUE_BYTES_MAX};
+use esker_model::limits::PROPERTIES_MAX;
 use esker_model::record::{AttributeRecord, StaticRecord, UserAttribute, VertexRecord};
 use esker_model::schema::check_attribute_name;
-use esker_model::{
-    Error, Properties, Result, Schema, SchemaError, Value, Version, VertexId, VertexRef,
-};
+use esker_model::{Error, Properties, Result, Value, Version, VertexId, VertexRef};
 use esker_store::Table;
 
 impl Txn<'_, '_> {
@@ -429,108 +427,6 @@ impl Txn<'_, '_> {
     }
 }
 
-/// Refuses a vertex whose key cannot be one, or whose id is not that of its name.
-pub(crate) fn check_vertex(schema: &Schema, vertex: VertexRef, key: &str) -> Result<()> {
-    if let Err(reason) = check_key(key) {
-        let text = format!("{}:{}", schema.prefix(vertex.type_id), shorten(key));
-        return Err(esker_model::id::NameError { text, reason }.into());
-    }
-    let Some(t) = schema.vertex_type(vertex.type_id) else {
-        return Err(Error::Invalid(format!(
-            "the schema has no vertex type #{}",
-            vertex.type_id.0
-        )));
-    };
-    if VertexId::of(&t.name, key) != vertex.id {
-        return Err(Error::Invalid(format!(
-            "vertex id {} is not the id of `{}:{key}`",
-            vertex.id,
-            schema.prefix(vertex.type_id)
-        )));
-    }
-    Ok(())
-}
-
-/// Refuses predefined attributes that the schema does not declare so.
-pub(crate) fn check_static(
-    schema: &Schema,
-    vertex: VertexRef,
-    attributes: &Properties,
-) -> Result<()> {
-    check_properties("a vertex's attributes", attributes, PROPERTIES_MAX)?;
-    let type_name = || {
-        schema
-            .vertex_type(vertex.type_id)
-            .map_or_else(String::new, |t| t.name.clone())
-    };
-    for (name, value) in attributes.iter() {
-        let Some(declared) = schema.attribute(vertex.type_id, name) else {
-            let known: Vec<_> = schema
-                .attributes(vertex.type_id)
-                .iter()
-                .map(|a| a.name.as_str())
-                .collect();
-            return Err(SchemaError::Unknown {
-                what: "predefined attribute",
-                name: format!("{name}` of `{}", type_name()),
-                nearest: esker_model::schema::nearest(name, known.iter().copied()),
-                known: known.join(", "),
-            }
-            .into());
-        };
-        if !declared.kind.accepts(value) {
-            return Err(Error::Kind {
-                vertex_type: type_name(),
-                attribute: name.to_owned(),
-                expected: declared.kind.name(),
-                got: value.kind_name(),
-            });
-        }
-    }
-    Ok(())
-}
-
-/// Refuses properties over the limits, and names that cannot be.
-pub(crate) fn check_properties(what: &str, properties: &Properties, max: usize) -> Result<()> {
-    // What a message says is put together only for one: each edge written comes by here.
-    let limit = |what: &dyn Fn() -> String, got: usize, limit: usize| {
-        if got > limit {
-            Err(Error::Limit {
-                what: what(),
-                got: got as u64,
-                limit: limit as u64,
-            })
-        } else {
-            Ok(())
-        }
-    };
-    limit(&|| format!("{what}, counted,"), properties.len(), max)?;
-    for (name, value) in properties.iter() {
-        check_attribute_name(name)?;
-        let bytes = match value {
-            Value::String(s) => s.len(),
-            Value::Bytes(b) => b.len(),
-            Value::List(_) => {
-                limit(
-                    &|| format!("the nesting of `{name}`"),
-                    value.depth(),
-                    LIST_DEPTH_MAX,
-                )?;
-                let mut out = Vec::new();
-                value.encode(&mut out);
-                out.len()
-            }
-            _ => 0,
-        };
-        limit(
-            &|| format!("the value of `{name}`, in bytes,"),
-            bytes,
-            VALUE_BYTES_MAX,
-        )?;
-    }
-    Ok(())
-}
-
 fn check_same(record: &VertexRecord, vertex: VertexRef, key: &str) -> Result<()> {
     if record.type_id == vertex.type_id && record.key == key {
         return Ok(());
@@ -539,12 +435,4 @@ fn check_same(record: &VertexRecord, vertex: VertexRef, key: &str) -> Result<()>
         "vertex id {} of `{key}` is taken by `{}`: two names share a 128-bit hash",
         vertex.id, record.key
     )))
-}
-
-fn shorten(key: &str) -> String {
-    if key.chars().count() <= 64 {
-        key.to_owned()
-    } else {
-        key.chars().take(61).chain("...".chars()).collect()
-    }
 }
