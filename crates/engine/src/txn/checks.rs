@@ -1,0 +1,128 @@
+//! What a mutation must satisfy whatever is stored: names, kinds, sizes.
+
+use esker_model::id::check_key;
+use esker_model::limits::{LIST_DEPTH_MAX, PROPERTIES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX};
+use esker_model::schema::check_attribute_name;
+use esker_model::{Error, Properties, Result, Schema, SchemaError, Value, VertexId, VertexRef};
+
+/// Refuses a vertex whose key cannot be one, or whose id is not that of its name.
+pub(crate) fn check_vertex(schema: &Schema, vertex: VertexRef, key: &str) -> Result<()> {
+    if let Err(reason) = check_key(key) {
+        let text = format!("{}:{}", schema.prefix(vertex.type_id), shorten(key));
+        return Err(esker_model::id::NameError { text, reason }.into());
+    }
+    let Some(t) = schema.vertex_type(vertex.type_id) else {
+        return Err(Error::Invalid(format!(
+            "the schema has no vertex type #{}",
+            vertex.type_id.0
+        )));
+    };
+    if VertexId::of(&t.name, key) != vertex.id {
+        return Err(Error::Invalid(format!(
+            "vertex id {} is not the id of `{}:{key}`",
+            vertex.id,
+            schema.prefix(vertex.type_id)
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses predefined attributes that the schema does not declare so.
+pub(crate) fn check_static(
+    schema: &Schema,
+    vertex: VertexRef,
+    attributes: &Properties,
+) -> Result<()> {
+    check_properties("a vertex's attributes", attributes, PROPERTIES_MAX)?;
+    let type_name = || {
+        schema
+            .vertex_type(vertex.type_id)
+            .map_or_else(String::new, |t| t.name.clone())
+    };
+    for (name, value) in attributes.iter() {
+        let Some(declared) = schema.attribute(vertex.type_id, name) else {
+            let known: Vec<_> = schema
+                .attributes(vertex.type_id)
+                .iter()
+                .map(|a| a.name.as_str())
+                .collect();
+            return Err(SchemaError::Unknown {
+                what: "predefined attribute",
+                name: format!("{name}` of `{}", type_name()),
+                nearest: esker_model::schema::nearest(name, known.iter().copied()),
+                known: known.join(", "),
+            }
+            .into());
+        };
+        if !declared.kind.accepts(value) {
+            return Err(Error::Kind {
+                vertex_type: type_name(),
+                attribute: name.to_owned(),
+                expected: declared.kind.name(),
+                got: value.kind_name(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Refuses properties over the limits, and names that cannot be.
+pub(crate) fn check_properties(what: &str, properties: &Properties, max: usize) -> Result<()> {
+    // What a message says is put together only for one: each edge written comes by here.
+    let limit = |what: &dyn Fn() -> String, got: usize, limit: usize| {
+        if got > limit {
+            Err(Error::Limit {
+                what: what(),
+                got: got as u64,
+                limit: limit as u64,
+            })
+        } else {
+            Ok(())
+        }
+    };
+    limit(&|| format!("{what}, counted,"), properties.len(), max)?;
+    for (name, value) in properties.iter() {
+        check_attribute_name(name)?;
+        let bytes = match value {
+            Value::String(s) => s.len(),
+            Value::Bytes(b) => b.len(),
+            Value::List(_) => {
+                limit(
+                    &|| format!("the nesting of `{name}`"),
+                    value.depth(),
+                    LIST_DEPTH_MAX,
+                )?;
+                let mut out = Vec::new();
+                value.encode(&mut out);
+                out.len()
+            }
+            _ => 0,
+        };
+        limit(
+            &|| format!("the value of `{name}`, in bytes,"),
+            bytes,
+            VALUE_BYTES_MAX,
+        )?;
+    }
+    Ok(())
+}
+
+fn shorten(key: &str) -> String {
+    if key.chars().count() <= 64 {
+        key.to_owned()
+    } else {
+        key.chars().take(61).chain("...".chars()).collect()
+    }
+}
+
+/// Refuses a row that is too large once it is encoded.
+pub(crate) fn check_row(what: &str, bytes: usize) -> Result<()> {
+    if bytes > ROW_BYTES_MAX {
+        return Err(Error::Limit {
+            what: format!("{what}, encoded, in bytes,"),
+            got: bytes as u64,
+            limit: ROW_BYTES_MAX as u64,
+        });
+    }
+    Ok(())
+}
