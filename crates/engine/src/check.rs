@@ -484,7 +484,7 @@ impl Check<'_> {
     }
 
     fn write_repairs(&mut self, at_least: usize) -> Result<()> {
-        if self.repairs.writes.len() > at_least {
+        if self.repairs.len() > at_least {
             let batch = std::mem::take(&mut self.repairs);
             self.engine.store.commit(batch, Durability::Sync)?;
         }

@@ -76,24 +76,17 @@ impl FjallStore {
     }
 
     /// One row: no half of it can be seen, and fjall has a shorter way for it.
-    fn commit_one(&self, batch: WriteBatch) -> Result<()> {
-        for write in batch.writes {
-            let mut fillings = self.writing();
-            self.engine.make_room(&mut fillings)?;
-            let result = match write {
-                Write::Put(table, key, value) => {
-                    fillings.note(table, 1, key.len() + value.len());
-                    self.engine.table(table).insert(key, value)
-                }
-                Write::Remove(table, key) => {
-                    fillings.note(table, 1, key.len());
-                    self.engine.table(table).remove(key)
-                }
-            };
-            result.map_err(|e| self.engine.error("writing to", e))?;
-            self.engine.seal_full(&mut fillings)?;
-        }
-        Ok(())
+    fn commit_one(&self, write: Write<'_>) -> Result<()> {
+        let mut fillings = self.writing();
+        self.engine.make_room(&mut fillings)?;
+        let table = self.engine.table(write.table);
+        let (result, bytes) = match write.value {
+            Some(value) => (table.insert(write.key, value), value.len()),
+            None => (table.remove(write.key), 0),
+        };
+        fillings.note(write.table, 1, write.key.len() + bytes);
+        result.map_err(|e| self.engine.error("writing to", e))?;
+        self.engine.seal_full(&mut fillings)
     }
 }
 
@@ -166,7 +159,7 @@ impl Store for FjallStore {
 
     fn commit(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
         batch.check()?;
-        if batch.writes.is_empty() {
+        if batch.is_empty() {
             return Ok(());
         }
         let database = &self.engine.database;
@@ -176,24 +169,22 @@ impl Store for FjallStore {
             Durability::Relaxed => PersistMode::Buffer,
             Durability::Sync => PersistMode::SyncData,
         };
-        if durability == Durability::Relaxed && batch.writes.len() == 1 {
-            return self.commit_one(batch);
+        if durability == Durability::Relaxed && batch.len() == 1 {
+            return self.commit_one(batch.get(0));
         }
-        let mut rows = OwnedWriteBatch::with_capacity(database.clone(), batch.writes.len())
-            .durability(Some(mode));
+        let mut rows =
+            OwnedWriteBatch::with_capacity(database.clone(), batch.len()).durability(Some(mode));
         let mut sizes = [(0, 0); Table::ALL.len()];
-        for write in batch.writes {
-            match write {
-                Write::Put(table, key, value) => {
-                    let size = &mut sizes[table as usize];
-                    *size = (size.0 + 1, size.1 + key.len() + value.len());
-                    rows.insert(self.engine.table(table), key, value);
-                }
-                Write::Remove(table, key) => {
-                    let size = &mut sizes[table as usize];
-                    *size = (size.0 + 1, size.1 + key.len());
-                    rows.remove(self.engine.table(table), key);
-                }
+        for write in batch.iter() {
+            let table = self.engine.table(write.table);
+            let size = &mut sizes[write.table as usize];
+            *size = (
+                size.0 + 1,
+                size.1 + write.key.len() + write.value.map_or(0, <[u8]>::len),
+            );
+            match write.value {
+                Some(value) => rows.insert(table, write.key, value),
+                None => rows.remove(table, write.key),
             }
         }
         let mut fillings = self.writing();

@@ -5,7 +5,7 @@ use crate::tuning::Shared;
 use esker_model::{Error, Flow, Result};
 use esker_store::{
     BulkLoad, Cursor, Durability, KeyRange, Read, Snapshot, Store, StoreSettings, StoreStats,
-    Table, Write, WriteBatch, check_key, check_order, check_value, prepare_checkpoint,
+    Table, WriteBatch, check_key, check_order, check_value, prepare_checkpoint,
 };
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{
@@ -192,14 +192,15 @@ impl Store for RocksStore {
 
     fn commit(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
         batch.check()?;
-        if batch.writes.is_empty() {
+        if batch.is_empty() {
             return Ok(());
         }
         let mut rows = rocksdb::WriteBatch::default();
-        for write in &batch.writes {
-            match write {
-                Write::Put(table, key, value) => rows.put_cf(self.family(*table)?, key, value),
-                Write::Remove(table, key) => rows.delete_cf(self.family(*table)?, key),
+        for write in batch.iter() {
+            let family = self.family(write.table)?;
+            match write.value {
+                Some(value) => rows.put_cf(family, write.key, value),
+                None => rows.delete_cf(family, write.key),
             }
         }
         self.database

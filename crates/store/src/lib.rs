@@ -6,9 +6,12 @@
 use esker_model::{Error, Flow, Result};
 use std::path::Path;
 
+mod batch;
 pub mod conformance;
 pub mod fault;
 pub mod memory;
+
+pub use batch::{ValuePlace, Write, WriteBatch};
 
 /// The tables of a database. Each is one ordered key space; a batch is atomic over all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,49 +48,6 @@ impl Table {
             Self::Counts => "counts",
             Self::Meta => "meta",
         }
-    }
-}
-
-/// One change of one key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Write {
-    /// Sets a key.
-    Put(Table, Vec<u8>, Vec<u8>),
-    /// Removes a key.
-    Remove(Table, Vec<u8>),
-}
-
-/// Changes that become visible, and durable, together. For one key the last one counts.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct WriteBatch {
-    /// In order.
-    pub writes: Vec<Write>,
-}
-
-impl WriteBatch {
-    /// Sets a key.
-    pub fn put(&mut self, table: Table, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) {
-        self.writes
-            .push(Write::Put(table, key.into(), value.into()));
-    }
-
-    /// Removes a key.
-    pub fn remove(&mut self, table: Table, key: impl Into<Vec<u8>>) {
-        self.writes.push(Write::Remove(table, key.into()));
-    }
-
-    /// Whether every key and value is one that all back ends take. A back end checks before it applies anything.
-    pub fn check(&self) -> Result<()> {
-        for write in &self.writes {
-            match write {
-                Write::Put(_, key, value) => {
-                    check_key(key)?;
-                    check_value(value)?;
-                }
-                Write::Remove(_, key) => check_key(key)?,
-            }
-        }
-        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@
 
 use crate::{
     BulkLoad, Cursor, Durability, KeyRange, MAX_KEY_BYTES, Read, Snapshot, Store, StoreStats,
-    Table, Write, WriteBatch, check_key, check_order,
+    Table, WriteBatch, check_key, check_order,
 };
 use esker_model::{Error, Flow, Result};
 use std::collections::BTreeMap;
@@ -210,10 +210,9 @@ impl Store for MemoryStore {
 
     fn commit(&self, batch: WriteBatch, _durability: Durability) -> Result<()> {
         batch.check()?;
-        let writes = batch.writes.into_iter().map(|write| match write {
-            Write::Put(table, key, value) => (table, key.into(), Some(value.into())),
-            Write::Remove(table, key) => (table, key.into(), None),
-        });
+        let writes = batch
+            .iter()
+            .map(|write| (write.table, write.key.into(), write.value.map(Into::into)));
         self.write(|state| state.apply(writes));
         Ok(())
     }

@@ -35,12 +35,15 @@ impl Txn<'_, '_> {
         let current = self.current_edge(&key)?;
         let stored = current.as_ref().map_or(Version::ZERO, |c| c.version);
         let version = self.version_after(at, stored);
-        let mut value = Vec::with_capacity(32 + 32 * properties.len());
+        let mut value = std::mem::take(&mut self.scratch);
+        value.clear();
         value.push(0);
         value.extend_from_slice(&version.0.to_be_bytes());
         properties.encode(&mut value);
-        check_row("an edge", value.len())?;
-        self.write_edge(&key, current, version, false, value)
+        let written = check_row("an edge", value.len())
+            .and_then(|()| self.write_edge(&key, current, version, false, &value));
+        self.scratch = value;
+        written
     }
 
     pub(super) fn delete_edge(
@@ -72,7 +75,7 @@ impl Txn<'_, '_> {
             properties: Properties::new(),
         }
         .encode(&mut value);
-        self.write_edge(&key, current, version, true, value)
+        self.write_edge(&key, current, version, true, &value)
     }
 
     fn current_edge(&self, key: &EdgeKey) -> Result<Option<Current>> {
@@ -99,7 +102,7 @@ impl Txn<'_, '_> {
         current: Option<Current>,
         version: Version,
         gone: bool,
-        value: Vec<u8>,
+        value: &[u8],
     ) -> Result<()> {
         let inverse = key.reversed(self.schema.inverse(key.edge_type));
         let both = [*key, inverse];
@@ -113,33 +116,21 @@ impl Txn<'_, '_> {
         if let Some(current) = current {
             alive_before = !current.gone;
             if version < current.version {
-                return self.write_past_edge(both, version, &value);
+                return self.write_past_edge(both, version, value);
             }
             if current.value == value {
                 self.effects.unchanged += 1;
                 return Ok(());
             }
             if version > current.version {
-                for k in both {
-                    self.overlay.put(
-                        Table::History,
-                        k.history(current.version),
-                        current.value.clone(),
-                    );
-                }
+                let past = both.iter().map(|k| k.history(current.version));
+                self.overlay.put_all(Table::History, past, &current.value);
             }
         }
         let change = i64::from(!gone) - i64::from(alive_before);
-        let last = both.len() - 1;
-        let mut value = Some(value);
-        for (i, k) in both.iter().enumerate() {
-            let value = if i == last {
-                value.take()
-            } else {
-                value.clone()
-            };
-            self.overlay
-                .put(Table::Rows, k.encode().to_vec(), value.unwrap_or_default());
+        let keys = both.iter().map(EdgeKey::encode);
+        self.overlay.put_all(Table::Rows, keys, value);
+        for k in both {
             self.effects.touched.push((k.source, k.edge_type));
             if change != 0 {
                 self.count(Counter::Degree(k.source, k.edge_type), change);
@@ -157,7 +148,7 @@ impl Txn<'_, '_> {
                 self.effects.unchanged += 1;
                 return Ok(());
             }
-            self.overlay.put(Table::History, key, value.to_vec());
+            self.overlay.put(Table::History, key, value);
             self.effects.touched.push((k.source, k.edge_type));
         }
         Ok(())

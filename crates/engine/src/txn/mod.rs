@@ -77,6 +77,8 @@ pub(crate) struct Txn<'a, 's> {
     /// Where older versions than `retained` may lie.
     pub(crate) archive: &'a dyn Archive,
     pub(crate) retained: Version,
+    /// Room for a row that is being made.
+    pub(crate) scratch: Vec<u8>,
 }
 
 impl Engine {
@@ -108,7 +110,7 @@ impl Engine {
 
     fn apply_group(&self, writer: &mut Writer, group: &[Ticket]) {
         let schema = self.schema_now();
-        let mut overlay = Overlay::new(&*self.store, group.len() > 1);
+        let mut overlay = Overlay::new(&*self.store);
         let mut total = Effects::default();
         let mut answers = Vec::with_capacity(group.len());
         for ticket in group {
@@ -122,6 +124,7 @@ impl Engine {
                 version,
                 archive: &*self.archive,
                 retained: Version(self.retained_since.load(Ordering::Acquire)),
+                scratch: Vec::new(),
             };
             let answer = txn.apply(batch);
             let effects = txn.effects;
@@ -148,7 +151,7 @@ impl Engine {
         total: &Effects,
     ) -> Result<()> {
         let mut batch = overlay.into_batch();
-        if batch.writes.is_empty() {
+        if batch.is_empty() {
             return Ok(());
         }
         let version = writer.clock.last();

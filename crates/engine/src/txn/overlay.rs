@@ -2,55 +2,95 @@
 //! undone alone.
 
 use esker_model::Result;
-use esker_store::{KeyRange, Store, Table, Write, WriteBatch};
+use esker_store::{KeyRange, Store, Table, ValuePlace, WriteBatch};
 use foldhash::fast::FixedState;
-use std::collections::HashMap;
+use hashbrown::HashTable;
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::hash::BuildHasher;
+use std::ops::Bound;
 
-type Pending = HashMap<Vec<u8>, Option<Vec<u8>>, FixedState>;
-
-/// Final state of every key touched, over a store. `None` is a removal.
+/// Final state of every key touched, over a store.
 pub(crate) struct Overlay<'s> {
     store: &'s dyn Store,
-    tables: [Pending; Table::ALL.len()],
-    /// What stood in `tables` before the present batch changed it; `None` if nothing did.
-    undo: Vec<(Table, Vec<u8>, Option<Option<Vec<u8>>>)>,
-    /// Whether undo is wanted: not for a batch that is alone in its group.
-    undoable: bool,
+    /// Each key once, in the order of their first change.
+    writes: WriteBatch,
+    /// From a table and a key to its number in `writes`.
+    numbers: HashTable<u32>,
+    hasher: FixedState,
+    /// Numbers of the keys of `history` in their order, once anybody has asked for a range of them.
+    history: OnceCell<BTreeMap<Vec<u8>, u32>>,
+    /// How many writes there were when the present batch began, and what it has changed of them since.
+    savepoint: usize,
+    undo: Vec<(u32, ValuePlace)>,
+}
+
+fn hash(hasher: &FixedState, table: Table, key: &[u8]) -> u64 {
+    hasher.hash_one((table as u8, key))
 }
 
 impl<'s> Overlay<'s> {
-    pub(crate) fn new(store: &'s dyn Store, undoable: bool) -> Self {
-        let tables = std::array::from_fn(|_| Pending::with_hasher(FixedState::default()));
+    pub(crate) fn new(store: &'s dyn Store) -> Self {
         Self {
             store,
-            tables,
+            writes: WriteBatch::default(),
+            numbers: HashTable::new(),
+            hasher: FixedState::default(),
+            history: OnceCell::new(),
+            savepoint: 0,
             undo: Vec::new(),
-            undoable,
         }
     }
 
     /// From here on [`Self::undo`] goes back to here.
     pub(crate) fn savepoint(&mut self) {
+        self.savepoint = self.writes.len();
         self.undo.clear();
     }
 
     /// Takes back everything since the last [`Self::savepoint`].
     pub(crate) fn undo(&mut self) {
-        if !self.undoable {
-            self.tables.iter_mut().for_each(HashMap::clear);
+        for number in self.savepoint..self.writes.len() {
+            let write = self.writes.get(number);
+            if write.table == Table::History
+                && let Some(history) = self.history.get_mut()
+            {
+                history.remove(write.key);
+            }
+            let hash = hash(&self.hasher, write.table, write.key);
+            if let Ok(found) = self.numbers.find_entry(hash, |n| *n as usize == number) {
+                found.remove();
+            }
         }
-        while let Some((table, key, before)) = self.undo.pop() {
-            let pending = &mut self.tables[table as usize];
-            match before {
-                Some(value) => pending.insert(key, value),
-                None => pending.remove(&key),
-            };
+        // The oldest change of a key was noted first, so it is taken back last.
+        while let Some((number, before)) = self.undo.pop() {
+            self.writes.replace(number as usize, before);
         }
+        self.writes.truncate(self.savepoint);
     }
 
-    /// Makes room for that many more current rows.
+    /// Makes room for that many more current rows of edges.
     pub(crate) fn reserve(&mut self, rows: usize) {
-        self.tables[Table::Rows as usize].reserve(rows);
+        let Self {
+            numbers,
+            writes,
+            hasher,
+            ..
+        } = self;
+        writes.reserve(rows, rows * 128);
+        numbers.reserve(rows, |n| {
+            let write = writes.get(*n as usize);
+            hash(hasher, write.table, write.key)
+        });
+    }
+
+    fn number(&self, table: Table, key: &[u8]) -> Option<u32> {
+        let hash = hash(&self.hasher, table, key);
+        let same = |n: &u32| {
+            let write = self.writes.get(*n as usize);
+            write.table == table && write.key == key
+        };
+        self.numbers.find(hash, same).copied()
     }
 
     pub(crate) fn get_with(
@@ -59,12 +99,11 @@ impl<'s> Overlay<'s> {
         key: &[u8],
         sink: &mut dyn FnMut(&[u8]),
     ) -> Result<bool> {
-        match self.tables[table as usize].get(key) {
-            Some(Some(value)) => {
-                sink(value);
-                Ok(true)
+        match self.number(table, key) {
+            Some(number) => {
+                let value = self.writes.get(number as usize).value;
+                Ok(value.map(sink).is_some())
             }
-            Some(None) => Ok(false),
             None => self.store.get_with(table, key, sink),
         }
     }
@@ -75,35 +114,71 @@ impl<'s> Overlay<'s> {
         Ok(value)
     }
 
-    pub(crate) fn put(&mut self, table: Table, key: Vec<u8>, value: Vec<u8>) {
-        self.set(table, key, Some(value));
+    pub(crate) fn put(&mut self, table: Table, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        let value = self.writes.add_value(value.as_ref());
+        self.set(table, key.as_ref(), value);
     }
 
-    pub(crate) fn remove(&mut self, table: Table, key: Vec<u8>) {
-        self.set(table, key, None);
-    }
-
-    fn set(&mut self, table: Table, key: Vec<u8>, value: Option<Vec<u8>>) {
-        let pending = &mut self.tables[table as usize];
-        if self.undoable {
-            let before = pending.insert(key.clone(), value);
-            self.undo.push((table, key, before));
-        } else {
-            pending.insert(key, value);
+    /// Sets several keys of one table to one value, which is kept once.
+    pub(crate) fn put_all<K: AsRef<[u8]>>(
+        &mut self,
+        table: Table,
+        keys: impl IntoIterator<Item = K>,
+        value: &[u8],
+    ) {
+        let value = self.writes.add_value(value);
+        for key in keys {
+            self.set(table, key.as_ref(), value);
         }
     }
 
-    /// Pending writes of a range in key order, for the rare reads that need one.
-    pub(crate) fn pending_in(&self, table: Table, range: &KeyRange) -> Vec<(&[u8], Option<&[u8]>)> {
-        let mut rows: Vec<_> = self.tables[table as usize]
-            .iter()
-            .filter(|(k, _)| {
-                **k >= range.from && range.until.as_ref().is_none_or(|until| *k < until)
-            })
-            .map(|(k, v)| (k.as_slice(), v.as_deref()))
-            .collect();
-        rows.sort_unstable();
-        rows
+    pub(crate) fn remove(&mut self, table: Table, key: impl AsRef<[u8]>) {
+        self.set(table, key.as_ref(), ValuePlace::REMOVED);
+    }
+
+    fn set(&mut self, table: Table, key: &[u8], value: ValuePlace) {
+        if let Some(number) = self.number(table, key) {
+            let before = self.writes.replace(number as usize, value);
+            if (number as usize) < self.savepoint {
+                self.undo.push((number, before));
+            }
+            return;
+        }
+        let number = self.writes.push(table, key, value) as u32;
+        let Self {
+            numbers,
+            writes,
+            hasher,
+            ..
+        } = self;
+        numbers.insert_unique(hash(hasher, table, key), number, |n| {
+            let write = writes.get(*n as usize);
+            hash(hasher, write.table, write.key)
+        });
+        if table == Table::History
+            && let Some(history) = self.history.get_mut()
+        {
+            history.insert(key.to_vec(), number);
+        }
+    }
+
+    /// Writes to `history` in a range, in key order, for the rare reads that need one.
+    pub(crate) fn pending_history(
+        &self,
+        range: &KeyRange,
+    ) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+        let writes = &self.writes;
+        let history = self.history.get_or_init(|| {
+            let all = (0..).zip(writes.iter());
+            all.filter(|(_, w)| w.table == Table::History)
+                .map(|(n, w)| (w.key.to_vec(), n))
+                .collect()
+        });
+        // A map panics over a range that ends before it begins.
+        let until = range.until.as_ref().map(|until| until.max(&range.from));
+        let until = until.map_or(Bound::Unbounded, |until| Bound::Excluded(until.as_slice()));
+        let within = history.range::<[u8], _>((Bound::Included(range.from.as_slice()), until));
+        within.map(|(key, number)| (key.as_slice(), writes.get(*number as usize).value))
     }
 
     pub(crate) fn store(&self) -> &'s dyn Store {
@@ -111,17 +186,9 @@ impl<'s> Overlay<'s> {
     }
 
     /// Everything, as one batch in key order.
-    pub(crate) fn into_batch(self) -> WriteBatch {
-        let mut writes = Vec::with_capacity(self.tables.iter().map(HashMap::len).sum());
-        for (table, pending) in Table::ALL.into_iter().zip(self.tables) {
-            let mut rows: Vec<_> = pending.into_iter().collect();
-            // The memtable is a skip list: neighbours inserted one after the other find their place faster.
-            rows.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-            writes.extend(rows.into_iter().map(|(key, value)| match value {
-                Some(value) => Write::Put(table, key, value),
-                None => Write::Remove(table, key),
-            }));
-        }
-        WriteBatch { writes }
+    pub(crate) fn into_batch(mut self) -> WriteBatch {
+        // The memtable is a skip list: neighbours inserted one after the other find their place faster.
+        self.writes.sort();
+        self.writes
     }
 }

@@ -58,7 +58,7 @@ impl Txn<'_, '_> {
         self.overlay
             .store()
             .scan(Table::History, range, &mut take)?;
-        for (key, value) in self.overlay.pending_in(Table::History, range) {
+        for (key, value) in self.overlay.pending_history(range) {
             match value {
                 Some(value) => rows.insert(key.to_vec(), value.to_vec()),
                 None => rows.remove(key),
@@ -147,8 +147,8 @@ impl Txn<'_, '_> {
             tail.map(|t| Version(!u64::from_be_bytes(t)))
         };
         let range = KeyRange::prefix(&prefix);
-        let pending = self.overlay.pending_in(Table::History, &range);
-        let removed = |key: &[u8]| pending.iter().any(|(k, v)| *k == key && v.is_none());
+        let pending: BTreeMap<_, _> = self.overlay.pending_history(&range).collect();
+        let removed = |key: &[u8]| pending.get(key).is_some_and(Option::is_none);
         let mut newest = None;
         self.overlay
             .store()
@@ -159,7 +159,7 @@ impl Txn<'_, '_> {
                 newest = version_of(k);
                 Flow::Break(())
             })?;
-        let mut written = pending.iter().filter(|(_, v)| v.is_some());
+        let mut written = pending.into_iter().filter(|(_, v)| v.is_some());
         Ok(written.next().and_then(|(k, _)| version_of(k)).max(newest))
     }
 

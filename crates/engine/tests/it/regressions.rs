@@ -7,7 +7,7 @@ use esker_model::{
     Cancel, GraphRead, NeverCancel, Traversal, Value, Version, VersionRange, VertexChange,
 };
 use esker_store::fault::Operation;
-use esker_store::{Store, Table, Write, WriteBatch};
+use esker_store::{Store, Table, WriteBatch};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[expect(clippy::unnecessary_wraps, reason = "a change's version is an option")]
@@ -237,7 +237,7 @@ fn a_repair_counts_what_it_mended() {
     db.batch(None, vec![edge]).unwrap();
     let key = db.key("file:a", "wasReadBy", "job:1").encode().to_vec();
     let mut damage = WriteBatch::default();
-    damage.writes.push(Write::Remove(Table::Rows, key));
+    damage.remove(Table::Rows, key);
     db.fault
         .commit(damage, esker_store::Durability::Sync)
         .unwrap();

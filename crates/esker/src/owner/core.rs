@@ -179,7 +179,7 @@ impl Core {
                 batch.remove(Table::Meta, key);
                 Flow::Continue(())
             })?;
-        if batch.writes.is_empty() {
+        if batch.is_empty() {
             return Ok(());
         }
         self.store.commit(batch, Durability::Relaxed)
