@@ -258,6 +258,7 @@ fn open_store(
         Settings {
             adjacency_bytes: options.memory_bytes / 8 * 3,
             durability: options.durability,
+            group_commits: options.durability == Durability::Sync,
             ..Settings::default()
         },
     )?;
