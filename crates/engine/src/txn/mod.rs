@@ -7,6 +7,7 @@
 mod edge;
 mod overlay;
 mod past;
+mod together;
 mod vertex;
 
 pub(crate) use edge::check_row;
