@@ -5,6 +5,7 @@
 
 mod admin;
 mod import;
+mod placement;
 mod read;
 mod serve;
 mod walk;
@@ -17,6 +18,9 @@ pub(crate) use admin::{
 pub(crate) use import::{
     ExportArgs, ExportCommand, ExportTableArgs, ImportArgs, ImportCommand, ImportDarshanArgs,
     ImportTableArgs, TableKind,
+};
+pub(crate) use placement::{
+    ExplainArgs, ExplainFormat, PlacementArgs, PlacementCommand, TreeArg, kind_parser,
 };
 pub(crate) use read::{DiffArgs, GetArgs, HistoryArgs, ScanArgs, TopArgs, TopBy};
 pub(crate) use serve::{LogFormat, ServeArgs};
@@ -180,7 +184,9 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Work interactively, with completion and history; or run a script from standard input
     Shell(ShellArgs),
-    /// Measure this machine: what Esker reaches, next to its bare store engine
+    /// Where a vertex's edges lie on many servers
+    Placement(PlacementArgs),
+    /// Measure this machine: what Esker reaches, next to its bare store engine; and what placements cost
     Bench(crate::bench::BenchArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),

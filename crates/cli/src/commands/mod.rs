@@ -15,6 +15,7 @@ mod init;
 mod lineage;
 mod link;
 mod man;
+mod placement;
 mod put;
 mod restore;
 mod scan;
@@ -26,7 +27,7 @@ mod top;
 mod travel;
 mod write;
 
-use crate::args::{Cli, Command, ImportCommand};
+use crate::args::{Cli, Command, ImportCommand, PlacementCommand};
 use crate::context::Context;
 use crate::exit::{self, Outcome};
 use crate::interrupt::Interrupt;
@@ -121,6 +122,9 @@ fn run(command: Command, context: &mut Context, interrupt: &Interrupt) -> anyhow
         Command::Diff(args) => diff::run(&args, context),
         Command::Check(args) => check::run(&args, context),
         Command::Compact(args) => compact::run(&args, context),
+        Command::Placement(args) => match &args.command {
+            PlacementCommand::Explain(args) => placement::explain(args, context),
+        },
         Command::Bench(args) => crate::bench::run(&args, context),
         Command::Backup(args) => backup::run(&args, context),
         Command::Restore(args) => restore::run(&args, context),
