@@ -2,7 +2,7 @@
 //! [`Service::call`], whichever way it came.
 
 use crate::answer;
-use crate::call::Call;
+use crate::call::{Call, Watch};
 use crate::limits::DECODE_HERE_BYTES;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
@@ -10,7 +10,7 @@ use crate::work::{Full, Lane};
 use crate::writer::Writer;
 use bytes::Bytes;
 use esker::Database;
-use esker_model::{Error, GraphRead as _, Result, Version};
+use esker_model::{Batch, Error, GraphRead as _, Result, Version};
 use esker_rpc::convert::batch_in;
 use esker_rpc::failure::{busy, failure_out};
 use esker_rpc::frame::call_number;
@@ -20,7 +20,8 @@ use esker_rpc::proto::request::Call as Request;
 use prost::Message as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
 
 /// The numbers of calls in `Request` that are treated apart.
 const PING: usize = 1;
@@ -115,12 +116,7 @@ impl Service {
 
     fn turn_away(&self, call: Call, full: &Full) {
         self.metrics.shed.add(1);
-        let millis = u32::try_from(full.after.as_millis()).unwrap_or(u32::MAX);
-        let message = format!(
-            "the server is busy: {} requests wait, the most that may; try again in {millis} ms",
-            full.waiting
-        );
-        call.done(Reply::Failure(busy(message, millis)));
+        call.done(Reply::Failure(full.failure()));
     }
 
     /// Takes a call whose request is bytes still.
@@ -196,16 +192,66 @@ impl Service {
                     .schema()
                     .and_then(|schema| Ok(batch_in(request, &schema)?));
                 match batch {
-                    Ok((batch, sync)) => {
-                        if let Err((call, full)) = self.writer.submit(batch, sync, call) {
-                            self.turn_away(call, &full);
-                        }
-                    }
+                    Ok((batch, sync)) => self.write(batch, sync, call),
                     Err(e) => call.failed(&e),
                 }
             }
             request => answer::answer(self, request, call),
         }
+    }
+
+    /// Hands a batch to the writer.
+    pub(crate) fn write(&self, batch: Batch, sync: bool, call: Call) {
+        if let Err((call, full)) = self.writer.submit(batch, sync, call) {
+            self.turn_away(call, &full);
+        }
+    }
+
+    /// Runs something on the threads that a call of that number has, and waits for it. If whoever waits goes away, the
+    /// work is told.
+    pub(crate) async fn work<T: Send + 'static>(
+        self: &Arc<Self>,
+        number: usize,
+        work: impl FnOnce(&Self, &Watch) -> T + Send + 'static,
+    ) -> Result<T, proto::Failure> {
+        struct Abandon(Arc<Watch>);
+        impl Drop for Abandon {
+            fn drop(&mut self) {
+                self.0.abandon();
+            }
+        }
+        if let Some(refusal) = self.refusal() {
+            self.metrics.shed.add(u64::from(refusal.retry_after_ms > 0));
+            return Err(refusal);
+        }
+        let watch = Watch::new(self.deadline(None), Arc::clone(&self.cut));
+        let _abandon = Abandon(Arc::clone(&watch));
+        let (tell, told) = oneshot::channel();
+        let (service, began) = (Arc::clone(self), Instant::now());
+        let under_way = UnderWay::new(&self.metrics);
+        let job = Box::new(move || {
+            let outcome = work(&service, &watch);
+            if number > 0 {
+                service.metrics.answered(number, began.elapsed(), false);
+            }
+            drop(service);
+            drop(under_way);
+            let _ = tell.send(outcome);
+        });
+        let lane = if is_long(number) {
+            &self.scanners
+        } else {
+            &self.readers
+        };
+        if let Err(full) = lane.submit(job) {
+            self.metrics.shed.add(1);
+            return Err(full.failure());
+        }
+        told.await.map_err(|_| {
+            failure_out(&Error::Unavailable(
+                "the server could not finish this call; its log says more".into(),
+            ))
+        })
     }
 
     /// Takes a call whose request is decoded.
@@ -226,12 +272,40 @@ impl Service {
     }
 
     /// The deadline of a call that may take so long.
-    pub(crate) fn deadline(&self, timeout: Option<Duration>) -> Option<std::time::Instant> {
+    pub(crate) fn deadline(&self, timeout: Option<Duration>) -> Option<Instant> {
         let limit = match (timeout, self.settings.limits.time) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        limit.and_then(|t| std::time::Instant::now().checked_add(t))
+        limit.and_then(|t| Instant::now().checked_add(t))
+    }
+}
+
+impl Full {
+    /// What a client that is turned away is told.
+    fn failure(&self) -> proto::Failure {
+        let millis = u32::try_from(self.after.as_millis()).unwrap_or(u32::MAX);
+        let message = format!(
+            "the server is busy: {} requests wait, the most that may; try again in {millis} ms",
+            self.waiting
+        );
+        busy(message, millis)
+    }
+}
+
+/// A request that counts as under way until it is dropped.
+struct UnderWay(Arc<Metrics>);
+
+impl UnderWay {
+    fn new(metrics: &Arc<Metrics>) -> Self {
+        metrics.in_flight.add(1);
+        Self(Arc::clone(metrics))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.in_flight.add(-1);
     }
 }
 
