@@ -10,6 +10,7 @@ mod checks;
 mod edge;
 mod overlay;
 mod past;
+mod together;
 mod vertex;
 
 pub(crate) use checks::{check_properties, check_row, check_static, check_vertex};
