@@ -36,8 +36,8 @@ test-long: setup darshan-logs ## many more random histories and crashes, for an 
 
 test-rocksdb: setup ## the RocksDB back end: compiles some 350 C++ files first
 	scripts/setup.sh rocksdb
-	cargo test --locked -p esker-store-rocksdb
-	cargo test --locked -p esker --features rocksdb
+	# In one call: two would compile the C++ twice, for each has features of its own.
+	cargo test --locked -p esker-store-rocksdb -p esker --features esker/rocksdb
 
 lint: setup ## formatting, clippy, spelling, licences
 	cargo fmt --all --check

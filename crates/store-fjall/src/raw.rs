@@ -3,7 +3,6 @@
 //! One table, the one that rows lie in; batches, single writes, gets, ranges and loads go straight to fjall's own calls.
 
 use crate::engine::{Engine, Fillings};
-use crate::error::disk;
 use esker_model::{Flow, Result};
 use esker_store::{Durability, StoreSettings, Table};
 use fjall::{OwnedWriteBatch, PersistMode, Readable};
@@ -137,10 +136,5 @@ impl Raw {
             .database
             .disk_space()
             .map_err(|e| self.engine.error("measuring", e))
-    }
-
-    /// Removes the directory of a closed database.
-    pub fn destroy(path: &Path) -> Result<()> {
-        std::fs::remove_dir_all(path).map_err(|e| disk("removing", path, e))
     }
 }

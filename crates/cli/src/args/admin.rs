@@ -3,6 +3,7 @@
 use super::{FormatArgs, Target};
 use crate::units::parse_duration;
 use clap::{Args, ValueEnum};
+use esker::StoreEngine;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,6 +25,15 @@ pub(crate) enum EngineArg {
     Fjall,
     /// RocksDB; in builds with the feature `rocksdb`
     Rocksdb,
+}
+
+impl From<EngineArg> for StoreEngine {
+    fn from(engine: EngineArg) -> Self {
+        match engine {
+            EngineArg::Fjall => Self::Fjall,
+            EngineArg::Rocksdb => Self::RocksDb,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -2,7 +2,7 @@
 
 use super::placement::PlacementBenchArgs;
 use super::source::GraphSource;
-use crate::args::FormatArgs;
+use crate::args::{EngineArg, FormatArgs};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -92,6 +92,9 @@ pub(crate) struct Common {
     /// Write the report as JSON to a file, too
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// The store engine under Esker, and bare beside it
+    #[arg(long, value_enum, default_value_t = EngineArg::Fjall)]
+    pub(crate) engine: EngineArg,
     /// Leave the scratch folder behind
     #[arg(long)]
     pub(crate) keep: bool,

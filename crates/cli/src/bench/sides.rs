@@ -187,7 +187,11 @@ impl Shape {
 
 /// A new database with the types of the benchmark.
 pub(crate) fn create(bench: &Bench<'_>, path: &Path) -> anyhow::Result<(Database, Shape)> {
-    let database = Database::init(&path.to_string_lossy(), &bench.context.open_options())?;
+    let options = bench
+        .context
+        .open_options()
+        .engine(bench.args.engine.into());
+    let database = Database::init(&path.to_string_lossy(), &options)?;
     let attribute = |name: &str, kind| AttributeDefinition {
         name: name.to_owned(),
         kind,
@@ -255,7 +259,7 @@ pub(crate) fn bare(bench: &Bench<'_>, path: &Path) -> anyhow::Result<Bare> {
         memory_bytes,
         ..StoreSettings::default()
     };
-    let raw = Arc::new(Raw::open(path, &settings)?);
+    let raw = Arc::new(Raw::open(bench.args.engine.into(), path, &settings)?);
     let (stop, stopped) = mpsc::channel();
     let syncing = (durability(bench) == Durability::Relaxed).then(|| {
         let raw = Arc::clone(&raw);
