@@ -188,6 +188,12 @@ impl Shape {
 /// A new database with the types of the benchmark.
 pub(crate) fn create(bench: &Bench<'_>, path: &Path) -> anyhow::Result<(Database, Shape)> {
     let database = Database::init(&path.to_string_lossy(), &bench.context.open_options())?;
+    let shape = define(bench, &database)?;
+    Ok((database, shape))
+}
+
+/// The types of the benchmark, in a database that has none of them.
+pub(crate) fn define(bench: &Bench<'_>, database: &Database) -> anyhow::Result<Shape> {
     let attribute = |name: &str, kind| AttributeDefinition {
         name: name.to_owned(),
         kind,
@@ -208,8 +214,7 @@ pub(crate) fn create(bench: &Bench<'_>, path: &Path) -> anyhow::Result<(Database
             destination: VERTEX_TYPE.to_owned(),
         },
     ])?;
-    let shape = Shape::of(&schema, bench)?;
-    Ok((database, shape))
+    Shape::of(&schema, bench)
 }
 
 /// An existing database.
