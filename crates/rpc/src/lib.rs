@@ -18,6 +18,7 @@ pub mod resume;
 pub mod text;
 
 /// The messages and the service, as generated from `proto/esker/v1`.
+#[rustfmt::skip]
 #[path = "generated/esker.v1.rs"]
 #[allow(
     missing_docs,

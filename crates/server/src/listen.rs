@@ -17,19 +17,30 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-/// Accepts until `stop` says so.
+/// How far a stop has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// It has not begun.
+    Running,
+    /// No new connections.
+    Draining,
+    /// Connections end once nothing is under way on them.
+    Ending,
+}
+
+/// Accepts until a stop begins; then the port is free.
 pub(crate) async fn accept(
     listener: TcpListener,
     service: Arc<Service>,
     routes: Router,
     tls: Option<TlsAcceptor>,
-    mut stop: watch::Receiver<bool>,
+    mut stop: watch::Receiver<Phase>,
 ) {
     let full = refusing(service.settings.limits.connections);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = stopping(&mut stop) => return,
+            () = reached(&mut stop, Phase::Draining) => return,
         };
         let stream = match accepted {
             Ok((stream, _)) => stream,
@@ -61,9 +72,9 @@ pub(crate) async fn accept(
     }
 }
 
-/// Until the server stops, or is gone.
-async fn stopping(stop: &mut watch::Receiver<bool>) {
-    let _ = stop.wait_for(|stopped| *stopped).await;
+/// Until a stop has come that far, or the server is gone.
+async fn reached(stop: &mut watch::Receiver<Phase>, phase: Phase) {
+    let _ = stop.wait_for(|reached| *reached >= phase).await;
 }
 
 /// Answers everything with "there are too many connections".
@@ -91,7 +102,7 @@ async fn serve(
     stream: TcpStream,
     routes: Router,
     tls: Option<TlsAcceptor>,
-    stop: watch::Receiver<bool>,
+    stop: watch::Receiver<Phase>,
 ) {
     let _ = stream.set_nodelay(true);
     match tls {
@@ -107,7 +118,7 @@ async fn serve(
 async fn talk(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     routes: Router,
-    mut stop: watch::Receiver<bool>,
+    mut stop: watch::Receiver<Phase>,
 ) {
     let mut builder = Builder::new(TokioExecutor::new());
     builder
@@ -128,7 +139,7 @@ async fn talk(
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = &mut connection => ended,
-        () = stopping(&mut stop) => {
+        () = reached(&mut stop, Phase::Ending) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

@@ -2,6 +2,7 @@
 
 use crate::exchange::{Exchange, Outboxes};
 use crate::limits::FLUSH_MAX;
+use crate::listen::Phase;
 use crate::outbox::Outbox;
 use crate::service::Service;
 use crate::settings::Settings;
@@ -30,7 +31,7 @@ struct Running {
     service: Arc<Service>,
     outboxes: Outboxes,
     writer: JoinHandle<()>,
-    stop: watch::Sender<bool>,
+    stop: watch::Sender<Phase>,
 }
 
 impl std::fmt::Debug for Server {
@@ -86,7 +87,7 @@ impl Server {
         let routes = http::routes(&service)
             .route_service("/esker.v1.Esker/Exchange", exchange)
             .route_service("/esker.v1.Esker/{call}", unary::routes(&service));
-        let (stop, stopped) = watch::channel(false);
+        let (stop, stopped) = watch::channel(Phase::Running);
         let listener = {
             let _inside = runtime.enter();
             tokio::net::TcpListener::from_std(listener).map_err(|e| Error::io("listening", e))?
@@ -153,6 +154,7 @@ impl Running {
     }
 
     fn stop(self) -> Result<bool> {
+        let _ = self.stop.send(Phase::Draining);
         self.service.close();
         let farewell = proto::ToClient {
             closing: true,
@@ -178,7 +180,7 @@ impl Running {
         for outbox in self.outboxes() {
             outbox.finish();
         }
-        let _ = self.stop.send(true);
+        let _ = self.stop.send(Phase::Ending);
         wait(Duration::from_millis(200), || {
             service.metrics.connections.get() == 0
         });

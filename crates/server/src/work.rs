@@ -68,7 +68,8 @@ impl Lane {
             return Err(Full { waiting, after });
         }
         state.jobs.push_back(job);
-        if state.idle > 0 {
+        // A thread that was woken and has not got here yet counts as idle, and its job as waiting.
+        if state.idle >= state.jobs.len() {
             drop(state);
             self.more.notify_one();
         } else if state.threads.len() < self.threads_max {

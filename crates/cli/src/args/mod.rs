@@ -186,7 +186,7 @@ pub(crate) enum Command {
     Shell(ShellArgs),
     /// Where a vertex's edges lie on many servers
     Placement(PlacementArgs),
-    /// Measure this machine: what Esker reaches, next to its bare store engine; and what placements cost
+    /// Measure this machine, Esker next to its bare store engine; and what placements cost
     Bench(crate::bench::BenchArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),

@@ -1,6 +1,7 @@
 //! What `esker bench` can be asked.
 
 use super::placement::PlacementBenchArgs;
+use super::serve::ServeBenchArgs;
 use super::source::GraphSource;
 use crate::args::{EngineArg, FormatArgs};
 use clap::{Args, Subcommand};
@@ -13,6 +14,7 @@ use std::path::PathBuf;
                   esker bench ingest --bulk\n  \
                   esker bench hot-vertex --threads 4\n  \
                   esker bench travel /scratch --graph rmat:20:4000000 --memory 2GiB --format json\n  \
+                  esker bench serve --connections 8\n  \
                   esker bench placement --graph rmat:17:2000000"
 )]
 pub(crate) struct BenchArgs {
@@ -44,6 +46,8 @@ pub(crate) enum Timed {
     Travel(Common),
     /// Open a database
     Open(Common),
+    /// Call a server, and insert through connections to it
+    Serve(ServeBenchArgs),
 }
 
 #[derive(Debug, Args)]
@@ -107,6 +111,7 @@ impl Timed {
         match self {
             Self::Ingest(args) => &args.common,
             Self::HotVertex(args) => &args.common,
+            Self::Serve(args) => &args.common,
             Self::Read(common) | Self::Scan(common) | Self::Travel(common) | Self::Open(common) => {
                 common
             }
@@ -121,6 +126,7 @@ impl Timed {
             Self::Scan(_) => "scan",
             Self::Travel(_) => "travel",
             Self::Open(_) => "open",
+            Self::Serve(_) => "serve",
         }
     }
 }

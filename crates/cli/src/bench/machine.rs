@@ -46,7 +46,12 @@ pub(crate) fn cores() -> usize {
 
 /// Seconds of processor time of all threads of this process, from `/proc/self/stat`; a hundredth is the least step.
 pub(crate) fn process_seconds() -> f64 {
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    seconds_of("self")
+}
+
+/// The same of another process, by its id.
+pub(crate) fn seconds_of(process: &str) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // The name before the last bracket may hold blanks. The 14th and 15th fields are the 12th and 13th after it.
     let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks: u64 = rest

@@ -5,7 +5,7 @@
 //! scratch folder that is removed after. `docs/book/bench.md` has figures and says how to read them.
 //!
 //! Suggested reading order: [`args`], [`source`] (which graph), [`sides`] (what both sides are given), then a workload:
-//! [`ingest`], [`hot_vertex`], [`read`], [`scan`], [`travel`], [`open`]. [`report`] prints. [`placement`] stands apart: it
+//! [`ingest`], [`hot_vertex`], [`read`], [`scan`], [`travel`], [`open`], [`serve`]. [`report`] prints. [`placement`] stands apart: it
 //! counts, and neither stores nor times anything.
 
 mod args;
@@ -21,6 +21,7 @@ mod report;
 mod rmat;
 mod scan;
 mod scratch;
+mod serve;
 mod sides;
 mod source;
 mod travel;
@@ -80,6 +81,7 @@ fn time(workload: &Timed, context: &mut Context) -> anyhow::Result<Outcome> {
         Timed::Scan(_) => scan::run(&mut bench),
         Timed::Travel(_) => travel::run(&mut bench),
         Timed::Open(_) => open::run(&mut bench),
+        Timed::Serve(args) => serve::run(&mut bench, args),
     };
     let stopped = match ran {
         Ok(()) => false,

@@ -13,6 +13,7 @@ use serde_json::{Value as Json, json};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     EdgesPerSecond,
+    CallsPerSecond,
     /// Of one core's time, whatever else the machine does.
     EdgesPerCpuSecond,
     Seconds,
@@ -28,6 +29,7 @@ impl Unit {
     fn name(self) -> &'static str {
         match self {
             Self::EdgesPerSecond => "edges/s",
+            Self::CallsPerSecond => "calls/s",
             Self::EdgesPerCpuSecond => "edges/CPU s",
             Self::Seconds => "s",
             Self::CpuSeconds => "CPU s",
@@ -38,12 +40,15 @@ impl Unit {
     }
 
     fn more_is_better(self) -> bool {
-        matches!(self, Self::EdgesPerSecond | Self::EdgesPerCpuSecond)
+        matches!(
+            self,
+            Self::EdgesPerSecond | Self::CallsPerSecond | Self::EdgesPerCpuSecond
+        )
     }
 
     fn text(self, figure: f64) -> String {
         match self {
-            Self::EdgesPerSecond | Self::EdgesPerCpuSecond => {
+            Self::EdgesPerSecond | Self::CallsPerSecond | Self::EdgesPerCpuSecond => {
                 crate::units::count(figure.round() as u64)
             }
             Self::Bytes => size(figure as u64),

@@ -192,6 +192,12 @@ pub(crate) fn create(bench: &Bench<'_>, path: &Path) -> anyhow::Result<(Database
         .open_options()
         .engine(bench.args.engine.into());
     let database = Database::init(&path.to_string_lossy(), &options)?;
+    let shape = define(bench, &database)?;
+    Ok((database, shape))
+}
+
+/// The types of the benchmark, in a database that has none of them.
+pub(crate) fn define(bench: &Bench<'_>, database: &Database) -> anyhow::Result<Shape> {
     let attribute = |name: &str, kind| AttributeDefinition {
         name: name.to_owned(),
         kind,
@@ -212,8 +218,7 @@ pub(crate) fn create(bench: &Bench<'_>, path: &Path) -> anyhow::Result<(Database
             destination: VERTEX_TYPE.to_owned(),
         },
     ])?;
-    let shape = Shape::of(&schema, bench)?;
-    Ok((database, shape))
+    Shape::of(&schema, bench)
 }
 
 /// An existing database.

@@ -6,3 +6,4 @@
 mod cases;
 mod normalise;
 mod processes;
+mod serve;

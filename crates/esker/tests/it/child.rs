@@ -146,6 +146,7 @@ fn role(db: &Database) -> String {
     match db.role() {
         Role::Owner => "owner".into(),
         Role::Attached { pid } => format!("attached {pid}"),
+        Role::Client { pid } => format!("client {pid}"),
     }
 }
 

@@ -109,15 +109,19 @@ fn a_file() {
 
 #[test]
 fn a_server() {
-    let expected = expect![
-        "Invalid: `esker://login1:4711` is a server; servers come with a later release of Esker: give the folder of a database"
+    let malformed = expect![
+        "Invalid: `esker://login1:port` is no address of a server: a port is a number from 1 to 65535; expected esker://HOST:PORT, as in esker://127.0.0.1:7400, with ?tls=FILE for TLS and ?timeout=30s for patience"
     ];
     refuses(
         |_| {},
-        "esker://login1:4711",
+        "esker://login1:port",
         &OpenOptions::new(),
-        &expected,
+        &malformed,
     );
+    let nobody = expect![
+        "Unavailable: nobody listens at 127.0.0.1:1: start a server there (`esker serve FOLDER --listen 127.0.0.1:1`), or correct the address"
+    ];
+    refuses(|_| {}, "esker://127.0.0.1:1", &OpenOptions::new(), &nobody);
 }
 
 fn with_format(text: &'static str) -> impl Fn(&Path) {

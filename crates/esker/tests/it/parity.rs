@@ -1,4 +1,4 @@
-//! A caller cannot tell an attached database from an owned one: same answers, same errors.
+//! A caller cannot tell an attached database or a server's from an owned one: same answers, same errors.
 
 use crate::graph::{edge_type, file, link, put_file, vertex, written};
 use esker::model::traversal::{Budget, StopReason};
@@ -7,24 +7,59 @@ use esker::model::{
     Op, Properties, SchemaChange, Traversal, Value, ValueKind, Version, VersionRange, Versions,
 };
 use esker::{CheckOptions, Database, OpenOptions, Role};
+use esker_server::{Server, Settings};
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 
-/// One database, opened twice in one process: the second handle goes through the socket.
-fn both() -> (tempfile::TempDir, Database, Database) {
+/// One database, opened twice in one process.
+struct Pair {
+    owner: Database,
+    other: Database,
+    // Dropped behind the handles, in this order.
+    _server: Option<Server>,
+    _dir: tempfile::TempDir,
+}
+
+/// The second handle goes through the owner's socket, or through a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Through {
+    Socket,
+    Server,
+}
+
+const EITHER: [Through; 2] = [Through::Socket, Through::Server];
+
+fn both(through: Through) -> Pair {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("lab.esker");
     let options = OpenOptions::new().create(true).memory_bytes(32 << 20);
     let owner = options.open(path.to_str().unwrap()).unwrap();
-    let attached = options.open(path.to_str().unwrap()).unwrap();
     assert_eq!(owner.role(), Role::Owner);
-    assert_eq!(
-        attached.role(),
-        Role::Attached {
-            pid: std::process::id()
+    let pid = std::process::id();
+    let (other, server) = match through {
+        Through::Socket => {
+            let attached = options.open(path.to_str().unwrap()).unwrap();
+            assert_eq!(attached.role(), Role::Attached { pid });
+            (attached, None)
         }
-    );
-    (dir, owner, attached)
+        Through::Server => {
+            let settings = Settings {
+                listen: "127.0.0.1:0".into(),
+                ..Settings::default()
+            };
+            let server = Server::start(owner.clone(), settings).unwrap();
+            let target = format!("esker://{}", server.address());
+            let client = OpenOptions::new().open(&target).unwrap();
+            assert_eq!(client.role(), Role::Client { pid });
+            (client, Some(server))
+        }
+    };
+    Pair {
+        owner,
+        other,
+        _server: server,
+        _dir: dir,
+    }
 }
 
 fn same<T: Debug>(what: &str, owner: &esker::Result<T>, attached: &esker::Result<T>) {
@@ -37,40 +72,47 @@ fn same<T: Debug>(what: &str, owner: &esker::Result<T>, attached: &esker::Result
 
 #[test]
 fn every_read_gives_the_same() {
-    let (_dir, owner, attached) = both();
+    EITHER
+        .into_iter()
+        .for_each(every_read_gives_the_same_through);
+}
+
+fn every_read_gives_the_same_through(through: Through) {
+    let pair = both(through);
+    let (owner, attached) = (&pair.owner, &pair.other);
     // Written through either.
     for n in 0..300 {
-        let db = if n % 2 == 0 { &owner } else { &attached };
+        let db = if n % 2 == 0 { owner } else { attached };
         put_file(db, &format!("/in/{n}"), n).unwrap();
         link(db, &format!("{}", n % 7), &format!("/in/{n}"), n * 10).unwrap();
     }
     let before = owner.stats().unwrap().newest.unwrap();
-    put_file(&attached, "/in/5", 5_000).unwrap();
-    link(&owner, "5", "/in/5", 77).unwrap();
+    put_file(attached, "/in/5", 5_000).unwrap();
+    link(owner, "5", "/in/5", 77).unwrap();
     let mut batch = Batch::new();
     batch.push(Op::DeleteVertex {
-        vertex: vertex(&owner, "file:/in/6"),
+        vertex: vertex(owner, "file:/in/6"),
     });
     batch.push(Op::SetAttributes {
-        vertex: vertex(&owner, "file:/in/7"),
+        vertex: vertex(owner, "file:/in/7"),
         set: Properties::new().with("colour", Value::List(vec![Value::I64(-1), Value::Null])),
         remove: vec![],
     });
     attached.apply(batch).unwrap();
 
     let on = |what: &str, call: &dyn Fn(&Database) -> esker::Result<String>| {
-        same(what, &call(&owner), &call(&attached));
+        same(what, &call(owner), &call(attached));
     };
     let ids: Vec<_> = (0..310)
-        .map(|n| vertex(&owner, &format!("file:/in/{n}")).id)
+        .map(|n| vertex(owner, &format!("file:/in/{n}")).id)
         .collect();
     let jobs: Vec<_> = (0..8)
-        .map(|n| vertex(&owner, &format!("job:{n}")).id)
+        .map(|n| vertex(owner, &format!("job:{n}")).id)
         .collect();
     let keys: Vec<_> = (0..310)
-        .map(|n| written(&owner, &format!("{}", n % 7), &format!("/in/{n}")))
+        .map(|n| written(owner, &format!("{}", n % 7), &format!("/in/{n}")))
         .collect();
-    let write = edge_type(&owner, "write");
+    let write = edge_type(owner, "write");
     let schema = owner.schema().unwrap();
     for as_of in [Version::MAX, before, Version::ZERO] {
         on("vertices", &|db| {
@@ -86,7 +128,7 @@ fn every_read_gives_the_same() {
                 until: Version::MAX,
             }),
         ] {
-            for types in [vec![], vec![write], vec![write, edge_type(&owner, "read")]] {
+            for types in [vec![], vec![write], vec![write, edge_type(owner, "read")]] {
                 let select = EdgeSelect {
                     types,
                     versions,
@@ -168,18 +210,19 @@ fn every_read_gives_the_same() {
 
 #[test]
 fn traversals_come_back_whole() {
-    let (_dir, owner, attached) = both();
+    EITHER
+        .into_iter()
+        .for_each(traversals_come_back_whole_through);
+}
+
+fn traversals_come_back_whole_through(through: Through) {
+    let pair = both(through);
+    let (owner, attached) = (&pair.owner, &pair.other);
     for n in 0..5_000 {
         if n % 100 == 0 {
-            link(&owner, "1", &format!("/f/{n}"), n).unwrap();
+            link(owner, "1", &format!("/f/{n}"), n).unwrap();
         }
-        link(
-            &owner,
-            &format!("{}", n % 20),
-            &format!("/f/{}", n % 997),
-            n,
-        )
-        .unwrap();
+        link(owner, &format!("{}", n % 20), &format!("/f/{}", n % 997), n).unwrap();
     }
     let schema = owner.schema().unwrap();
     for text in [
@@ -200,12 +243,12 @@ fn traversals_come_back_whole() {
                 edges,
                 ..Budget::default()
             };
-            let whole = run(&owner, &budget);
+            let whole = run(owner, &budget);
             assert!(
                 whole.as_ref().is_ok_and(|r| r.complete == edges.is_none()),
                 "{text}: {whole:?}"
             );
-            same(text, &whole, &run(&attached, &budget));
+            same(text, &whole, &run(attached, &budget));
         }
     }
     drop(schema);
@@ -213,19 +256,24 @@ fn traversals_come_back_whole() {
 
 #[test]
 fn errors_are_the_same() {
-    let (_dir, owner, attached) = both();
-    put_file(&owner, "/a", 1).unwrap();
+    EITHER.into_iter().for_each(errors_are_the_same_through);
+}
+
+fn errors_are_the_same_through(through: Through) {
+    let pair = both(through);
+    let (owner, attached) = (&pair.owner, &pair.other);
+    put_file(owner, "/a", 1).unwrap();
     let on = |what: &str, call: &dyn Fn(&Database) -> esker::Result<String>| {
-        let outcome = call(&owner);
+        let outcome = call(owner);
         assert!(outcome.is_err(), "{what}: {outcome:?}");
-        same(what, &outcome, &call(&attached));
+        same(what, &outcome, &call(attached));
     };
     let apply = |db: &Database, op: Op| {
         let mut batch = Batch::new();
         batch.push(op);
         db.apply(batch).map(|_| String::new())
     };
-    let a = vertex(&owner, "file:/a");
+    let a = vertex(owner, "file:/a");
     on("a value of the wrong kind", &|db| {
         let attributes = Properties::new().with("size", "large");
         apply(
@@ -281,7 +329,14 @@ fn errors_are_the_same() {
 
 #[test]
 fn definitions_are_seen_by_both() {
-    let (_dir, owner, attached) = both();
+    EITHER
+        .into_iter()
+        .for_each(definitions_are_seen_by_both_through);
+}
+
+fn definitions_are_seen_by_both_through(through: Through) {
+    let pair = both(through);
+    let (owner, attached) = (&pair.owner, &pair.other);
     let attribute = AttributeDefinition {
         name: "depth".into(),
         kind: ValueKind::F64,
@@ -310,13 +365,20 @@ impl Cancel for After {
 /// A client that loses interest stops the work in the owner, gets what was found, and goes on using the connection.
 #[test]
 fn cancellation_passes_over_the_wire() {
-    let (_dir, owner, attached) = both();
+    EITHER
+        .into_iter()
+        .for_each(cancellation_passes_over_the_wire_through);
+}
+
+fn cancellation_passes_over_the_wire_through(through: Through) {
+    let pair = both(through);
+    let (owner, attached) = (&pair.owner, &pair.other);
     // A chain of complete layers: paths through it explode, and so does the work.
-    let (from, to) = (edge_type(&owner, "write"), edge_type(&owner, "read"));
+    let (from, to) = (edge_type(owner, "write"), edge_type(owner, "read"));
     let mut batch = Batch::new();
     for n in 0..400 {
         for (kind, name) in [("job", n), ("file", n)] {
-            let vertex = vertex(&owner, &format!("{kind}:{name}"));
+            let vertex = vertex(owner, &format!("{kind}:{name}"));
             batch.push(Op::EnsureVertex {
                 vertex,
                 key: name.to_string(),
@@ -326,8 +388,8 @@ fn cancellation_passes_over_the_wire() {
     for n in 0..400 {
         for m in 0..100 {
             let (source, destination) = (
-                vertex(&owner, &format!("job:{n}")),
-                vertex(&owner, &format!("file:{}", (n + m) % 400)),
+                vertex(owner, &format!("job:{n}")),
+                vertex(owner, &format!("file:{}", (n + m) % 400)),
             );
             for edge_type in [from, to] {
                 batch.push(Op::PutEdge {
@@ -356,15 +418,20 @@ fn cancellation_passes_over_the_wire() {
         assert!(!result.complete);
         assert_eq!(result.stopped[0].reason, reason);
     }
-    assert!(file(&attached, "1").is_some());
+    assert!(file(attached, "1").is_some());
 }
 
 /// A caller that has seen enough of a scan does not have to see the rest.
 #[test]
 fn a_scan_can_break_off() {
-    let (_dir, owner, attached) = both();
+    EITHER.into_iter().for_each(a_scan_can_break_off_through);
+}
+
+fn a_scan_can_break_off_through(through: Through) {
+    let pair = both(through);
+    let (owner, attached) = (&pair.owner, &pair.other);
     for n in 0..2_000 {
-        put_file(&owner, &format!("/{n}"), n).unwrap();
+        put_file(owner, &format!("/{n}"), n).unwrap();
     }
     let kind = owner.schema().unwrap().vertex_type_id("File").unwrap();
     for _ in 0..50 {
@@ -386,7 +453,14 @@ fn a_scan_can_break_off() {
 /// What two handles may do at once: many threads, both handles, nothing lost.
 #[test]
 fn many_threads_write_through_both() {
-    let (_dir, owner, attached) = both();
+    EITHER
+        .into_iter()
+        .for_each(many_threads_write_through_both_through);
+}
+
+fn many_threads_write_through_both_through(through: Through) {
+    let pair = both(through);
+    let (owner, attached) = (&pair.owner, &pair.other);
     std::thread::scope(|s| {
         for thread in 0..8 {
             let db = if thread % 2 == 0 {
@@ -401,10 +475,10 @@ fn many_threads_write_through_both() {
             });
         }
     });
-    let hot = vertex(&owner, "job:hot").id;
+    let hot = vertex(owner, "job:hot").id;
     assert_eq!(
         attached
-            .degrees(&[(hot, edge_type(&owner, "write"))])
+            .degrees(&[(hot, edge_type(owner, "write"))])
             .unwrap(),
         [400]
     );
@@ -413,14 +487,21 @@ fn many_threads_write_through_both() {
 /// A write through another process is read by whoever wrote it, at once.
 #[test]
 fn a_process_reads_its_own_writes() {
-    let (_dir, _owner, attached) = both();
+    EITHER
+        .into_iter()
+        .for_each(a_process_reads_its_own_writes_through);
+}
+
+fn a_process_reads_its_own_writes_through(through: Through) {
+    let pair = both(through);
+    let attached = &pair.other;
     let mut last = Version::ZERO;
     for n in 0..100 {
-        let commit = put_file(&attached, "/a", n).unwrap();
+        let commit = put_file(attached, "/a", n).unwrap();
         assert!(commit.version > last);
         last = commit.version;
         assert_eq!(
-            file(&attached, "/a").unwrap().attributes.get("size"),
+            file(attached, "/a").unwrap().attributes.get("size"),
             Some(&Value::I64(n))
         );
     }

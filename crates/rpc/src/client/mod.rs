@@ -14,7 +14,7 @@ mod outgoing;
 mod pending;
 mod slot;
 
-pub use pending::Pending;
+pub use pending::{Pending, Ping};
 
 use crate::address::Address;
 use crate::convert::reason_out;
@@ -59,6 +59,16 @@ enum Broken {
     Busy { message: String, after: Duration },
 }
 
+impl Broken {
+    /// For callers that do not ask again.
+    fn into_error(self) -> Error {
+        match self {
+            Self::Failed(e) => e,
+            Self::Lost(message) | Self::Busy { message, .. } => Error::Unavailable(message),
+        }
+    }
+}
+
 impl From<Error> for Broken {
     fn from(e: Error) -> Self {
         Self::Failed(e)
@@ -77,13 +87,7 @@ pub(crate) struct Wait<'a> {
 impl Client {
     /// Connects to the server at that address. Nobody there, or another protocol, is an error at once.
     pub fn connect(address: &Address) -> Result<Self> {
-        let connection = match Connection::open(address) {
-            Ok(connection) => connection,
-            Err(Broken::Failed(e)) => return Err(e),
-            Err(Broken::Lost(message) | Broken::Busy { message, .. }) => {
-                return Err(Error::Unavailable(message));
-            }
-        };
+        let connection = Connection::open(address).map_err(Broken::into_error)?;
         Ok(Self {
             shared: Arc::new(Shared {
                 address: address.clone(),

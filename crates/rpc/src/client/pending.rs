@@ -21,7 +21,37 @@ pub struct Pending {
     ours: bool,
 }
 
+/// A call that does nothing, sent.
+#[derive(Debug)]
+pub struct Ping {
+    client: Client,
+    sent: Sent,
+}
+
+impl Ping {
+    /// Waits for the answer.
+    pub fn wait(self) -> Result<()> {
+        let answered = self.client.receive(&self.sent, Wait::default(), &mut |_| {
+            Ok(ControlFlow::Continue(()))
+        });
+        answered.map_err(Broken::into_error)
+    }
+}
+
 impl Client {
+    /// Sends a call that does nothing; what many of them at once cost can be measured so.
+    pub fn submit_ping(&self) -> Result<Ping> {
+        let request = proto::Request {
+            call: Some(Call::Ping(proto::PingRequest {})),
+        };
+        let connection = self.connection().map_err(Broken::into_error)?;
+        let sent = connection.send(&request, 0, 0);
+        Ok(Ping {
+            client: self.clone(),
+            sent: sent.map_err(Broken::into_error)?,
+        })
+    }
+
     /// Sends a batch, which gets a marker if it has none; with `sync`, it is answered once it survives a power failure.
     pub fn submit(&self, mut batch: Batch, sync: bool) -> Result<Pending> {
         let ours = batch.once.is_none();
@@ -68,9 +98,14 @@ impl Pending {
                 }
                 _ => Err(client.stray()),
             };
+            // The disk may take its time; a server that is gone is noticed by the connection.
+            let wait = Wait {
+                cancel: None,
+                long: true,
+            };
             let outcome = match sent.take() {
-                Some(sent) => client.receive(&sent, Wait::default(), &mut receive),
-                None => client.exchange(connection, &request, Wait::default(), &mut receive),
+                Some(sent) => client.receive(&sent, wait, &mut receive),
+                None => client.exchange(connection, &request, wait, &mut receive),
             };
             // What a busy server refused was not applied.
             repeated |= matches!(outcome, Err(Broken::Lost(_)));

@@ -47,7 +47,10 @@ pub struct Properties {
     #[prost(bytes = "bytes", tag = "1")]
     pub packed: ::prost::bytes::Bytes,
     #[prost(btree_map = "string, message", tag = "2")]
-    pub fields: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, Value>,
+    pub fields: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        Value,
+    >,
 }
 /// A vertex's id is 128 bits: the first half of BLAKE3 over the type's lower-case name, a zero byte and the key, read as
 /// two big-endian numbers. Lists of ids are packed `repeated fixed64`: high and low of the first, high and low of the
@@ -89,7 +92,8 @@ pub struct VersionRange {
     #[prost(fixed64, tag = "2")]
     pub until: u64,
 }
-/// Why a call failed. In unary calls it travels as the status's details; the status's code and message say the same.
+/// Why a call failed. Outside `Exchange` it travels as the trailer `esker-failure-bin`; the status's code and message say
+/// the same.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Failure {
     #[prost(enumeration = "failure::Kind", tag = "1")]
@@ -110,7 +114,17 @@ pub struct Failure {
 }
 /// Nested message and enum types in `Failure`.
 pub mod failure {
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
     #[repr(i32)]
     pub enum Kind {
         Unspecified = 0,
@@ -1259,10 +1273,10 @@ pub mod esker_client {
         dead_code,
         missing_docs,
         clippy::wildcard_imports,
-        clippy::let_unit_value
+        clippy::let_unit_value,
     )]
-    use tonic::codegen::http::Uri;
     use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
     #[derive(Debug, Clone)]
     pub struct EskerClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -1290,13 +1304,14 @@ pub mod esker_client {
             F: tonic::service::Interceptor,
             T::ResponseBody: Default,
             T: tonic::codegen::Service<
-                    http::Request<tonic::body::Body>,
-                    Response = http::Response<
-                        <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
-                    >,
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
                 >,
-            <T as tonic::codegen::Service<http::Request<tonic::body::Body>>>::Error:
-                Into<StdError> + std::marker::Send + std::marker::Sync,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
         {
             EskerClient::new(InterceptedService::new(inner, interceptor))
         }
@@ -1339,67 +1354,93 @@ pub mod esker_client {
             tonic::Response<tonic::codec::Streaming<super::ToClient>>,
             tonic::Status,
         > {
-            self.inner.ready().await.map_err(|e| {
-                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
-            })?;
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/Exchange");
             let mut req = request.into_streaming_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("esker.v1.Esker", "Exchange"));
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Exchange"));
             self.inner.streaming(req, path, codec).await
         }
         pub async fn ping(
             &mut self,
             request: impl tonic::IntoRequest<super::PingRequest>,
         ) -> std::result::Result<tonic::Response<super::PingReply>, tonic::Status> {
-            self.inner.ready().await.map_err(|e| {
-                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
-            })?;
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/Ping");
             let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("esker.v1.Esker", "Ping"));
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Ping"));
             self.inner.unary(req, path, codec).await
         }
         pub async fn schema(
             &mut self,
             request: impl tonic::IntoRequest<super::SchemaRequest>,
         ) -> std::result::Result<tonic::Response<super::SchemaReply>, tonic::Status> {
-            self.inner.ready().await.map_err(|e| {
-                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
-            })?;
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/Schema");
             let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("esker.v1.Esker", "Schema"));
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Schema"));
             self.inner.unary(req, path, codec).await
         }
         pub async fn define(
             &mut self,
             request: impl tonic::IntoRequest<super::DefineRequest>,
         ) -> std::result::Result<tonic::Response<super::SchemaReply>, tonic::Status> {
-            self.inner.ready().await.map_err(|e| {
-                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
-            })?;
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/Define");
             let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("esker.v1.Esker", "Define"));
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Define"));
             self.inner.unary(req, path, codec).await
         }
         pub async fn read_vertices(
             &mut self,
             request: impl tonic::IntoRequest<super::ReadVerticesRequest>,
-        ) -> std::result::Result<tonic::Response<super::ReadVerticesReply>, tonic::Status> {
-            self.inner.ready().await.map_err(|e| {
-                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
-            })?;
+        ) -> std::result::Result<
+            tonic::Response<super::ReadVerticesReply>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/ReadVertices");
+            let path = http::uri::PathAndQuery::from_static(
+                "/esker.v1.Esker/ReadVertices",
+            );
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("esker.v1.Esker", "ReadVertices"));
@@ -1409,14 +1450,18 @@ pub mod esker_client {
             &mut self,
             request: impl tonic::IntoRequest<super::ReadEdgesRequest>,
         ) -> std::result::Result<tonic::Response<super::ReadEdgesReply>, tonic::Status> {
-            self.inner.ready().await.map_err(|e| {
-                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
-            })?;
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/ReadEdges");
             let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("esker.v1.Esker", "ReadEdges"));
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "ReadEdges"));
             self.inner.unary(req, path, codec).await
         }
         pub async fn scan_edges(
@@ -1426,14 +1471,18 @@ pub mod esker_client {
             tonic::Response<tonic::codec::Streaming<super::ScanEdgesReply>>,
             tonic::Status,
         > {
-            self.inner.ready().await.map_err(|e| {
-                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
-            })?;
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/ScanEdges");
             let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("esker.v1.Esker", "ScanEdges"));
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "ScanEdges"));
             self.inner.server_streaming(req, path, codec).await
         }
         pub async fn scan_vertices(
@@ -1443,11 +1492,18 @@ pub mod esker_client {
             tonic::Response<tonic::codec::Streaming<super::ScanVerticesReply>>,
             tonic::Status,
         > {
-            self.inner.ready().await.map_err(|e| {
-                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
-            })?;
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/ScanVertices");
+            let path = http::uri::PathAndQuery::from_static(
+                "/esker.v1.Esker/ScanVertices",
+            );
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("esker.v1.Esker", "ScanVertices"));
@@ -1456,13 +1512,22 @@ pub mod esker_client {
         pub async fn vertex_history(
             &mut self,
             request: impl tonic::IntoRequest<super::VertexHistoryRequest>,
-        ) -> std::result::Result<tonic::Response<super::VertexHistoryReply>, tonic::Status>
-        {
-            self.inner.ready().await.map_err(|e| {
-                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
-            })?;
+        ) -> std::result::Result<
+            tonic::Response<super::VertexHistoryReply>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/VertexHistory");
+            let path = http::uri::PathAndQuery::from_static(
+                "/esker.v1.Esker/VertexHistory",
+            );
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("esker.v1.Esker", "VertexHistory"));
@@ -1471,12 +1536,22 @@ pub mod esker_client {
         pub async fn edge_history(
             &mut self,
             request: impl tonic::IntoRequest<super::EdgeHistoryRequest>,
-        ) -> std::result::Result<tonic::Response<super::EdgeHistoryReply>, tonic::Status> {
-            self.inner.ready().await.map_err(|e| {
-                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
-            })?;
+        ) -> std::result::Result<
+            tonic::Response<super::EdgeHistoryReply>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/EdgeHistory");
+            let path = http::uri::PathAndQuery::from_static(
+                "/esker.v1.Esker/EdgeHistory",
+            );
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("esker.v1.Esker", "EdgeHistory"));
@@ -1486,42 +1561,59 @@ pub mod esker_client {
             &mut self,
             request: impl tonic::IntoRequest<super::DegreesRequest>,
         ) -> std::result::Result<tonic::Response<super::DegreesReply>, tonic::Status> {
-            self.inner.ready().await.map_err(|e| {
-                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
-            })?;
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/Degrees");
             let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("esker.v1.Esker", "Degrees"));
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Degrees"));
             self.inner.unary(req, path, codec).await
         }
         pub async fn top_degrees(
             &mut self,
             request: impl tonic::IntoRequest<super::TopDegreesRequest>,
-        ) -> std::result::Result<tonic::Response<super::TopDegreesReply>, tonic::Status> {
-            self.inner.ready().await.map_err(|e| {
-                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
-            })?;
+        ) -> std::result::Result<
+            tonic::Response<super::TopDegreesReply>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/TopDegrees");
+            let path = http::uri::PathAndQuery::from_static(
+                "/esker.v1.Esker/TopDegrees",
+            );
             let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("esker.v1.Esker", "TopDegrees"));
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "TopDegrees"));
             self.inner.unary(req, path, codec).await
         }
         pub async fn counts(
             &mut self,
             request: impl tonic::IntoRequest<super::CountsRequest>,
         ) -> std::result::Result<tonic::Response<super::CountsReply>, tonic::Status> {
-            self.inner.ready().await.map_err(|e| {
-                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
-            })?;
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/Counts");
             let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("esker.v1.Esker", "Counts"));
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Counts"));
             self.inner.unary(req, path, codec).await
         }
         pub async fn diff(
@@ -1531,14 +1623,18 @@ pub mod esker_client {
             tonic::Response<tonic::codec::Streaming<super::DiffReply>>,
             tonic::Status,
         > {
-            self.inner.ready().await.map_err(|e| {
-                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
-            })?;
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/Diff");
             let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("esker.v1.Esker", "Diff"));
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Diff"));
             self.inner.server_streaming(req, path, codec).await
         }
         pub async fn travel(
@@ -1548,56 +1644,72 @@ pub mod esker_client {
             tonic::Response<tonic::codec::Streaming<super::TravelReply>>,
             tonic::Status,
         > {
-            self.inner.ready().await.map_err(|e| {
-                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
-            })?;
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/Travel");
             let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("esker.v1.Esker", "Travel"));
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Travel"));
             self.inner.server_streaming(req, path, codec).await
         }
         pub async fn applied(
             &mut self,
             request: impl tonic::IntoRequest<super::AppliedRequest>,
         ) -> std::result::Result<tonic::Response<super::AppliedReply>, tonic::Status> {
-            self.inner.ready().await.map_err(|e| {
-                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
-            })?;
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/Applied");
             let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("esker.v1.Esker", "Applied"));
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Applied"));
             self.inner.unary(req, path, codec).await
         }
         pub async fn apply(
             &mut self,
             request: impl tonic::IntoRequest<super::ApplyRequest>,
         ) -> std::result::Result<tonic::Response<super::ApplyReply>, tonic::Status> {
-            self.inner.ready().await.map_err(|e| {
-                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
-            })?;
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/Apply");
             let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("esker.v1.Esker", "Apply"));
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Apply"));
             self.inner.unary(req, path, codec).await
         }
         pub async fn stats(
             &mut self,
             request: impl tonic::IntoRequest<super::StatsRequest>,
         ) -> std::result::Result<tonic::Response<super::StatsReply>, tonic::Status> {
-            self.inner.ready().await.map_err(|e| {
-                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
-            })?;
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/Stats");
             let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("esker.v1.Esker", "Stats"));
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Stats"));
             self.inner.unary(req, path, codec).await
         }
         pub async fn check(
@@ -1607,56 +1719,72 @@ pub mod esker_client {
             tonic::Response<tonic::codec::Streaming<super::CheckReply>>,
             tonic::Status,
         > {
-            self.inner.ready().await.map_err(|e| {
-                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
-            })?;
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/Check");
             let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("esker.v1.Esker", "Check"));
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Check"));
             self.inner.server_streaming(req, path, codec).await
         }
         pub async fn compact(
             &mut self,
             request: impl tonic::IntoRequest<super::CompactRequest>,
         ) -> std::result::Result<tonic::Response<super::CompactReply>, tonic::Status> {
-            self.inner.ready().await.map_err(|e| {
-                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
-            })?;
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/Compact");
             let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("esker.v1.Esker", "Compact"));
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Compact"));
             self.inner.unary(req, path, codec).await
         }
         pub async fn persist(
             &mut self,
             request: impl tonic::IntoRequest<super::PersistRequest>,
         ) -> std::result::Result<tonic::Response<super::PersistReply>, tonic::Status> {
-            self.inner.ready().await.map_err(|e| {
-                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
-            })?;
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/Persist");
             let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("esker.v1.Esker", "Persist"));
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Persist"));
             self.inner.unary(req, path, codec).await
         }
         pub async fn backup(
             &mut self,
             request: impl tonic::IntoRequest<super::BackupRequest>,
         ) -> std::result::Result<tonic::Response<super::BackupReply>, tonic::Status> {
-            self.inner.ready().await.map_err(|e| {
-                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
-            })?;
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/Backup");
             let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("esker.v1.Esker", "Backup"));
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Backup"));
             self.inner.unary(req, path, codec).await
         }
     }
@@ -1668,7 +1796,7 @@ pub mod esker_server {
         dead_code,
         missing_docs,
         clippy::wildcard_imports,
-        clippy::let_unit_value
+        clippy::let_unit_value,
     )]
     use tonic::codegen::*;
     /// Generated trait containing gRPC methods that should be implemented for use with EskerServer.
@@ -1677,7 +1805,8 @@ pub mod esker_server {
         /// Server streaming response type for the Exchange method.
         type ExchangeStream: tonic::codegen::tokio_stream::Stream<
                 Item = std::result::Result<super::ToClient, tonic::Status>,
-            > + std::marker::Send
+            >
+            + std::marker::Send
             + 'static;
         /// Many calls in flight on one stream, answered in any order.
         async fn exchange(
@@ -1699,7 +1828,10 @@ pub mod esker_server {
         async fn read_vertices(
             &self,
             request: tonic::Request<super::ReadVerticesRequest>,
-        ) -> std::result::Result<tonic::Response<super::ReadVerticesReply>, tonic::Status>;
+        ) -> std::result::Result<
+            tonic::Response<super::ReadVerticesReply>,
+            tonic::Status,
+        >;
         async fn read_edges(
             &self,
             request: tonic::Request<super::ReadEdgesRequest>,
@@ -1707,7 +1839,8 @@ pub mod esker_server {
         /// Server streaming response type for the ScanEdges method.
         type ScanEdgesStream: tonic::codegen::tokio_stream::Stream<
                 Item = std::result::Result<super::ScanEdgesReply, tonic::Status>,
-            > + std::marker::Send
+            >
+            + std::marker::Send
             + 'static;
         async fn scan_edges(
             &self,
@@ -1716,20 +1849,30 @@ pub mod esker_server {
         /// Server streaming response type for the ScanVertices method.
         type ScanVerticesStream: tonic::codegen::tokio_stream::Stream<
                 Item = std::result::Result<super::ScanVerticesReply, tonic::Status>,
-            > + std::marker::Send
+            >
+            + std::marker::Send
             + 'static;
         async fn scan_vertices(
             &self,
             request: tonic::Request<super::ScanVerticesRequest>,
-        ) -> std::result::Result<tonic::Response<Self::ScanVerticesStream>, tonic::Status>;
+        ) -> std::result::Result<
+            tonic::Response<Self::ScanVerticesStream>,
+            tonic::Status,
+        >;
         async fn vertex_history(
             &self,
             request: tonic::Request<super::VertexHistoryRequest>,
-        ) -> std::result::Result<tonic::Response<super::VertexHistoryReply>, tonic::Status>;
+        ) -> std::result::Result<
+            tonic::Response<super::VertexHistoryReply>,
+            tonic::Status,
+        >;
         async fn edge_history(
             &self,
             request: tonic::Request<super::EdgeHistoryRequest>,
-        ) -> std::result::Result<tonic::Response<super::EdgeHistoryReply>, tonic::Status>;
+        ) -> std::result::Result<
+            tonic::Response<super::EdgeHistoryReply>,
+            tonic::Status,
+        >;
         async fn degrees(
             &self,
             request: tonic::Request<super::DegreesRequest>,
@@ -1745,7 +1888,8 @@ pub mod esker_server {
         /// Server streaming response type for the Diff method.
         type DiffStream: tonic::codegen::tokio_stream::Stream<
                 Item = std::result::Result<super::DiffReply, tonic::Status>,
-            > + std::marker::Send
+            >
+            + std::marker::Send
             + 'static;
         async fn diff(
             &self,
@@ -1754,7 +1898,8 @@ pub mod esker_server {
         /// Server streaming response type for the Travel method.
         type TravelStream: tonic::codegen::tokio_stream::Stream<
                 Item = std::result::Result<super::TravelReply, tonic::Status>,
-            > + std::marker::Send
+            >
+            + std::marker::Send
             + 'static;
         async fn travel(
             &self,
@@ -1775,7 +1920,8 @@ pub mod esker_server {
         /// Server streaming response type for the Check method.
         type CheckStream: tonic::codegen::tokio_stream::Stream<
                 Item = std::result::Result<super::CheckReply, tonic::Status>,
-            > + std::marker::Send
+            >
+            + std::marker::Send
             + 'static;
         async fn check(
             &self,
@@ -1815,7 +1961,10 @@ pub mod esker_server {
                 max_encoding_message_size: None,
             }
         }
-        pub fn with_interceptor<F>(inner: T, interceptor: F) -> InterceptedService<Self, F>
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
         where
             F: tonic::service::Interceptor,
         {
@@ -1870,17 +2019,22 @@ pub mod esker_server {
                 "/esker.v1.Esker/Exchange" => {
                     #[allow(non_camel_case_types)]
                     struct ExchangeSvc<T: Esker>(pub Arc<T>);
-                    impl<T: Esker> tonic::server::StreamingService<super::ToServer> for ExchangeSvc<T> {
+                    impl<T: Esker> tonic::server::StreamingService<super::ToServer>
+                    for ExchangeSvc<T> {
                         type Response = super::ToClient;
                         type ResponseStream = T::ExchangeStream;
-                        type Future =
-                            BoxFuture<tonic::Response<Self::ResponseStream>, tonic::Status>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
                         fn call(
                             &mut self,
                             request: tonic::Request<tonic::Streaming<super::ToServer>>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut = async move { <T as Esker>::exchange(&inner, request).await };
+                            let fut = async move {
+                                <T as Esker>::exchange(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -1909,15 +2063,21 @@ pub mod esker_server {
                 "/esker.v1.Esker/Ping" => {
                     #[allow(non_camel_case_types)]
                     struct PingSvc<T: Esker>(pub Arc<T>);
-                    impl<T: Esker> tonic::server::UnaryService<super::PingRequest> for PingSvc<T> {
+                    impl<T: Esker> tonic::server::UnaryService<super::PingRequest>
+                    for PingSvc<T> {
                         type Response = super::PingReply;
-                        type Future = BoxFuture<tonic::Response<Self::Response>, tonic::Status>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
                         fn call(
                             &mut self,
                             request: tonic::Request<super::PingRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut = async move { <T as Esker>::ping(&inner, request).await };
+                            let fut = async move {
+                                <T as Esker>::ping(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -1946,15 +2106,21 @@ pub mod esker_server {
                 "/esker.v1.Esker/Schema" => {
                     #[allow(non_camel_case_types)]
                     struct SchemaSvc<T: Esker>(pub Arc<T>);
-                    impl<T: Esker> tonic::server::UnaryService<super::SchemaRequest> for SchemaSvc<T> {
+                    impl<T: Esker> tonic::server::UnaryService<super::SchemaRequest>
+                    for SchemaSvc<T> {
                         type Response = super::SchemaReply;
-                        type Future = BoxFuture<tonic::Response<Self::Response>, tonic::Status>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
                         fn call(
                             &mut self,
                             request: tonic::Request<super::SchemaRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut = async move { <T as Esker>::schema(&inner, request).await };
+                            let fut = async move {
+                                <T as Esker>::schema(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -1983,15 +2149,21 @@ pub mod esker_server {
                 "/esker.v1.Esker/Define" => {
                     #[allow(non_camel_case_types)]
                     struct DefineSvc<T: Esker>(pub Arc<T>);
-                    impl<T: Esker> tonic::server::UnaryService<super::DefineRequest> for DefineSvc<T> {
+                    impl<T: Esker> tonic::server::UnaryService<super::DefineRequest>
+                    for DefineSvc<T> {
                         type Response = super::SchemaReply;
-                        type Future = BoxFuture<tonic::Response<Self::Response>, tonic::Status>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
                         fn call(
                             &mut self,
                             request: tonic::Request<super::DefineRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut = async move { <T as Esker>::define(&inner, request).await };
+                            let fut = async move {
+                                <T as Esker>::define(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -2020,16 +2192,23 @@ pub mod esker_server {
                 "/esker.v1.Esker/ReadVertices" => {
                     #[allow(non_camel_case_types)]
                     struct ReadVerticesSvc<T: Esker>(pub Arc<T>);
-                    impl<T: Esker> tonic::server::UnaryService<super::ReadVerticesRequest> for ReadVerticesSvc<T> {
+                    impl<
+                        T: Esker,
+                    > tonic::server::UnaryService<super::ReadVerticesRequest>
+                    for ReadVerticesSvc<T> {
                         type Response = super::ReadVerticesReply;
-                        type Future = BoxFuture<tonic::Response<Self::Response>, tonic::Status>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
                         fn call(
                             &mut self,
                             request: tonic::Request<super::ReadVerticesRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut =
-                                async move { <T as Esker>::read_vertices(&inner, request).await };
+                            let fut = async move {
+                                <T as Esker>::read_vertices(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -2058,16 +2237,21 @@ pub mod esker_server {
                 "/esker.v1.Esker/ReadEdges" => {
                     #[allow(non_camel_case_types)]
                     struct ReadEdgesSvc<T: Esker>(pub Arc<T>);
-                    impl<T: Esker> tonic::server::UnaryService<super::ReadEdgesRequest> for ReadEdgesSvc<T> {
+                    impl<T: Esker> tonic::server::UnaryService<super::ReadEdgesRequest>
+                    for ReadEdgesSvc<T> {
                         type Response = super::ReadEdgesReply;
-                        type Future = BoxFuture<tonic::Response<Self::Response>, tonic::Status>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
                         fn call(
                             &mut self,
                             request: tonic::Request<super::ReadEdgesRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut =
-                                async move { <T as Esker>::read_edges(&inner, request).await };
+                            let fut = async move {
+                                <T as Esker>::read_edges(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -2096,18 +2280,24 @@ pub mod esker_server {
                 "/esker.v1.Esker/ScanEdges" => {
                     #[allow(non_camel_case_types)]
                     struct ScanEdgesSvc<T: Esker>(pub Arc<T>);
-                    impl<T: Esker> tonic::server::ServerStreamingService<super::ScanEdgesRequest> for ScanEdgesSvc<T> {
+                    impl<
+                        T: Esker,
+                    > tonic::server::ServerStreamingService<super::ScanEdgesRequest>
+                    for ScanEdgesSvc<T> {
                         type Response = super::ScanEdgesReply;
                         type ResponseStream = T::ScanEdgesStream;
-                        type Future =
-                            BoxFuture<tonic::Response<Self::ResponseStream>, tonic::Status>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
                         fn call(
                             &mut self,
                             request: tonic::Request<super::ScanEdgesRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut =
-                                async move { <T as Esker>::scan_edges(&inner, request).await };
+                            let fut = async move {
+                                <T as Esker>::scan_edges(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -2136,20 +2326,24 @@ pub mod esker_server {
                 "/esker.v1.Esker/ScanVertices" => {
                     #[allow(non_camel_case_types)]
                     struct ScanVerticesSvc<T: Esker>(pub Arc<T>);
-                    impl<T: Esker> tonic::server::ServerStreamingService<super::ScanVerticesRequest>
-                        for ScanVerticesSvc<T>
-                    {
+                    impl<
+                        T: Esker,
+                    > tonic::server::ServerStreamingService<super::ScanVerticesRequest>
+                    for ScanVerticesSvc<T> {
                         type Response = super::ScanVerticesReply;
                         type ResponseStream = T::ScanVerticesStream;
-                        type Future =
-                            BoxFuture<tonic::Response<Self::ResponseStream>, tonic::Status>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
                         fn call(
                             &mut self,
                             request: tonic::Request<super::ScanVerticesRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut =
-                                async move { <T as Esker>::scan_vertices(&inner, request).await };
+                            let fut = async move {
+                                <T as Esker>::scan_vertices(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -2178,16 +2372,23 @@ pub mod esker_server {
                 "/esker.v1.Esker/VertexHistory" => {
                     #[allow(non_camel_case_types)]
                     struct VertexHistorySvc<T: Esker>(pub Arc<T>);
-                    impl<T: Esker> tonic::server::UnaryService<super::VertexHistoryRequest> for VertexHistorySvc<T> {
+                    impl<
+                        T: Esker,
+                    > tonic::server::UnaryService<super::VertexHistoryRequest>
+                    for VertexHistorySvc<T> {
                         type Response = super::VertexHistoryReply;
-                        type Future = BoxFuture<tonic::Response<Self::Response>, tonic::Status>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
                         fn call(
                             &mut self,
                             request: tonic::Request<super::VertexHistoryRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut =
-                                async move { <T as Esker>::vertex_history(&inner, request).await };
+                            let fut = async move {
+                                <T as Esker>::vertex_history(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -2216,16 +2417,21 @@ pub mod esker_server {
                 "/esker.v1.Esker/EdgeHistory" => {
                     #[allow(non_camel_case_types)]
                     struct EdgeHistorySvc<T: Esker>(pub Arc<T>);
-                    impl<T: Esker> tonic::server::UnaryService<super::EdgeHistoryRequest> for EdgeHistorySvc<T> {
+                    impl<T: Esker> tonic::server::UnaryService<super::EdgeHistoryRequest>
+                    for EdgeHistorySvc<T> {
                         type Response = super::EdgeHistoryReply;
-                        type Future = BoxFuture<tonic::Response<Self::Response>, tonic::Status>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
                         fn call(
                             &mut self,
                             request: tonic::Request<super::EdgeHistoryRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut =
-                                async move { <T as Esker>::edge_history(&inner, request).await };
+                            let fut = async move {
+                                <T as Esker>::edge_history(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -2254,15 +2460,21 @@ pub mod esker_server {
                 "/esker.v1.Esker/Degrees" => {
                     #[allow(non_camel_case_types)]
                     struct DegreesSvc<T: Esker>(pub Arc<T>);
-                    impl<T: Esker> tonic::server::UnaryService<super::DegreesRequest> for DegreesSvc<T> {
+                    impl<T: Esker> tonic::server::UnaryService<super::DegreesRequest>
+                    for DegreesSvc<T> {
                         type Response = super::DegreesReply;
-                        type Future = BoxFuture<tonic::Response<Self::Response>, tonic::Status>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
                         fn call(
                             &mut self,
                             request: tonic::Request<super::DegreesRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut = async move { <T as Esker>::degrees(&inner, request).await };
+                            let fut = async move {
+                                <T as Esker>::degrees(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -2291,16 +2503,21 @@ pub mod esker_server {
                 "/esker.v1.Esker/TopDegrees" => {
                     #[allow(non_camel_case_types)]
                     struct TopDegreesSvc<T: Esker>(pub Arc<T>);
-                    impl<T: Esker> tonic::server::UnaryService<super::TopDegreesRequest> for TopDegreesSvc<T> {
+                    impl<T: Esker> tonic::server::UnaryService<super::TopDegreesRequest>
+                    for TopDegreesSvc<T> {
                         type Response = super::TopDegreesReply;
-                        type Future = BoxFuture<tonic::Response<Self::Response>, tonic::Status>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
                         fn call(
                             &mut self,
                             request: tonic::Request<super::TopDegreesRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut =
-                                async move { <T as Esker>::top_degrees(&inner, request).await };
+                            let fut = async move {
+                                <T as Esker>::top_degrees(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -2329,15 +2546,21 @@ pub mod esker_server {
                 "/esker.v1.Esker/Counts" => {
                     #[allow(non_camel_case_types)]
                     struct CountsSvc<T: Esker>(pub Arc<T>);
-                    impl<T: Esker> tonic::server::UnaryService<super::CountsRequest> for CountsSvc<T> {
+                    impl<T: Esker> tonic::server::UnaryService<super::CountsRequest>
+                    for CountsSvc<T> {
                         type Response = super::CountsReply;
-                        type Future = BoxFuture<tonic::Response<Self::Response>, tonic::Status>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
                         fn call(
                             &mut self,
                             request: tonic::Request<super::CountsRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut = async move { <T as Esker>::counts(&inner, request).await };
+                            let fut = async move {
+                                <T as Esker>::counts(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -2366,17 +2589,24 @@ pub mod esker_server {
                 "/esker.v1.Esker/Diff" => {
                     #[allow(non_camel_case_types)]
                     struct DiffSvc<T: Esker>(pub Arc<T>);
-                    impl<T: Esker> tonic::server::ServerStreamingService<super::DiffRequest> for DiffSvc<T> {
+                    impl<
+                        T: Esker,
+                    > tonic::server::ServerStreamingService<super::DiffRequest>
+                    for DiffSvc<T> {
                         type Response = super::DiffReply;
                         type ResponseStream = T::DiffStream;
-                        type Future =
-                            BoxFuture<tonic::Response<Self::ResponseStream>, tonic::Status>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
                         fn call(
                             &mut self,
                             request: tonic::Request<super::DiffRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut = async move { <T as Esker>::diff(&inner, request).await };
+                            let fut = async move {
+                                <T as Esker>::diff(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -2405,17 +2635,24 @@ pub mod esker_server {
                 "/esker.v1.Esker/Travel" => {
                     #[allow(non_camel_case_types)]
                     struct TravelSvc<T: Esker>(pub Arc<T>);
-                    impl<T: Esker> tonic::server::ServerStreamingService<super::TravelRequest> for TravelSvc<T> {
+                    impl<
+                        T: Esker,
+                    > tonic::server::ServerStreamingService<super::TravelRequest>
+                    for TravelSvc<T> {
                         type Response = super::TravelReply;
                         type ResponseStream = T::TravelStream;
-                        type Future =
-                            BoxFuture<tonic::Response<Self::ResponseStream>, tonic::Status>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
                         fn call(
                             &mut self,
                             request: tonic::Request<super::TravelRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut = async move { <T as Esker>::travel(&inner, request).await };
+                            let fut = async move {
+                                <T as Esker>::travel(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -2444,15 +2681,21 @@ pub mod esker_server {
                 "/esker.v1.Esker/Applied" => {
                     #[allow(non_camel_case_types)]
                     struct AppliedSvc<T: Esker>(pub Arc<T>);
-                    impl<T: Esker> tonic::server::UnaryService<super::AppliedRequest> for AppliedSvc<T> {
+                    impl<T: Esker> tonic::server::UnaryService<super::AppliedRequest>
+                    for AppliedSvc<T> {
                         type Response = super::AppliedReply;
-                        type Future = BoxFuture<tonic::Response<Self::Response>, tonic::Status>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
                         fn call(
                             &mut self,
                             request: tonic::Request<super::AppliedRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut = async move { <T as Esker>::applied(&inner, request).await };
+                            let fut = async move {
+                                <T as Esker>::applied(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -2481,15 +2724,21 @@ pub mod esker_server {
                 "/esker.v1.Esker/Apply" => {
                     #[allow(non_camel_case_types)]
                     struct ApplySvc<T: Esker>(pub Arc<T>);
-                    impl<T: Esker> tonic::server::UnaryService<super::ApplyRequest> for ApplySvc<T> {
+                    impl<T: Esker> tonic::server::UnaryService<super::ApplyRequest>
+                    for ApplySvc<T> {
                         type Response = super::ApplyReply;
-                        type Future = BoxFuture<tonic::Response<Self::Response>, tonic::Status>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
                         fn call(
                             &mut self,
                             request: tonic::Request<super::ApplyRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut = async move { <T as Esker>::apply(&inner, request).await };
+                            let fut = async move {
+                                <T as Esker>::apply(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -2518,15 +2767,21 @@ pub mod esker_server {
                 "/esker.v1.Esker/Stats" => {
                     #[allow(non_camel_case_types)]
                     struct StatsSvc<T: Esker>(pub Arc<T>);
-                    impl<T: Esker> tonic::server::UnaryService<super::StatsRequest> for StatsSvc<T> {
+                    impl<T: Esker> tonic::server::UnaryService<super::StatsRequest>
+                    for StatsSvc<T> {
                         type Response = super::StatsReply;
-                        type Future = BoxFuture<tonic::Response<Self::Response>, tonic::Status>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
                         fn call(
                             &mut self,
                             request: tonic::Request<super::StatsRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut = async move { <T as Esker>::stats(&inner, request).await };
+                            let fut = async move {
+                                <T as Esker>::stats(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -2555,17 +2810,24 @@ pub mod esker_server {
                 "/esker.v1.Esker/Check" => {
                     #[allow(non_camel_case_types)]
                     struct CheckSvc<T: Esker>(pub Arc<T>);
-                    impl<T: Esker> tonic::server::ServerStreamingService<super::CheckRequest> for CheckSvc<T> {
+                    impl<
+                        T: Esker,
+                    > tonic::server::ServerStreamingService<super::CheckRequest>
+                    for CheckSvc<T> {
                         type Response = super::CheckReply;
                         type ResponseStream = T::CheckStream;
-                        type Future =
-                            BoxFuture<tonic::Response<Self::ResponseStream>, tonic::Status>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
                         fn call(
                             &mut self,
                             request: tonic::Request<super::CheckRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut = async move { <T as Esker>::check(&inner, request).await };
+                            let fut = async move {
+                                <T as Esker>::check(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -2594,15 +2856,21 @@ pub mod esker_server {
                 "/esker.v1.Esker/Compact" => {
                     #[allow(non_camel_case_types)]
                     struct CompactSvc<T: Esker>(pub Arc<T>);
-                    impl<T: Esker> tonic::server::UnaryService<super::CompactRequest> for CompactSvc<T> {
+                    impl<T: Esker> tonic::server::UnaryService<super::CompactRequest>
+                    for CompactSvc<T> {
                         type Response = super::CompactReply;
-                        type Future = BoxFuture<tonic::Response<Self::Response>, tonic::Status>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
                         fn call(
                             &mut self,
                             request: tonic::Request<super::CompactRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut = async move { <T as Esker>::compact(&inner, request).await };
+                            let fut = async move {
+                                <T as Esker>::compact(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -2631,15 +2899,21 @@ pub mod esker_server {
                 "/esker.v1.Esker/Persist" => {
                     #[allow(non_camel_case_types)]
                     struct PersistSvc<T: Esker>(pub Arc<T>);
-                    impl<T: Esker> tonic::server::UnaryService<super::PersistRequest> for PersistSvc<T> {
+                    impl<T: Esker> tonic::server::UnaryService<super::PersistRequest>
+                    for PersistSvc<T> {
                         type Response = super::PersistReply;
-                        type Future = BoxFuture<tonic::Response<Self::Response>, tonic::Status>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
                         fn call(
                             &mut self,
                             request: tonic::Request<super::PersistRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut = async move { <T as Esker>::persist(&inner, request).await };
+                            let fut = async move {
+                                <T as Esker>::persist(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -2668,15 +2942,21 @@ pub mod esker_server {
                 "/esker.v1.Esker/Backup" => {
                     #[allow(non_camel_case_types)]
                     struct BackupSvc<T: Esker>(pub Arc<T>);
-                    impl<T: Esker> tonic::server::UnaryService<super::BackupRequest> for BackupSvc<T> {
+                    impl<T: Esker> tonic::server::UnaryService<super::BackupRequest>
+                    for BackupSvc<T> {
                         type Response = super::BackupReply;
-                        type Future = BoxFuture<tonic::Response<Self::Response>, tonic::Status>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
                         fn call(
                             &mut self,
                             request: tonic::Request<super::BackupRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut = async move { <T as Esker>::backup(&inner, request).await };
+                            let fut = async move {
+                                <T as Esker>::backup(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -2702,19 +2982,25 @@ pub mod esker_server {
                     };
                     Box::pin(fut)
                 }
-                _ => Box::pin(async move {
-                    let mut response = http::Response::new(tonic::body::Body::default());
-                    let headers = response.headers_mut();
-                    headers.insert(
-                        tonic::Status::GRPC_STATUS,
-                        (tonic::Code::Unimplemented as i32).into(),
-                    );
-                    headers.insert(
-                        http::header::CONTENT_TYPE,
-                        tonic::metadata::GRPC_CONTENT_TYPE,
-                    );
-                    Ok(response)
-                }),
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
             }
         }
     }

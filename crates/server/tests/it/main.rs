@@ -1,1 +1,10 @@
-//! it
+//! The server as its clients see it, in this process: by its own client, by a plain gRPC client, by HTTP.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod api;
+mod common;
+mod limits;
+mod plain;
+mod tls;
+mod versions;

@@ -1,0 +1,88 @@
+//! The server as a process of its own.
+
+use super::Bench;
+use anyhow::Context as _;
+use std::path::PathBuf;
+use std::process::{Child as Process, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a server may take to start or to stop.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server over a new database.
+pub(super) struct Child {
+    process: Process,
+    address: String,
+}
+
+impl Child {
+    pub(super) fn start(bench: &Bench<'_>) -> anyhow::Result<Self> {
+        let folder = bench.scratch.fresh("served")?;
+        let port_file: PathBuf = folder.with_extension("port");
+        let _ = std::fs::remove_file(&port_file);
+        let durability = match bench.context.globals.durability {
+            crate::args::DurabilityArg::Sync => "sync",
+            crate::args::DurabilityArg::Relaxed => "relaxed",
+        };
+        let process = Command::new(std::env::current_exe().context("finding this program")?)
+            .arg("serve")
+            .arg(&folder)
+            .args(["--create", "--quiet", "--listen", "127.0.0.1:0"])
+            .args(["--durability", durability])
+            .args(["--memory", &bench.context.globals.memory.to_string()])
+            .arg("--port-file")
+            .arg(&port_file)
+            .stdin(Stdio::null())
+            .spawn()
+            .context("starting the server")?;
+        let mut child = Self {
+            process,
+            address: String::new(),
+        };
+        let until = Instant::now() + PATIENCE;
+        while child.address.is_empty() {
+            if let Ok(text) = std::fs::read_to_string(&port_file) {
+                text.trim().clone_into(&mut child.address);
+                break;
+            }
+            if let Some(status) = child.process.try_wait()? {
+                anyhow::bail!("the server ended at once: {status}");
+            }
+            anyhow::ensure!(Instant::now() < until, "the server does not start");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(child)
+    }
+
+    pub(super) fn target(&self) -> String {
+        format!("esker://{}", self.address)
+    }
+
+    /// Processor time that it has used, in seconds.
+    pub(super) fn cpu_seconds(&self) -> f64 {
+        super::machine::seconds_of(&self.process.id().to_string())
+    }
+
+    /// Stops it in good order.
+    pub(super) fn stop(mut self) -> anyhow::Result<()> {
+        let id = self.process.id().to_string();
+        Command::new("kill").arg(&id).status().context("kill")?;
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
+            if let Some(status) = self.process.try_wait()? {
+                anyhow::ensure!(status.success(), "the server ended with {status}");
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        anyhow::bail!("the server (process {id}) does not stop");
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // It is gone already where it was stopped.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,483 @@
+//! Servers as processes: started, asked, overloaded, killed, stopped.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use esker::{Database, OpenOptions};
+use esker_model::{
+    Batch, EdgeSelect, GraphRead as _, GraphWrite as _, Op, Properties, Version, Versions,
+    VertexId, VertexRef,
+};
+use std::ops::ControlFlow;
+
+/// A server over the folder `lab.esker`.
+pub(crate) struct Served {
+    child: Child,
+    address: String,
+}
+
+fn esker(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_esker"));
+    command
+        .current_dir(folder)
+        .env("HOME", folder)
+        .stdin(Stdio::null());
+    command
+}
+
+fn run(folder: &Path, args: &[&str]) -> Output {
+    esker(folder).args(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+impl Served {
+    pub(crate) fn start(folder: &Path, args: &[&str]) -> Self {
+        Self::start_at(folder, "127.0.0.1:0", args)
+    }
+
+    fn start_at(folder: &Path, listen: &str, args: &[&str]) -> Self {
+        let port_file = folder.join("port");
+        let _ = std::fs::remove_file(&port_file);
+        let mut child = esker(folder)
+            .args([
+                "serve",
+                "lab.esker",
+                "--create",
+                "--quiet",
+                "--memory",
+                "32MiB",
+            ])
+            .args(["--listen", listen, "--port-file", "port"])
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let until = Instant::now() + Duration::from_secs(50);
+        let address = loop {
+            if let Ok(address) = std::fs::read_to_string(&port_file) {
+                break address.trim().to_owned();
+            }
+            if child.try_wait().unwrap().is_some() {
+                let output = child.wait_with_output().unwrap();
+                panic!("it ended at once: {}", text(&output.stderr));
+            }
+            assert!(Instant::now() < until, "it does not start");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        Self { child, address }
+    }
+
+    pub(crate) fn target(&self) -> String {
+        format!("esker://{}", self.address)
+    }
+
+    fn open(&self) -> Database {
+        OpenOptions::new().open(&self.target()).unwrap()
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").args([name, &id]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Waits for its end: the exit code, if it had one, and what it said.
+    fn end(mut self) -> (Option<i32>, String) {
+        let until = Instant::now() + Duration::from_secs(50);
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < until, "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let mut said = String::new();
+        let mut stderr = self.child.stderr.take().unwrap();
+        stderr.read_to_string(&mut said).unwrap();
+        (status.code(), said)
+    }
+
+    fn stop(self) {
+        self.signal("-TERM");
+        let (code, said) = self.end();
+        assert_eq!(code, Some(0), "{said}");
+    }
+
+    /// A request over HTTP/1.1, by hand: the status and all that came.
+    fn http(&self, head: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let request = format!(
+            "{head} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, answer)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn vertex(database: &Database, name: &str) -> VertexRef {
+    let schema = database.schema().unwrap();
+    let name = esker_model::VertexName::parse(name).unwrap();
+    name.resolve(&schema).unwrap()
+}
+
+/// A batch that makes a file and lets a job have written it.
+fn written(database: &Database, job: &str, file: &str) -> Batch {
+    let schema = database.schema().unwrap();
+    let (source, destination) = (
+        vertex(database, &format!("job:{job}")),
+        vertex(database, &format!("file:{file}")),
+    );
+    let mut batch = Batch::new();
+    batch.push(Op::EnsureVertex {
+        vertex: source,
+        key: job.into(),
+    });
+    batch.push(Op::EnsureVertex {
+        vertex: destination,
+        key: file.into(),
+    });
+    batch.push(Op::PutEdge {
+        source,
+        edge_type: schema.edge_type_id("write").unwrap(),
+        destination,
+        properties: Properties::new().with("bytes", 1),
+    });
+    batch
+}
+
+/// The keys of files that job wrote.
+fn files_of(database: &Database, job: &str) -> Vec<VertexId> {
+    let schema = database.schema().unwrap();
+    let select = EdgeSelect {
+        types: vec![schema.edge_type_id("write").unwrap()],
+        versions: Versions::NOW,
+        properties: true,
+    };
+    let mut files = Vec::new();
+    let from = vertex(database, &format!("job:{job}")).id;
+    database
+        .scan_edges(&[from], &select, &mut |_, edge| {
+            files.push(edge.key.destination);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    files
+}
+
+/// A second server takes the folder that the first one let go, and local commands go through whichever holds it.
+#[test]
+fn a_served_folder_is_usable_on_its_own_machine() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Served::start(dir.path(), &[]);
+    let put = run(dir.path(), &["put", "lab.esker", "user:1", "name=ada"]);
+    assert!(put.status.success(), "{}", text(&put.stderr));
+    let got = run(
+        dir.path(),
+        &["get", &server.target(), "user:1", "--format", "ndjson"],
+    );
+    assert!(text(&got.stdout).contains("ada"), "{}", text(&got.stderr));
+
+    let second = run(
+        dir.path(),
+        &["serve", "lab.esker", "--listen", "127.0.0.1:0"],
+    );
+    assert_eq!(second.status.code(), Some(1));
+    assert!(
+        text(&second.stderr).contains("a server must be the one that opens it first"),
+        "{}",
+        text(&second.stderr)
+    );
+    server.stop();
+    let again = Served::start(dir.path(), &[]);
+    let got = run(
+        dir.path(),
+        &["get", &again.target(), "user:1", "--format", "ndjson"],
+    );
+    assert!(text(&got.stdout).contains("ada"));
+    again.stop();
+}
+
+/// Writers go on while the server is stopped in good order. What was acknowledged is there afterwards; the others wait
+/// for the next server at the same port, and count once.
+#[test]
+fn a_stop_under_load_loses_nothing() {
+    under_load("-TERM");
+}
+
+/// The same with a server that is killed: no good-byes, and answers lost on their way.
+#[test]
+fn a_kill_under_load_applies_each_batch_once() {
+    under_load("-KILL");
+}
+
+fn under_load(signal: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let first = Served::start(dir.path(), &["--drain", "5s"]);
+    let (address, target) = (first.address.clone(), first.target());
+    let mut held = Some(first);
+    let (stop, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
+    let counted = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (stop, acknowledged, counted, target) = (&stop, &acknowledged, &counted, &target);
+            scope.spawn(move || {
+                let database = OpenOptions::new().open(target).unwrap();
+                for n in 0.. {
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let batch = written(&database, &format!("{thread}"), &format!("/{thread}/{n}"));
+                    let commit = database.apply(batch).unwrap();
+                    assert!(commit.applied, "each batch is told as applied");
+                    acknowledged.fetch_add(1, Ordering::Relaxed);
+                    counted.fetch_add(commit.edges_created, Ordering::Relaxed);
+                }
+            });
+        }
+        for _ in 0..3 {
+            let before = acknowledged.load(Ordering::Relaxed);
+            while acknowledged.load(Ordering::Relaxed) < before + 40 {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            let server = held.take().unwrap();
+            server.signal(signal);
+            let (code, said) = server.end();
+            assert_eq!(code, (signal == "-TERM").then_some(0), "{said}");
+            held = Some(Served::start_at(dir.path(), &address, &[]));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    let server = held.unwrap();
+    let database = server.open();
+    let all: u64 = (0..4)
+        .map(|t| files_of(&database, &format!("{t}")).len() as u64)
+        .sum();
+    assert_eq!(all, acknowledged.load(Ordering::Relaxed));
+    // An answer that was lost with its counts is the only reason for a smaller sum.
+    assert!(counted.load(Ordering::Relaxed) <= all);
+    if signal == "-TERM" {
+        assert_eq!(counted.load(Ordering::Relaxed), all);
+    }
+    for thread in 0..4 {
+        let file = vertex(&database, &format!("file:/{thread}/0"));
+        let history = database
+            .vertex_history(file.id, esker_model::VersionRange::ALL)
+            .unwrap();
+        assert_eq!(history.len(), 1, "{history:?}");
+    }
+    drop(database);
+    server.stop();
+}
+
+#[test]
+fn the_second_signal_ends_it_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Served::start(dir.path(), &["--drain", "1h"]);
+    // A request that is not finished keeps the first stop waiting.
+    let mut slow = TcpStream::connect(&server.address).unwrap();
+    slow.write_all(b"POST /api/v1/travel HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n")
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    server.signal("-INT");
+    std::thread::sleep(Duration::from_millis(50));
+    server.signal("-INT");
+    let (code, said) = server.end();
+    // The first one may have been enough: nothing that holds the database was under way.
+    assert!(matches!(code, Some(0 | 130)), "{code:?} {said}");
+}
+
+/// With room for almost nothing, many clients at once are turned away, come back, and all are served in the end. Nothing
+/// collapses, and afterwards a single call is as good as ever.
+#[test]
+fn overload_sheds_and_recovers() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(
+        dir.path().join("server.toml"),
+        "[limits]\nwaiting = 2\n[threads]\nreaders = 1\nscanners = 1\n",
+    )
+    .unwrap();
+    let server = Served::start(dir.path(), &["--config", "server.toml"]);
+    let database = server.open();
+    for n in 0..50 {
+        database
+            .apply(written(&database, "0", &format!("/{n}")))
+            .unwrap();
+    }
+    std::thread::scope(|scope| {
+        for _ in 0..24 {
+            let database = server.open();
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    assert_eq!(files_of(&database, "0").len(), 50);
+                }
+            });
+        }
+    });
+    let (status, metrics) = server.http("GET /metrics", "");
+    assert_eq!(status, 200);
+    let figure = |name: &str| -> f64 {
+        let line = metrics.lines().find_map(|l| l.strip_prefix(name));
+        line.unwrap_or_else(|| panic!("no {name} in {metrics}"))
+            .trim()
+            .parse()
+            .unwrap()
+    };
+    assert!(figure("esker_shed_total ") > 0.0, "{metrics}");
+    assert_eq!(figure("esker_in_flight "), 0.0);
+    assert_eq!(figure("esker_memory_bytes "), 0.0);
+    assert_eq!(files_of(&database, "0").len(), 50);
+    drop(database);
+    server.stop();
+}
+
+/// Somebody who listens and never answers.
+#[test]
+fn a_silent_server_is_given_up_with_words() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let target = format!("esker://{address}?timeout=300ms");
+    let output = run(dir.path(), &["get", &target, "user:1"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("accepts connections but did not greet within 300 ms"),
+        "{said}"
+    );
+    drop(listener);
+}
+
+/// A server that stops in the middle (here by SIGSTOP) is given up, and found again once it goes on.
+#[test]
+fn a_server_that_falls_silent_is_given_up_with_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Served::start(dir.path(), &[]);
+    let target = format!("{}?timeout=400ms", server.target());
+    let database = OpenOptions::new().open(&target).unwrap();
+    database.apply(written(&database, "1", "/a")).unwrap();
+    server.signal("-STOP");
+    let until = Instant::now() + Duration::from_secs(20);
+    // The signal takes a moment to arrive.
+    let e = loop {
+        if let Err(e) = database.read_vertices(&[], Version::MAX) {
+            break e;
+        }
+        assert!(Instant::now() < until, "it answers still");
+    };
+    assert!(
+        e.to_string().contains("did not answer within 400 ms"),
+        "{e}"
+    );
+    server.signal("-CONT");
+    let until = Instant::now() + Duration::from_secs(20);
+    while database.read_vertices(&[], Version::MAX).is_err() {
+        assert!(Instant::now() < until, "it is not found again");
+    }
+    drop(database);
+    server.stop();
+}
+
+#[test]
+fn what_is_no_esker_server_is_told_apart() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let mut bytes = [0; 64];
+            let _ = stream.read(&mut bytes);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
+        }
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let target = format!("esker://{address}?timeout=500ms");
+    let output = run(dir.path(), &["get", &target, "user:1"]);
+    let said = text(&output.stderr);
+    assert!(said.contains("not as an Esker server"), "{said}");
+}
+
+#[test]
+fn a_bad_configuration_is_refused_with_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("server.toml"), "[limits]\nconections = 3\n").unwrap();
+    let output = run(
+        dir.path(),
+        &["serve", "lab.esker", "--create", "--config", "server.toml"],
+    );
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        text(&output.stderr),
+        "error: server.toml:2:1: unknown key `limits.conections`; did you mean `limits.connections`?\n"
+    );
+    assert!(!dir.path().join("lab.esker").exists());
+    let server = Served::start(dir.path(), &[]);
+    let output = run(
+        dir.path(),
+        &[
+            "serve",
+            "other.esker",
+            "--create",
+            "--listen",
+            &server.address,
+        ],
+    );
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains(&format!("listening at `{}`", server.address)),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn logs_are_json_where_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let port_file = dir.path().join("port");
+    let mut child = esker(dir.path())
+        .args(["serve", "lab.esker", "--create", "--log-format", "json"])
+        .args(["--listen", "127.0.0.1:0", "--port-file", "port"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let until = Instant::now() + Duration::from_secs(50);
+    while !port_file.exists() {
+        assert!(Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let id = child.id().to_string();
+    Command::new("kill").arg(&id).status().unwrap();
+    let mut said = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    assert!(child.wait().unwrap().success(), "{said}");
+    let lines: Vec<serde_json::Value> = said
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines[0]["message"], "serving");
+    assert_eq!(lines[0]["level"], "INFO");
+    assert_eq!(lines.last().unwrap()["message"], "stopped");
+    assert!(!port_file.exists(), "the address is gone with the server");
+}

@@ -1,0 +1,315 @@
+//! The JSON API by a plain HTTP client.
+
+use crate::common::{Served, filled, settings};
+use serde_json::{Value as Json, json};
+use std::collections::BTreeSet;
+
+#[test]
+fn health_readiness_metrics() {
+    let served = Served::start(settings());
+    assert_eq!(served.http("GET", "/healthz", "").0, 200);
+    assert_eq!(served.http("GET", "/readyz", "").2, "ready\n");
+    filled(&served);
+    let (status, head, body) = served.http("GET", "/metrics", "");
+    assert_eq!(status, 200);
+    assert!(head.contains("text/plain; version=0.0.4"), "{head}");
+    for line in [
+        "esker_request_seconds_count{call=\"apply\"} 1",
+        "esker_batch_mutations_sum 7",
+        "esker_vertices 4",
+        "esker_edges 6",
+        "esker_in_flight 0",
+    ] {
+        assert!(body.contains(&format!("{line}\n")), "{line} in {body}");
+    }
+    // Each metric is said to be what it is, once.
+    let mut named = BTreeSet::new();
+    for line in body.lines().filter(|l| l.starts_with("# TYPE ")) {
+        assert!(named.insert(line.to_owned()), "{line} twice");
+    }
+    for line in body.lines().filter(|l| !l.starts_with('#')) {
+        let name = line.split(['{', ' ']).next().unwrap();
+        let base = ["_bucket", "_sum", "_count"]
+            .iter()
+            .find_map(|s| name.strip_suffix(s));
+        let typed = |name: &str| {
+            named
+                .iter()
+                .any(|l| l.starts_with(&format!("# TYPE {name} ")))
+        };
+        assert!(typed(name) || base.is_some_and(typed), "{line}");
+        assert!(
+            line.rsplit(' ').next().unwrap().parse::<f64>().is_ok(),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn what_a_person_asks_for() {
+    let served = Served::start(settings());
+    let database = filled(&served);
+    let get = |path: &str| {
+        let (status, json) = served.json("GET", path, "");
+        assert_eq!(status, 200, "{path}: {json}");
+        json
+    };
+    let vertex = get("/api/v1/vertex?id=user:1");
+    assert_eq!(vertex["id"], "user:1");
+    assert_eq!(vertex["attributes"], json!({"name": "ada"}));
+    let version = vertex["version"].as_str().unwrap();
+    assert_eq!(
+        get(&format!("/api/v1/vertex?id=user:1&as_of={version}")),
+        vertex
+    );
+
+    let files = get("/api/v1/vertices?type=File&limit=1");
+    assert_eq!(files["vertices"].as_array().unwrap().len(), 1);
+    let next = files["next"].as_str().unwrap();
+    let rest = get(&format!("/api/v1/vertices?type=DataObject&after={next}"));
+    assert_eq!(rest["next"], Json::Null);
+    assert_eq!(rest["vertices"].as_array().unwrap().len(), 1);
+    assert_ne!(rest["vertices"][0]["id"], files["vertices"][0]["id"]);
+
+    let edges = get("/api/v1/edges?id=job:1&type=read,write");
+    let ends: BTreeSet<_> = edges["edges"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| e["dst"].as_str().unwrap())
+        .collect();
+    assert_eq!(ends, BTreeSet::from(["file:/in", "file:/out"]));
+    assert_eq!(edges["edges"][0]["properties"], json!({"bytes": 7}));
+    assert_eq!(get("/api/v1/edges?id=job:1&limit=1")["more"], true);
+
+    let history = get("/api/v1/history?id=file:/in");
+    assert_eq!(history["events"][0]["change"], "put");
+    let history = get("/api/v1/history?id=job:1&type=write&dst=file:/out");
+    assert_eq!(history["events"][0]["properties"], json!({"bytes": 7}));
+
+    let lineage = get("/api/v1/lineage?id=file:/out");
+    let found: BTreeSet<_> = lineage["vertices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|v| v["id"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        found,
+        BTreeSet::from(["file:/in", "file:/out", "job:1", "user:1"])
+    );
+    let impact = get("/api/v1/impact?id=file:/in&depth=1");
+    assert_eq!(impact["target"], "file:/in");
+
+    let chain = r#"{"chain": "v(\"user:1\").e(run).v().e(write).v()", "profile": true}"#;
+    let (status, found) = served.json("POST", "/api/v1/travel", chain);
+    assert_eq!(status, 200, "{found}");
+    assert_eq!(found["sets"][0]["vertices"][0]["id"], "file:/out");
+    assert_eq!(found["profile"].as_array().unwrap().len(), 2);
+    let chain = r#"{"chain": "v(\"file:/out\").e(wasWrittenBy).v().e(read).v().return_fp()"}"#;
+    let (_, found) = served.json("POST", "/api/v1/travel", chain);
+    assert_eq!(found["edges"].as_array().unwrap().len(), 2, "{found}");
+    assert_eq!(found["edges"][0]["properties"], json!({"bytes": 7}));
+
+    assert_eq!(get("/api/v1/stats")["vertices"]["File"], 2);
+    assert!(
+        get("/api/v1/schema")["edge_types"]
+            .as_array()
+            .unwrap()
+            .len()
+            > 10
+    );
+    drop(database);
+}
+
+#[test]
+fn lines_apply_whole_or_not_at_all() {
+    let served = Served::start(settings());
+    let lines = r#"{"op":"put_vertex","id":"file:/a","attributes":{"size":7,"mtime":"2026-03-01T00:00:00Z"}}
+{"op":"ensure_vertex","id":"job:1"}
+
+{"op":"set","id":"file:/a","set":{"campaign":"spring"}}
+{"op":"put_edge","src":"job:1","type":"write","dst":"file:/a","properties":{"bytes":7}}
+"#;
+    let (status, done) = served.json("POST", "/api/v1/apply?once=x&sync=true", lines);
+    assert_eq!(status, 200, "{done}");
+    assert_eq!(done["vertices_created"], 2);
+    assert_eq!(done["applied"], true);
+    let (_, again) = served.json("POST", "/api/v1/apply?once=x", lines);
+    assert_eq!(again["applied"], false);
+    let (_, vertex) = served.json("GET", "/api/v1/vertex?id=file:/a", "");
+    assert_eq!(vertex["attributes"]["campaign"], "spring", "{vertex}");
+
+    let bad =
+        "{\"op\":\"put_vertex\",\"id\":\"file:/b\"}\n{\"op\":\"put_vertex\",\"id\":\"fille:/c\"}\n";
+    let (status, error) = served.json("POST", "/api/v1/apply", bad);
+    assert_eq!(status, 400);
+    assert!(
+        error["error"]
+            .as_str()
+            .unwrap()
+            .starts_with("line 2: unknown vertex type `fille`"),
+        "{error}"
+    );
+    assert_eq!(served.json("GET", "/api/v1/vertex?id=file:/b", "").0, 404);
+}
+
+#[test]
+fn mistakes_are_told() {
+    let served = Served::start(settings());
+    filled(&served);
+    for (verb, path, body, status, said) in [
+        (
+            "GET",
+            "/api/v1/vertex",
+            "",
+            400,
+            "parameter `id` is missing",
+        ),
+        (
+            "GET",
+            "/api/v1/vertex?id=user",
+            "",
+            400,
+            "`user` names no vertex",
+        ),
+        (
+            "GET",
+            "/api/v1/vertex?id=user:2",
+            "",
+            404,
+            "no vertex `user:2`",
+        ),
+        (
+            "GET",
+            "/api/v1/vertex?ids=user:1",
+            "",
+            400,
+            "unknown parameter `ids`; did you mean `id`?",
+        ),
+        (
+            "GET",
+            "/api/v1/vertex?id=user:1&as_of=yesterday",
+            "",
+            400,
+            "yesterday",
+        ),
+        (
+            "GET",
+            "/api/v1/vertices?type=Fil",
+            "",
+            400,
+            "did you mean `File`",
+        ),
+        (
+            "GET",
+            "/api/v1/edges?id=job:1&type=wrote",
+            "",
+            400,
+            "unknown edge type `wrote`",
+        ),
+        (
+            "GET",
+            "/api/v1/edges?id=job:9",
+            "",
+            404,
+            "no vertex `job:9`",
+        ),
+        (
+            "GET",
+            "/api/v1/lineage?id=file:/none",
+            "",
+            404,
+            "no vertex `file:/none`",
+        ),
+        ("GET", "/api/v1/nothing", "", 404, "/api/v1/openapi.json"),
+        (
+            "POST",
+            "/api/v1/vertex?id=user:1",
+            "",
+            405,
+            "is not asked with POST",
+        ),
+        ("POST", "/api/v1/travel", "{", 400, "the body is not JSON"),
+        (
+            "POST",
+            "/api/v1/travel",
+            r#"{"chain": "v(\"user:1\").x()"}"#,
+            400,
+            "unknown call `x`",
+        ),
+        (
+            "POST",
+            "/api/v1/travel",
+            r#"{"chains": ""}"#,
+            400,
+            "unknown key `chains`",
+        ),
+    ] {
+        let (got, json) = served.json(verb, path, body);
+        assert_eq!(got, status, "{path}: {json}");
+        let error = json["error"].as_str().unwrap();
+        assert!(error.contains(said), "{path}: {error}");
+    }
+}
+
+/// Every path of the document is there, answers to its method, and knows its parameters.
+#[test]
+fn the_document_describes_the_routes() {
+    let served = Served::start(settings());
+    filled(&served);
+    let (status, document) = served.json("GET", "/api/v1/openapi.json", "");
+    assert_eq!(status, 200);
+    assert_eq!(document["openapi"], "3.1.0");
+    let paths = document["paths"].as_object().unwrap();
+    assert!(paths.len() >= 11);
+    for (path, item) in paths {
+        for (verb, operation) in item.as_object().unwrap() {
+            let mut query = Vec::new();
+            for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                let name = parameter["name"].as_str().unwrap();
+                let value = match (path.as_str(), name) {
+                    ("/api/v1/vertices", "type") => "File",
+                    (_, "type") => "write",
+                    ("/api/v1/history", "id") => "job:1",
+                    ("/api/v1/lineage" | "/api/v1/impact", "id") => "file:/out",
+                    (_, "id") => "job:1",
+                    (_, "after" | "dst") => "file:/out",
+                    (_, "limit" | "depth") => "3",
+                    (_, "as_of") => "now",
+                    (_, "from") => "2020-01-01",
+                    (_, "until") => "2100-01-01",
+                    (_, "once") => "marker",
+                    (_, "sync") => "false",
+                    other => panic!("what is {other:?}?"),
+                };
+                query.push(format!("{name}={value}"));
+            }
+            let body = match path.as_str() {
+                "/api/v1/travel" => r#"{"chain": "v(\"user:1\")"}"#,
+                "/api/v1/apply" => r#"{"op":"ensure_vertex","id":"job:2"}"#,
+                _ => "",
+            };
+            assert_eq!(
+                operation.get("requestBody").is_some(),
+                !body.is_empty(),
+                "{path}"
+            );
+            let asked = format!("{path}?{}", query.join("&"));
+            let (status, answer) = served.json(&verb.to_uppercase(), &asked, body);
+            assert_eq!(status, 200, "{asked}: {answer}");
+            let schema =
+                operation["responses"]["200"]["content"]["application/json"]["schema"]["$ref"]
+                    .as_str()
+                    .unwrap();
+            let schema = document.pointer(schema.strip_prefix('#').unwrap()).unwrap();
+            for required in schema["required"].as_array().into_iter().flatten() {
+                let required = required.as_str().unwrap();
+                assert!(
+                    answer.get(required).is_some(),
+                    "{asked}: no {required} in {answer}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! A server over a new database, and an HTTP client of a few lines.
+
+use esker::{Database, OpenOptions};
+use esker_model::GraphWrite as _;
+use esker_model::{Batch, GraphRead as _, Op, Properties, VertexName, VertexRef};
+use esker_server::{Server, Settings};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+pub(crate) struct Served {
+    // Stopped before the folder goes.
+    pub(crate) server: Server,
+    _dir: tempfile::TempDir,
+}
+
+pub(crate) fn settings() -> Settings {
+    Settings {
+        listen: "127.0.0.1:0".into(),
+        ..Settings::default()
+    }
+}
+
+impl Served {
+    pub(crate) fn start(settings: Settings) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lab.esker");
+        let options = OpenOptions::new().create(true).memory_bytes(32 << 20);
+        let database = options.open(path.to_str().unwrap()).unwrap();
+        Self {
+            server: Server::start(database, settings).unwrap(),
+            _dir: dir,
+        }
+    }
+
+    pub(crate) fn target(&self) -> String {
+        format!("esker://{}", self.server.address())
+    }
+
+    pub(crate) fn open(&self) -> Database {
+        OpenOptions::new().open(&self.target()).unwrap()
+    }
+
+    /// A request over HTTP/1.1: the status, the headers, the body.
+    pub(crate) fn http(&self, verb: &str, path: &str, body: &str) -> (u16, String, String) {
+        let mut stream = TcpStream::connect(self.server.address()).unwrap();
+        let request = format!(
+            "{verb} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        // A server that refuses a body by its length may close before it has read it.
+        let _ = stream.write_all(body.as_bytes());
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let answer = String::from_utf8(answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, head.to_owned(), body.to_owned())
+    }
+
+    pub(crate) fn json(&self, verb: &str, path: &str, body: &str) -> (u16, serde_json::Value) {
+        let (status, _, body) = self.http(verb, path, body);
+        let json = serde_json::from_str(&body).unwrap_or_else(|e| panic!("{path}: {e}: {body}"));
+        (status, json)
+    }
+}
+
+pub(crate) fn vertex(database: &Database, name: &str) -> VertexRef {
+    let schema = database.schema().unwrap();
+    VertexName::parse(name).unwrap().resolve(&schema).unwrap()
+}
+
+/// Job 1 ran for user 1, read `/in` and wrote `/out`.
+pub(crate) fn filled(served: &Served) -> Database {
+    let database = served.open();
+    let schema = database.schema().unwrap();
+    let mut batch = Batch::new();
+    for (name, attributes) in [
+        ("user:1", Properties::new().with("name", "ada")),
+        ("job:1", Properties::new()),
+        ("file:/in", Properties::new().with("size", 7)),
+        ("file:/out", Properties::new()),
+    ] {
+        batch.push(Op::PutVertex {
+            vertex: vertex(&database, name),
+            key: name.split_once(':').unwrap().1.into(),
+            attributes,
+        });
+    }
+    for (source, edge_type, destination) in [
+        ("user:1", "run", "job:1"),
+        ("job:1", "read", "file:/in"),
+        ("job:1", "write", "file:/out"),
+    ] {
+        batch.push(Op::PutEdge {
+            source: vertex(&database, source),
+            edge_type: schema.edge_type_id(edge_type).unwrap(),
+            destination: vertex(&database, destination),
+            properties: Properties::new().with("bytes", 7),
+        });
+    }
+    database.apply(batch).unwrap();
+    database
+}

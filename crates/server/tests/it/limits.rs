@@ -1,0 +1,202 @@
+//! What is too much is refused clearly, before anything is done.
+
+use crate::common::{Served, filled, settings, vertex};
+use esker::OpenOptions;
+use esker_model::traversal::Budget;
+use esker_model::{
+    Batch, GraphRead as _, GraphWrite as _, NeverCancel, Op, Properties, Traversal, Version,
+    VertexId,
+};
+use esker_server::Settings;
+use esker_server::settings::Limits;
+use std::io::Read as _;
+use std::net::TcpStream;
+use std::time::Duration;
+
+fn limited(limits: Limits) -> Served {
+    Served::start(Settings {
+        limits,
+        ..settings()
+    })
+}
+
+#[test]
+fn a_request_has_a_size() {
+    let served = limited(Limits {
+        request_bytes: 4_096,
+        ..Limits::default()
+    });
+    let database = filled(&served);
+    let mut batch = Batch::new();
+    batch.push(Op::SetAttributes {
+        vertex: vertex(&database, "user:1"),
+        set: Properties::new().with("x", "y".repeat(5_000)),
+        remove: vec![],
+    });
+    let e = database.apply(batch).unwrap_err();
+    assert!(
+        e.to_string()
+            .starts_with("the size in bytes of one call to a server is 5"),
+        "{e}"
+    );
+    // The connection is as good as before.
+    assert!(database.counts().is_ok());
+    let (status, _, body) = served.http("POST", "/api/v1/apply", &" ".repeat(5_000));
+    assert_eq!(status, 413, "{body}");
+}
+
+#[test]
+fn a_frontier_has_a_size() {
+    let served = limited(Limits {
+        frontier: 10,
+        ..Limits::default()
+    });
+    let database = filled(&served);
+    let ids = |n: usize| vec![VertexId([7; 16]); n];
+    assert_eq!(
+        database
+            .read_vertices(&ids(10), Version::MAX)
+            .unwrap()
+            .len(),
+        10
+    );
+    let e = database.read_vertices(&ids(11), Version::MAX).unwrap_err();
+    assert_eq!(
+        e.to_string(),
+        "the number of vertices in one request to this server is 11; the limit is 10"
+    );
+}
+
+#[test]
+fn a_request_has_a_time() {
+    let served = limited(Limits {
+        time: Some(Duration::from_millis(200)),
+        ..Limits::default()
+    });
+    let database = served.open();
+    let mut batch = Batch::new();
+    let schema = database.schema().unwrap();
+    let named = |kind: &str| -> Vec<_> {
+        let name = |n: u32| vertex(&database, &format!("{kind}:{n}"));
+        (0..300).map(name).collect()
+    };
+    let (jobs, files) = (named("job"), named("file"));
+    for n in 0..300 {
+        for vertex in [jobs[n], files[n]] {
+            batch.push(Op::EnsureVertex {
+                vertex,
+                key: n.to_string(),
+            });
+        }
+    }
+    database.apply(batch).unwrap();
+    let mut batch = Batch::new();
+    for n in 0..300 {
+        for m in 0..100 {
+            for edge_type in ["read", "write"] {
+                batch.push(Op::PutEdge {
+                    source: jobs[n],
+                    edge_type: schema.edge_type_id(edge_type).unwrap(),
+                    destination: files[(n + m) % 300],
+                    properties: Properties::new(),
+                });
+            }
+        }
+    }
+    database.submit(batch).unwrap().wait().unwrap();
+    let hops = r#".e("write").v().e("wasReadBy").v()"#.repeat(250);
+    let traversal = Traversal::parse(&format!(r#"v(type="Job"){hops}"#)).unwrap();
+    let result = database
+        .travel(&traversal, &Budget::default(), &NeverCancel)
+        .unwrap();
+    assert!(!result.complete);
+    assert_eq!(result.stopped[0].reason.name(), "time-out");
+}
+
+#[test]
+fn connections_have_a_number() {
+    let served = limited(Limits {
+        connections: 2,
+        ..Limits::default()
+    });
+    let (one, two) = (served.open(), served.open());
+    let e = OpenOptions::new().open(&served.target()).unwrap_err();
+    assert!(
+        e.to_string()
+            .contains("the server has 2 connections, the most it may"),
+        "{e}"
+    );
+    let (status, head, body) = served.http("GET", "/healthz", "");
+    assert_eq!(status, 429, "{body}");
+    assert!(
+        head.to_ascii_lowercase().contains("retry-after: 1"),
+        "{head}"
+    );
+    drop((one, two));
+    let until = std::time::Instant::now() + Duration::from_secs(10);
+    while OpenOptions::new().open(&served.target()).is_err() {
+        assert!(std::time::Instant::now() < until, "there is no room again");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Memory that answers to slow clients take is counted, and given back when they go.
+#[test]
+fn memory_is_given_back() {
+    let served = Served::start(settings());
+    let database = filled(&served);
+    for _ in 0..100 {
+        database.counts().unwrap();
+    }
+    drop(database);
+    let until = std::time::Instant::now() + Duration::from_secs(10);
+    loop {
+        let (_, _, metrics) = served.http("GET", "/metrics", "");
+        if metrics.contains("\nesker_memory_bytes 0\n") && metrics.contains("\nesker_in_flight 0\n")
+        {
+            break;
+        }
+        assert!(std::time::Instant::now() < until, "{metrics}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A client that begins a request and does not go on is cut off.
+#[test]
+fn half_a_head_is_not_waited_for_forever() {
+    use std::io::Write as _;
+    let served = Served::start(settings());
+    let mut stream = TcpStream::connect(served.server.address()).unwrap();
+    stream.write_all(b"GET /healthz HT").unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    let mut rest = Vec::new();
+    // Closed, with or without words.
+    let ended = stream.read_to_end(&mut rest);
+    assert!(ended.is_ok() || ended.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset));
+}
+
+/// Backups are made where the server's settings say, and nowhere else.
+#[test]
+fn backups_lie_where_the_server_says() {
+    let allowed = tempfile::tempdir().unwrap();
+    let served = Served::start(Settings {
+        backups: Some(allowed.path().to_owned()),
+        ..settings()
+    });
+    let database = filled(&served);
+    for outside in ["/tmp/elsewhere", allowed.path().to_str().unwrap()] {
+        let e = database.backup(std::path::Path::new(outside)).unwrap_err();
+        assert!(
+            e.to_string().contains("lie on its own machine below"),
+            "{e}"
+        );
+    }
+    let sly = allowed.path().join("../sly");
+    assert!(database.backup(&sly).is_err());
+    let copy = allowed.path().join("monday");
+    assert!(database.backup(&copy).unwrap().bytes > 0);
+    let copy = OpenOptions::new().open(copy.to_str().unwrap()).unwrap();
+    assert_eq!(copy.counts().unwrap(), database.counts().unwrap());
+}
