@@ -33,6 +33,15 @@ pub(crate) fn put_file(db: &Database, key: &str, size: i64) -> Result<Commit> {
 
 /// `job:JOB` wrote `file:FILE` so many bytes.
 pub(crate) fn link(db: &Database, job: &str, file: &str, bytes: i64) -> Result<Commit> {
+    joined(db, job, "write", file, bytes)
+}
+
+/// `job:JOB` read `file:FILE`, so many bytes.
+pub(crate) fn read(db: &Database, job: &str, file: &str, bytes: i64) -> Result<Commit> {
+    joined(db, job, "read", file, bytes)
+}
+
+fn joined(db: &Database, job: &str, edge_type: &str, file: &str, bytes: i64) -> Result<Commit> {
     let mut batch = Batch::new();
     let source = try_vertex(db, &format!("job:{job}"))?;
     let destination = try_vertex(db, &format!("file:{file}"))?;
@@ -46,7 +55,7 @@ pub(crate) fn link(db: &Database, job: &str, file: &str, bytes: i64) -> Result<C
     });
     batch.push(Op::PutEdge {
         source,
-        edge_type: db.schema()?.edge_type_id("write")?,
+        edge_type: db.schema()?.edge_type_id(edge_type)?,
         destination,
         properties: Properties::new().with("bytes", bytes),
     });

@@ -10,11 +10,6 @@ use esker_model::{
 use std::collections::{BTreeMap, BTreeSet};
 
 impl GraphModel {
-    /// Whether reads as of a version are answered.
-    pub fn readable(&self, as_of: Version) -> bool {
-        as_of >= self.retained
-    }
-
     /// A vertex as of a version.
     pub fn vertex(&self, id: VertexId, as_of: Version) -> Option<Vertex> {
         let facts = self.vertices.get(&id)?;
@@ -94,11 +89,7 @@ impl GraphModel {
             match versions {
                 Versions::AsOf(as_of) => found.extend(self.edge_as_of(key, as_of)),
                 Versions::Range(range) => {
-                    let inside = timeline
-                        .0
-                        .iter()
-                        .rev()
-                        .filter(|(v, e)| range.contains(**v) && !e.archived);
+                    let inside = timeline.0.iter().rev().filter(|(v, _)| range.contains(**v));
                     found.extend(inside.map(|(version, e)| Edge {
                         key,
                         version: *version,
