@@ -15,7 +15,7 @@ use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
     Batch, Cancel, Commit, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect,
     EdgeTypeId, Flow, GraphRead, GraphWrite, Result, Schema, SchemaChange, Traversal, Version,
-    VersionRange, Versions, Vertex, VertexEvent, VertexId, VertexTypeId,
+    VersionRange, Versions, Vertex, VertexEvent, VertexId, VertexSelect,
 };
 use esker_store::{Durability, Store, Table};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -196,13 +196,11 @@ impl GraphRead for Engine {
 
     fn scan_vertices(
         &self,
-        type_id: VertexTypeId,
-        after: Option<(VertexTypeId, VertexId)>,
-        as_of: Version,
+        select: &VertexSelect,
         sink: &mut dyn FnMut(Vertex) -> Flow,
     ) -> Result<()> {
-        let source = self.source_as_of(as_of)?;
-        read::scan_vertices(&source, &self.schema_now(), type_id, after, as_of, sink)
+        let source = self.source_as_of(select.as_of)?;
+        read::scan_vertices(&source, &self.schema_now(), select, sink)
     }
 
     fn vertex_history(&self, id: VertexId, range: VersionRange) -> Result<Vec<VertexEvent>> {

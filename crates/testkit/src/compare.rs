@@ -8,7 +8,7 @@ use esker_engine::{CheckOptions, Engine, explain};
 use esker_model::traversal::{Budget, StopReason, TravelResult};
 use esker_model::{
     EdgeKey, EdgeSelect, EdgeTypeId, Flow, GraphRead, NeverCancel, Traversal, Version,
-    VersionRange, Versions, VertexId,
+    VersionRange, Versions, VertexId, VertexSelect,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -96,21 +96,22 @@ fn as_of(engine: &Engine, model: &GraphModel, world: &World, time: Version) -> C
         Versions::AsOf(time),
     )?;
     for (t, _) in model.schema.vertex_types() {
-        let all = model.vertices_of(t, None, time);
+        let mut select = VertexSelect {
+            as_of: time,
+            ..VertexSelect::of(t)
+        };
+        let all = model.vertices_of(&select);
         let middle = all.get(all.len() / 2).map(|v| (v.type_id, v.id));
-        for after in [None, middle] {
+        for (after, deleted) in [(None, false), (None, true), (middle, false), (middle, true)] {
+            (select.after, select.deleted) = (after, deleted);
             let mut found = Vec::new();
-            let read = engine.scan_vertices(t, after, time, &mut |v| {
+            let read = engine.scan_vertices(&select, &mut |v| {
                 found.push(v);
                 Flow::Continue(())
             });
             ok("scan_vertices", read)?;
-            let expected = model.vertices_of(t, after, time);
-            same(
-                || format!("vertices of type {t:?} after {after:?} as of {time:?}"),
-                &found,
-                &expected,
-            )?;
+            let expected = model.vertices_of(&select);
+            same(|| format!("vertices of {select:?}"), &found, &expected)?;
         }
     }
     Ok(())

@@ -18,7 +18,7 @@ pub(crate) use import::{
     ImportTableArgs, TableKind,
 };
 pub(crate) use read::{DiffArgs, GetArgs, HistoryArgs, ScanArgs, TopArgs, TopBy};
-pub(crate) use walk::{GraphFormat, ImpactArgs, LineageArgs, TravelArgs};
+pub(crate) use walk::{GraphFormat, ImpactArgs, LineageArgs, TravelArgs, WalkArgs};
 pub(crate) use write::{DeleteArgs, LinkArgs, PutArgs, SchemaArgs, SchemaCommand, SetArgs};
 
 use crate::units::{parse_duration, parse_size};

@@ -93,14 +93,14 @@ fn at_both(
             let at =
                 |time| -> Result<_> { Ok(read_vertex(source, *id, time)?.filter(|v| !v.deleted)) };
             let (old, new) = (at(before)?, at(after)?);
-            Ok((old != new).then(|| Difference::Vertex(old, new)))
+            Ok((old != new).then_some(Difference::Vertex(old, new)))
         }
         RowKey::Edge(edge) => {
             let (old, new) = (
                 read_edge(source, *edge, before)?,
                 read_edge(source, *edge, after)?,
             );
-            Ok((old != new).then(|| Difference::Edge(old, new)))
+            Ok((old != new).then_some(Difference::Edge(old, new)))
         }
     }
 }

@@ -7,7 +7,7 @@ use esker_model::key::{
 };
 use esker_model::record::{AttributeRecord, StaticRecord, UserAttribute, VertexRecord};
 use esker_model::{
-    Flow, Properties, Result, Schema, Value, Version, Vertex, VertexId, VertexTypeId,
+    Flow, Properties, Result, Schema, Value, Version, Vertex, VertexId, VertexSelect, VertexTypeId,
 };
 use esker_store::{KeyRange, Read, Table};
 use std::ops::ControlFlow;
@@ -240,21 +240,19 @@ pub(crate) fn exists(read: &(impl Read + ?Sized), id: VertexId, as_of: Version) 
     Ok(static_as_of(read, id, as_of)?.is_some_and(|(_, s)| !s.gone))
 }
 
-/// Vertices of a type and its specialisations, deleted ones left out, by (type, id).
+/// The selected vertices, by (type, id).
 pub(crate) fn scan_vertices(
     source: &Source<'_>,
     schema: &Schema,
-    type_id: VertexTypeId,
-    after: Option<(VertexTypeId, VertexId)>,
-    as_of: Version,
+    select: &VertexSelect,
     sink: &mut dyn FnMut(Vertex) -> Flow,
 ) -> Result<()> {
     let mut give = |ids: &[VertexId]| -> Result<Flow> {
         let mut flow = Flow::Continue(());
         source.in_pieces(ids, past_of_vertex, |_, piece| {
             for id in piece {
-                let vertex = read_vertex(source, *id, as_of)?;
-                if let Some(vertex) = vertex.filter(|v| !v.deleted) {
+                let vertex = read_vertex(source, *id, select.as_of)?;
+                if let Some(vertex) = vertex.filter(|v| select.deleted || !v.deleted) {
                     flow = sink(vertex);
                     if flow.is_break() {
                         break;
@@ -267,7 +265,7 @@ pub(crate) fn scan_vertices(
     };
     let mut ids = Vec::new();
     let mut error = FirstError::default();
-    scan_type_index(source, schema, type_id, after, &mut |id| {
+    scan_type_index(source, schema, select.type_id, select.after, &mut |id| {
         ids.push(id);
         if ids.len() < source.piece() {
             return Flow::Continue(());

@@ -3,6 +3,7 @@
 //! A writer puts its batch in a queue ([`queue`]). Whoever leads takes everything that has queued up, applies batch after
 //! batch to an overlay over the store, and commits the overlay once: one log record and, in `sync` mode, one fsync for all.
 
+mod change;
 mod checks;
 mod edge;
 mod overlay;
@@ -324,6 +325,11 @@ impl Txn<'_, '_> {
                 attributes,
             } => self.put_vertex(vertex, key, attributes, at),
             Op::EnsureVertex { vertex, key } => self.ensure_vertex(vertex, key, at),
+            Op::ChangeVertex {
+                vertex,
+                set,
+                remove,
+            } => self.change_vertex(vertex, set, &remove, at),
             Op::SetAttributes {
                 vertex,
                 set,

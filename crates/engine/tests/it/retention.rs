@@ -4,7 +4,7 @@ use crate::small::Small;
 use esker_model::traversal::Budget;
 use esker_model::{
     Difference, Edge, EdgeSelect, EdgeTypeId, Flow, GraphRead as _, NeverCancel, Traversal,
-    Version, VersionRange, Versions, Vertex, VertexId,
+    Version, VersionRange, Versions, Vertex, VertexId, VertexSelect,
 };
 use std::ops::ControlFlow;
 
@@ -82,8 +82,13 @@ fn ask(db: &Small, time: Version) -> Answers {
     };
     let (mut of_type, mut differences) = (Vec::new(), Vec::new());
     let file = db.name("file:1").0.type_id;
+    let select = VertexSelect {
+        as_of: time,
+        deleted: true,
+        ..VertexSelect::of(file)
+    };
     db.engine
-        .scan_vertices(file, None, time, &mut |vertex| {
+        .scan_vertices(&select, &mut |vertex| {
             of_type.push(vertex);
             ControlFlow::Continue(())
         })
@@ -262,10 +267,8 @@ fn a_frontier_reads_the_archive_once() {
     let mut traversal = Traversal::parse(r#"v(type="Job").e("write").v()"#).unwrap();
     traversal.as_of = Some(at(12));
     let travel = || {
-        drop(
-            db.engine
-                .travel(&traversal, &Budget::default(), &NeverCancel),
-        )
+        let budget = Budget::default();
+        db.engine.travel(&traversal, &budget, &NeverCancel).unwrap();
     };
     assert_eq!(passes(&travel), 3, "the start, the edges, where they lead");
 }

@@ -3,7 +3,7 @@
 use esker::Database;
 use esker::model::{
     Batch, Commit, EdgeKey, EdgeTypeId, GraphRead, GraphWrite, Op, Properties, Result, Version,
-    Vertex, VertexName, VertexRef,
+    Vertex, VertexName, VertexRef, VertexSelect,
 };
 
 /// A vertex by name.
@@ -95,7 +95,7 @@ pub(crate) fn files(db: &Database) -> Vec<String> {
 pub(crate) fn files_seen(db: &Database) -> Vec<String> {
     let mut keys = Vec::new();
     let file = db.schema().unwrap().vertex_type_id("File").unwrap();
-    db.scan_vertices(file, None, Version::MAX, &mut |v| {
+    db.scan_vertices(&VertexSelect::of(file), &mut |v| {
         keys.push(v.key);
         std::ops::ControlFlow::Continue(())
     })

@@ -5,7 +5,7 @@ use esker_model::graph::{Counts, Degree, Difference, EdgeEvent};
 use esker_model::record::UserAttribute;
 use esker_model::{
     Edge, EdgeKey, EdgeTypeId, Properties, Value, Version, VersionRange, Versions, Vertex,
-    VertexChange, VertexEvent, VertexId, VertexTypeId,
+    VertexChange, VertexEvent, VertexId, VertexSelect, VertexTypeId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -103,12 +103,13 @@ impl GraphModel {
     }
 
     /// Vertices of a type and of those that specialise it, by (type, id).
-    pub fn vertices_of(
-        &self,
-        type_id: VertexTypeId,
-        after: Option<(VertexTypeId, VertexId)>,
-        as_of: Version,
-    ) -> Vec<Vertex> {
+    pub fn vertices_of(&self, select: &VertexSelect) -> Vec<Vertex> {
+        let VertexSelect {
+            type_id,
+            after,
+            as_of,
+            deleted,
+        } = *select;
         let mut found: Vec<_> = self
             .vertices
             .iter()
@@ -116,7 +117,7 @@ impl GraphModel {
                 self.schema.is_a(v.type_id, type_id) && after < Some((v.type_id, **id))
             })
             .filter_map(|(id, _)| self.vertex(*id, as_of))
-            .filter(|v| !v.deleted)
+            .filter(|v| deleted || !v.deleted)
             .collect();
         found.sort_by_key(|v| (v.type_id, v.id));
         found
