@@ -243,7 +243,7 @@ impl Engine {
         let new_vertices = self.new_vertices(&mut round, report, &mut changes)?;
         self.new_edges(&mut round, report, &mut changes)?;
         let dirty = self.adjacency.begin_write_everywhere();
-        let written = self.write_sorted(&round, &new_vertices, &changes);
+        let written = self.write_sorted(&round, &new_vertices, &mut changes);
         self.adjacency.end_write_everywhere(dirty);
         written?;
         // Everything that exists already, in the order given.
@@ -300,9 +300,7 @@ impl Engine {
             record.encode(&mut value);
             check_row("a vertex with its attributes", value.len())?;
             rows.push((vertex, value));
-            *changes
-                .entry(Counter::Vertices(vertex.type_id))
-                .or_default() += 1;
+            changes.add(Counter::Vertices(vertex.type_id), 1);
         }
         report.vertices_created += rows.len() as u64;
         Ok(rows)
@@ -350,10 +348,8 @@ impl Engine {
         for entry in &new {
             let key =
                 EdgeKey::decode(&entry.key).map_err(|e| Error::corrupt("an edge's key", e))?;
-            *changes
-                .entry(Counter::Degree(key.source, key.edge_type))
-                .or_default() += 1;
-            *changes.entry(Counter::Edges(key.edge_type)).or_default() += 1;
+            changes.add(Counter::Degree(key.source, key.edge_type), 1);
+            changes.add(Counter::Edges(key.edge_type), 1);
             report.edges_created += u64::from(entry.forward);
         }
         round.edges = new;
@@ -364,7 +360,7 @@ impl Engine {
         &self,
         round: &Round,
         vertices: &[(VertexRef, Vec<u8>)],
-        changes: &Changes,
+        changes: &mut Changes,
     ) -> Result<()> {
         let mut index: Vec<_> = vertices
             .iter()
@@ -375,10 +371,10 @@ impl Engine {
         index.iter().try_for_each(|key| load.push(key, &[]))?;
         load.finish()?;
 
-        let mut counters: Vec<_> = changes.iter().map(|(c, n)| (c.encode(), *n)).collect();
-        counters.sort_unstable();
         let mut load = self.store.bulk_load(Table::Counts)?;
-        for (key, change) in counters {
+        changes.settle();
+        for (counter, change) in changes.iter() {
+            let key = counter.encode();
             let value = counts::apply(counts::read(&*self.store, &key)?, change)?;
             load.push(&key, &counts::encode_value(value))?;
         }

@@ -9,18 +9,22 @@
 use crate::catalog::{MERGED_KEY, PENDING_PREFIX, pending_key, read_version, version_value};
 use esker_model::codec::{Reader, put_bytes, put_u64, put_varint};
 use esker_model::key::Counter;
-use esker_model::{Error, Flow, Result, Version, VertexId};
+use esker_model::{Error, Flow, Result, Version};
 use esker_store::{KeyRange, Store, Table, WriteBatch};
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 
-/// Changes of counters, by counter.
-pub(crate) type Changes = HashMap<Counter, i64, FixedState>;
+mod changes;
+
+pub(crate) use changes::Changes;
 
 /// Counter changes that are durable but not yet merged into their rows.
 #[derive(Debug, Default)]
 pub(crate) struct PendingCounters {
-    changes: Changes,
+    /// What has been asked for, by counter.
+    gathered: HashMap<Counter, i64, FixedState>,
+    /// What came since: most is never asked for, and sorting it once is cheaper than a map.
+    recent: Changes,
     /// The slots of rows since the last merge: `first..next`.
     first: u32,
     next: u32,
@@ -39,7 +43,7 @@ impl PendingCounters {
         store.scan(
             Table::Meta,
             &KeyRange::prefix(PENDING_PREFIX),
-            &mut |key, value| match decode(key, value, merged, &mut pending.changes) {
+            &mut |key, value| match decode(key, value, merged, &mut pending.recent) {
                 Ok((slot, version)) => {
                     newest = newest.max(Some(version));
                     pending.used = slot.saturating_add(1);
@@ -67,9 +71,7 @@ impl PendingCounters {
 
     /// Adds one commit's changes; its row has gone to the store.
     pub(crate) fn add(&mut self, changes: &Changes) {
-        for (counter, change) in changes {
-            *self.changes.entry(*counter).or_default() += change;
-        }
+        self.recent.extend(changes);
     }
 
     /// The commit with the row in that slot failed.
@@ -77,9 +79,9 @@ impl PendingCounters {
         self.unsure.push(slot);
     }
 
-    /// How many counters have changes.
+    /// How many counters have changes, or more.
     pub(crate) fn len(&self) -> usize {
-        self.changes.len()
+        self.gathered.len() + self.recent.len()
     }
 
     /// How many rows are pending.
@@ -92,21 +94,26 @@ impl PendingCounters {
         self.used > 0
     }
 
+    fn gather(&mut self) {
+        for (counter, change) in self.recent.iter() {
+            *self.gathered.entry(counter).or_default() += change;
+        }
+        self.recent.clear();
+    }
+
     /// The change of one counter.
-    pub(crate) fn change(&self, counter: &Counter) -> i64 {
-        self.changes.get(counter).copied().unwrap_or(0)
+    pub(crate) fn change(&mut self, counter: &Counter) -> i64 {
+        self.gather();
+        self.gathered.get(counter).copied().unwrap_or(0)
     }
 
     /// All changes, in key order.
-    pub(crate) fn sorted(&self) -> Vec<(Counter, i64)> {
-        let mut all: Vec<_> = self
-            .changes
-            .iter()
-            .filter(|(_, n)| **n != 0)
-            .map(|(c, n)| (*c, *n))
-            .collect();
-        all.sort_unstable_by_key(|(c, _)| place(c));
-        all
+    pub(crate) fn sorted(&mut self) -> impl Iterator<Item = (Counter, i64)> {
+        for (counter, change) in self.gathered.drain() {
+            self.recent.add(counter, change);
+        }
+        self.recent.settle();
+        self.recent.iter()
     }
 
     /// The writes that merge everything pending, which is of `version` or before, into the counters' own rows.
@@ -114,7 +121,7 @@ impl PendingCounters {
     /// A merged row stays until its slot is used again: `merged` says that it counts no more, and a removal would cost as
     /// much as the row did. `tidy` removes them, so that a database that was closed opens without reading them.
     pub(crate) fn merge(
-        &self,
+        &mut self,
         store: &dyn Store,
         version: Version,
         tidy: bool,
@@ -149,7 +156,8 @@ impl PendingCounters {
     /// Forgets everything: it has been merged.
     pub(crate) fn clear(&mut self, tidy: bool) {
         // Its room is needed again: counters gather at the same pace.
-        self.changes.clear();
+        self.gathered.clear();
+        self.recent.clear();
         if self.unsure.is_empty() {
             self.next = 0;
             if tidy {
@@ -157,15 +165,6 @@ impl PendingCounters {
             }
         }
         self.first = self.next;
-    }
-}
-
-/// Orders counters as their keys do, without making them: totals lie under sixteen zero bytes, which no vertex's id is.
-fn place(counter: &Counter) -> (VertexId, u8, u16) {
-    match counter {
-        Counter::Degree(id, t) => (*id, 0, t.0),
-        Counter::Vertices(t) => (VertexId::default(), 1, t.0),
-        Counter::Edges(t) => (VertexId::default(), 2, t.0),
     }
 }
 
@@ -204,14 +203,11 @@ pub(crate) fn decode_value(bytes: &[u8]) -> Result<u64> {
 /// Bytes of a degree's key, as [`Counter::encode`] makes it: nearly all keys of a pending row are such.
 const DEGREE_KEY_BYTES: u64 = 16 + 2;
 
-/// The value of a pending row: `[version 8]([len][counter key][zigzag LEB128])*`.
+/// The value of a pending row, of settled changes: `[version 8]([len][counter key][zigzag LEB128])*`.
 pub(crate) fn encode_pending(version: Version, changes: &Changes) -> Vec<u8> {
-    let mut sorted: Vec<_> = changes.iter().filter(|(_, n)| **n != 0).collect();
-    // Any order would do; this one makes equal changes equal bytes.
-    sorted.sort_unstable_by_key(|(c, _)| place(c));
-    let mut out = Vec::with_capacity(8 + sorted.len() * 21);
+    let mut out = Vec::with_capacity(8 + changes.len() * 21);
     put_u64(&mut out, version.0);
-    for (counter, change) in sorted {
+    for (counter, change) in changes.iter() {
         match counter {
             Counter::Degree(id, t) => {
                 put_varint(&mut out, DEGREE_KEY_BYTES);
@@ -241,7 +237,7 @@ fn decode(
     while version > merged && r.remaining() > 0 {
         let counter = Counter::decode(r.bytes("a counter's key")?)?;
         let zigzag = r.varint("a change")?;
-        *changes.entry(counter).or_default() += (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
+        changes.add(counter, (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64));
     }
     Ok((slot, version))
 }

@@ -214,7 +214,7 @@ impl GraphRead for Engine {
     }
 
     fn degrees(&self, of: &[(VertexId, EdgeTypeId)]) -> Result<Vec<u64>> {
-        let pending = lock(&self.counters);
+        let mut pending = lock(&self.counters);
         of.iter()
             .map(|(id, edge_type)| {
                 let counter = Counter::Degree(*id, *edge_type);
@@ -230,21 +230,20 @@ impl GraphRead for Engine {
 
     fn counts(&self) -> Result<Counts> {
         let schema = self.schema_now();
-        let pending = lock(&self.counters);
-        let total = |counter: Counter| {
+        let mut pending = lock(&self.counters);
+        let mut total = |counter: Counter| {
             let merged = counts::read(&*self.store, &counter.encode())?;
             counts::apply(merged, pending.change(&counter))
         };
         let vertices = schema
             .vertex_types()
-            .map(|(t, _)| Ok((t, total(Counter::Vertices(t))?)));
+            .map(|(t, _)| Ok((t, total(Counter::Vertices(t))?)))
+            .collect::<Result<_>>()?;
         let edges = schema
             .edge_types()
-            .map(|(t, _)| Ok((t, total(Counter::Edges(t))?)));
-        Ok(Counts {
-            vertices: vertices.collect::<Result<_>>()?,
-            edges: edges.collect::<Result<_>>()?,
-        })
+            .map(|(t, _)| Ok((t, total(Counter::Edges(t))?)))
+            .collect::<Result<_>>()?;
+        Ok(Counts { vertices, edges })
     }
 
     fn diff(

@@ -36,7 +36,7 @@ pub(crate) fn top_degrees(
     limit: usize,
 ) -> Result<Vec<Degree>> {
     // Rows are only merged under this lock, so every change is seen once: in its row or pending.
-    let pending = lock(&engine.counters);
+    let mut pending = lock(&engine.counters);
     let wanted = |t: EdgeTypeId| edge_type.is_none_or(|wanted| wanted == t);
     let mut unmerged: HashMap<_, i64> = HashMap::new();
     for (counter, change) in pending.sorted() {

@@ -7,7 +7,7 @@ use crate::limits::OWNER_ANSWER_MAX;
 use crate::marker;
 use crate::options::OpenOptions;
 use crate::remote::{Broken, Receiver, Remote};
-use crate::resume::{EdgesResume, VerticesResume};
+use crate::server;
 use crate::session::{self, Intent, Session};
 use crate::wire::request::Request;
 use crate::wire::travel::Assembly;
@@ -17,6 +17,8 @@ use esker_model::{
     EdgeTypeId, Error, Flow, GraphRead, GraphWrite, Mutation, Result, Schema, SchemaChange,
     Traversal, Version, VersionRange, Vertex, VertexEvent, VertexId, VertexSelect,
 };
+use esker_rpc::resume::{EdgesResume, VerticesResume};
+use esker_rpc::{Address, Client};
 use esker_store::Durability;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -33,6 +35,11 @@ pub enum Role {
         /// That process.
         pid: u32,
     },
+    /// A server holds the store.
+    Client {
+        /// Its process, on its machine.
+        pid: u32,
+    },
 }
 
 /// An open database. Cheap to clone; all clones are one. The last one to go closes it.
@@ -46,6 +53,7 @@ pub struct Database {
 }
 
 struct Shared {
+    /// Not used with a server.
     folder: Folder,
     options: OpenOptions,
     /// `None` once closed.
@@ -73,26 +81,45 @@ impl Database {
         } else {
             Intent::Existing
         };
+        if Address::is_address(target) {
+            return Self::connect(&Address::parse(target)?, options);
+        }
         Self::start(Folder::of_target(target)?, options, intent)
     }
 
-    /// Makes a database at `target`, a folder that is absent or empty, and opens it.
+    fn connect(address: &Address, options: &OpenOptions) -> Result<Self> {
+        let session = Session::Server(Client::connect(address)?);
+        let folder = Folder::at(Path::new(&address.to_string()));
+        Ok(Self::with(folder, options, session))
+    }
+
+    /// Makes a database at `target`, a folder that is absent or empty, and opens it. A server's is made where it lies.
     pub fn init(target: &str, options: &OpenOptions) -> Result<Self> {
+        if Address::is_address(target) {
+            return Err(Error::Target(format!(
+                "`{target}` is a server, and its database is made where it lies: run `esker init FOLDER` and `esker serve \
+                 FOLDER` there"
+            )));
+        }
         Self::start(Folder::of_target(target)?, options, Intent::New)
     }
 
     fn start(folder: Folder, options: &OpenOptions, intent: Intent) -> Result<Self> {
         let session = session::open(&folder, options, intent)?;
+        Ok(Self::with(folder, options, session))
+    }
+
+    fn with(folder: Folder, options: &OpenOptions, session: Session) -> Self {
         let session = RwLock::new(Some(Arc::new(session)));
         let (options, reopening) = (options.clone(), Mutex::new(()));
-        Ok(Self {
+        Self {
             shared: Arc::new(Shared {
                 folder,
                 options,
                 session,
                 reopening,
             }),
-        })
+        }
     }
 
     pub(crate) fn session(&self) -> Result<Arc<Session>> {
@@ -178,6 +205,7 @@ impl Database {
     pub fn role(&self) -> Role {
         match self.session().as_deref() {
             Ok(Session::Attached(remote)) => Role::Attached { pid: remote.pid() },
+            Ok(Session::Server(client)) => Role::Client { pid: client.pid() },
             Ok(Session::Owner(_)) | Err(_) => Role::Owner,
         }
     }
@@ -187,6 +215,7 @@ impl Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(o.engine()?.stats()?),
             Session::Attached(r) => r.value(&Request::Stats, None),
+            Session::Server(c) => Ok(server::stats(c)?),
         })
     }
 
@@ -208,6 +237,7 @@ impl Database {
                 r.call(&Request::Check(*options), receiver)?
                     .ok_or(Broken::Lost)
             }
+            Session::Server(c) => Ok(server::check(c, options, cancel, progress)?),
         })
     }
 
@@ -220,16 +250,22 @@ impl Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(o.operations()?.compact(retain_after, cancel)?),
             Session::Attached(r) => r.value(&Request::Compact(retain_after), Some(cancel)),
+            Session::Server(c) => Ok(server::compact(c, retain_after, cancel)?),
         })
     }
 
-    /// Copies the database, while it is in use, to a folder that is absent or empty. The copy is a database.
+    /// Copies the database, while it is in use, to a folder that is absent or empty. The copy is a database. With a
+    /// server, the folder is one on the server's machine, where its settings allow backups.
     pub fn backup(&self, directory: &Path) -> Result<BackupReport> {
+        if let Session::Server(client) = &*self.session()? {
+            return server::backup(client, directory);
+        }
         let directory = std::path::absolute(directory)
             .map_err(|e| Error::io(format!("making `{}`", directory.display()), e))?;
         self.run(|s| match s {
             Session::Owner(o) => Ok(o.operations()?.backup(&directory)?),
             Session::Attached(r) => r.value(&Request::Backup(directory.clone()), None),
+            Session::Server(c) => Ok(server::backup(c, &directory)?),
         })
     }
 
@@ -252,7 +288,42 @@ impl Database {
                 self.shared.folder.path.display(),
                 r.pid()
             ))),
+            Session::Server(c) => Err(Error::Unavailable(format!(
+                "a bulk load needs the database to itself, but {} is a server: import in batches, or load into the \
+                 folder before it is served",
+                c.address()
+            ))),
         }
+    }
+
+    /// Applies batches that were gathered from many callers in one group commit, each whole or not at all. The answers
+    /// are in the order of the batches.
+    pub fn apply_together(&self, batches: Vec<Batch>) -> Vec<Result<Commit>> {
+        match self.session().as_deref() {
+            Ok(Session::Owner(owner)) => match owner.operations() {
+                Ok(core) => core.apply_together(batches),
+                Err(_) => batches.into_iter().map(|b| self.apply(b)).collect(),
+            },
+            Ok(Session::Server(_)) => {
+                let sent: Vec<_> = batches.into_iter().map(|b| self.submit(b)).collect();
+                sent.into_iter()
+                    .map(|s| s.and_then(Submitted::wait))
+                    .collect()
+            }
+            Ok(Session::Attached(_)) | Err(_) => {
+                batches.into_iter().map(|b| self.apply(b)).collect()
+            }
+        }
+    }
+
+    /// Begins to apply a batch. With a server, one thread can have many on their way at once; elsewhere the batch is
+    /// applied when this returns.
+    pub fn submit(&self, batch: Batch) -> Result<Submitted> {
+        if let Session::Server(client) = &*self.session()? {
+            let sync = self.shared.options.durability == Durability::Sync;
+            return client.submit(batch, sync).map(Submitted::Sent);
+        }
+        Ok(Submitted::Done(self.apply(batch)))
     }
 
     /// Makes everything written so far survive power failure.
@@ -260,6 +331,7 @@ impl Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(o.operations()?.persist()?),
             Session::Attached(r) => r.value(&Request::Persist, None),
+            Session::Server(c) => Ok(c.persist()?),
         })
     }
 
@@ -274,7 +346,26 @@ impl Database {
             .take();
         match session.and_then(Arc::into_inner) {
             Some(Session::Owner(owner)) => owner.close(),
-            Some(Session::Attached(_)) | None => Ok(()),
+            Some(Session::Attached(_) | Session::Server(_)) | None => Ok(()),
+        }
+    }
+}
+
+/// A batch that [`Database::submit`] took.
+#[derive(Debug)]
+pub enum Submitted {
+    /// It is on its way to a server.
+    Sent(esker_rpc::Pending),
+    /// It is answered.
+    Done(Result<Commit>),
+}
+
+impl Submitted {
+    /// The answer.
+    pub fn wait(self) -> Result<Commit> {
+        match self {
+            Self::Sent(pending) => pending.wait(),
+            Self::Done(answer) => answer,
         }
     }
 }
@@ -284,6 +375,7 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(o.engine()?.schema()?),
             Session::Attached(r) => r.value(&Request::Schema, None).map(Arc::new),
+            Session::Server(c) => Ok(c.schema()?),
         })
     }
 
@@ -291,6 +383,7 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(o.engine()?.read_vertices(ids, as_of)?),
             Session::Attached(r) => r.list(&Request::ReadVertices(ids.to_vec(), as_of)),
+            Session::Server(c) => Ok(c.read_vertices(ids, as_of)?),
         })
     }
 
@@ -298,6 +391,7 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(o.engine()?.read_edges(keys, as_of)?),
             Session::Attached(r) => r.list(&Request::ReadEdges(keys.to_vec(), as_of)),
+            Session::Server(c) => Ok(c.read_edges(keys, as_of)?),
         })
     }
 
@@ -321,6 +415,7 @@ impl GraphRead for Database {
                     resume.pass(from + i, e, sink)
                 })
             }
+            Session::Server(c) => Ok(c.scan_edges(frontier, select, sink)?),
         })
     }
 
@@ -345,6 +440,7 @@ impl GraphRead for Database {
                     r.stream(&request, &mut |v: Vertex| resume.pass(v, sink))
                 }
             }
+            Session::Server(c) => Ok(c.scan_vertices(type_id, after, as_of, sink)?),
         })
     }
 
@@ -352,6 +448,7 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(o.engine()?.vertex_history(id, range)?),
             Session::Attached(r) => r.list(&Request::VertexHistory(id, range)),
+            Session::Server(c) => Ok(c.vertex_history(id, range)?),
         })
     }
 
@@ -359,6 +456,7 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(o.engine()?.edge_history(key, range)?),
             Session::Attached(r) => r.list(&Request::EdgeHistory(key, range)),
+            Session::Server(c) => Ok(c.edge_history(key, range)?),
         })
     }
 
@@ -366,6 +464,7 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(o.engine()?.degrees(of)?),
             Session::Attached(r) => r.value(&Request::Degrees(of.to_vec()), None),
+            Session::Server(c) => Ok(c.degrees(of)?),
         })
     }
 
@@ -373,6 +472,7 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(o.engine()?.top_degrees(edge_type, limit)?),
             Session::Attached(r) => r.list(&Request::TopDegrees(edge_type, limit)),
+            Session::Server(c) => Ok(c.top_degrees(edge_type, limit)?),
         })
     }
 
@@ -380,6 +480,7 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(o.engine()?.counts()?),
             Session::Attached(r) => r.value(&Request::Counts, None),
+            Session::Server(c) => Ok(c.counts()?),
         })
     }
 
@@ -404,6 +505,7 @@ impl GraphRead for Database {
             match s {
                 Session::Owner(o) => Ok(o.engine()?.diff(before, after, &mut pass)?),
                 Session::Attached(r) => r.stream(&Request::Diff(before, after), &mut pass),
+                Session::Server(c) => Ok(c.diff(before, after, &mut pass)?),
             }
         })
     }
@@ -426,6 +528,7 @@ impl GraphRead for Database {
                 let rest = r.call(&Request::Travel(traversal.clone(), *budget), receiver)?;
                 rest.map(|rest| assembly.finish(rest)).ok_or(Broken::Lost)
             }
+            Session::Server(c) => Ok(c.travel(traversal, budget, cancel)?),
         })
     }
 
@@ -433,6 +536,7 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(o.engine()?.applied(once)?),
             Session::Attached(r) => r.value(&Request::Applied(once.to_vec()), None),
+            Session::Server(c) => Ok(c.applied(once)?),
         })
     }
 }
@@ -460,6 +564,10 @@ impl GraphWrite for Database {
                 repeated |= matches!(commit, Err(Broken::Lost));
                 commit
             }
+            Session::Server(c) => {
+                let sync = self.shared.options.durability == Durability::Sync;
+                Ok(c.apply_with(std::mem::take(&mut batch), sync)?)
+            }
         })?;
         let applied_before = ours && repeated && !commit.applied;
         Ok(if applied_before {
@@ -478,6 +586,10 @@ impl GraphWrite for Database {
             Session::Attached(r) => {
                 let schema = r.value(&Request::Define(changes.to_vec()), None);
                 self.durable(r, schema).map(Arc::new)
+            }
+            Session::Server(c) => {
+                let sync = self.shared.options.durability == Durability::Sync;
+                Ok(c.define_with(changes, sync)?)
             }
         })
     }

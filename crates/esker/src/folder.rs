@@ -46,13 +46,8 @@ impl Folder {
     pub(crate) fn of_target(target: &str) -> Result<Self> {
         if target.is_empty() {
             return Err(Error::Target(
-                "the target is empty; expected the folder of a database, as in lab.esker".into(),
+                "the target is empty; expected the folder of a database, as in lab.esker, or a server, as in esker://127.0.0.1:7400".into(),
             ));
-        }
-        if target.starts_with("esker://") {
-            return Err(Error::Target(format!(
-                "`{target}` is a server; servers come with a later release of Esker: give the folder of a database"
-            )));
         }
         Ok(Self {
             path: PathBuf::from(target),

@@ -2,7 +2,8 @@
 //!
 //! A database is a folder. [`Database::init`] makes one, [`OpenOptions::open`] opens it; a [`Database`] reads and
 //! writes through [`model::GraphRead`] and [`model::GraphWrite`]. Several processes may open one folder at once: the
-//! first owns the store and serves the others over a Unix socket, and none of them can tell the difference.
+//! first owns the store and serves the others over a Unix socket, and none of them can tell the difference. Nor can a
+//! program that opens `esker://host:port`, where `esker serve` serves a folder over the network.
 //!
 //! ```no_run
 //! use esker::{OpenOptions, model::GraphRead};
@@ -25,7 +26,7 @@ mod options;
 mod owner;
 pub mod raw;
 mod remote;
-mod resume;
+mod server;
 mod session;
 mod socket;
 mod wire;
@@ -33,10 +34,11 @@ mod wire;
 use esker_engine as engine;
 
 pub use backup::BackupReport;
-pub use database::{Database, Role};
+pub use database::{Database, Role, Submitted};
 pub use engine::{
     BulkReport, CheckOptions, CheckReport, CompactReport, Problem, Stats, explain, lineage,
 };
 pub use esker_model::{self as model, Error, ErrorKind, Result};
+pub use esker_rpc as rpc;
 pub use esker_store::Durability;
 pub use options::{OpenOptions, StoreEngine};

@@ -1,27 +1,14 @@
-//! Markers that make a repeated write count once.
-//!
-//! ```text
-//!  [00]esker-request/[milliseconds since 1970, 8][random 16]
-//! ```
-//!
-//! A process that attaches to an owner puts one into each batch that has none, so that it can send the batch again to
-//! the next owner if the answer is lost. The time in front lets an owner forget old ones by range.
+//! The rows that hold markers of repeated requests ([`esker_rpc::marker`]), for those who forget old ones.
 
 use crate::clock::SystemClock;
 use crate::engine::Clock;
-use esker_model::{Error, Result};
+use esker_model::Result;
+use esker_rpc::marker::PREFIX;
 use esker_store::KeyRange;
-use std::io::Read;
-
-const PREFIX: &[u8] = b"\0esker-request/";
 
 /// A marker that no other request has.
 pub(crate) fn new() -> Result<Vec<u8>> {
-    let mut random = [0; 16];
-    std::fs::File::open("/dev/urandom")
-        .and_then(|mut f| f.read_exact(&mut random))
-        .map_err(|e| Error::io("reading /dev/urandom", e))?;
-    Ok([PREFIX, &SystemClock.now_millis().to_be_bytes(), &random].concat())
+    esker_rpc::marker::new(SystemClock.now_millis())
 }
 
 /// The rows of table `meta` that hold markers made before that time: `once/` and the marker, as the engine keeps them.

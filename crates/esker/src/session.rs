@@ -15,6 +15,7 @@ use crate::owner::process::{Life, Process};
 use crate::owner::{Heart, Owner};
 use crate::remote::{NoConnection, Remote};
 use esker_model::{Error, ErrorKind, Result};
+use esker_rpc::Client;
 use esker_store::{Durability, Store, StoreSettings};
 use std::path::Path;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub(crate) enum Session {
     Owner(Box<Owner>),
     /// Another process does.
     Attached(Remote),
+    /// A server does.
+    Server(Client),
 }
 
 /// What the caller wants of a folder.
@@ -258,6 +261,7 @@ fn open_store(
         Settings {
             adjacency_bytes: options.memory_bytes / 8 * 3,
             durability: options.durability,
+            group_commits: options.durability == Durability::Sync,
             ..Settings::default()
         },
     )?;

@@ -5,7 +5,9 @@
 
 mod admin;
 mod import;
+mod placement;
 mod read;
+mod serve;
 mod walk;
 mod write;
 
@@ -17,7 +19,11 @@ pub(crate) use import::{
     ExportArgs, ExportCommand, ExportTableArgs, ImportArgs, ImportCommand, ImportDarshanArgs,
     ImportTableArgs, TableKind,
 };
+pub(crate) use placement::{
+    ExplainArgs, ExplainFormat, PlacementArgs, PlacementCommand, TreeArg, kind_parser,
+};
 pub(crate) use read::{DiffArgs, GetArgs, HistoryArgs, ScanArgs, TopArgs, TopBy};
+pub(crate) use serve::{LogFormat, ServeArgs};
 pub(crate) use walk::{GraphFormat, ImpactArgs, LineageArgs, TravelArgs, WalkArgs};
 pub(crate) use write::{DeleteArgs, LinkArgs, PutArgs, SchemaArgs, SchemaCommand, SetArgs};
 
@@ -33,8 +39,8 @@ use std::time::Duration;
     about = "Provenance of scientific data: what made a file, from what, by whom, when",
     long_about = "Esker keeps the metadata of scientific computing - files, jobs, users, runs and how they relate - as a \
                   versioned property graph, and answers where a result came from.\n\n\
-                  Every command takes a target first: the directory that holds the database. Vertices are written \
-                  TYPE:KEY, as in file:/scratch/a.h5, job:4711 or user:1001.",
+                  Every command takes a target first: the directory that holds the database, or esker://HOST:PORT where \
+                  `esker serve` serves one. Vertices are written TYPE:KEY, as in file:/scratch/a.h5, job:4711 or user:1001.",
     after_help = "Examples:\n  \
         esker import darshan lab.esker logs/             read Darshan logs into a (new) database\n  \
         esker lineage lab.esker file:/scratch/plot.png   how that file came to be\n  \
@@ -124,7 +130,7 @@ pub(crate) struct FormatArgs {
 /// The database, first of all arguments.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Target {
-    /// The directory that holds the database
+    /// The directory that holds the database, or a server: esker://HOST:PORT
     #[arg(value_name = "TARGET")]
     pub(crate) target: String,
 }
@@ -174,9 +180,13 @@ pub(crate) enum Command {
     Backup(BackupArgs),
     /// Make a database from a backup
     Restore(RestoreArgs),
+    /// Serve a database to other machines, by gRPC and HTTP
+    Serve(ServeArgs),
     /// Work interactively, with completion and history; or run a script from standard input
     Shell(ShellArgs),
-    /// Measure this machine: what Esker reaches, next to its bare store engine
+    /// Where a vertex's edges lie on many servers
+    Placement(PlacementArgs),
+    /// Measure this machine: what Esker reaches, next to its bare store engine; and what placements cost
     Bench(crate::bench::BenchArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),

@@ -1,5 +1,6 @@
 //! What `esker bench` can be asked.
 
+use super::placement::PlacementBenchArgs;
 use super::source::GraphSource;
 use crate::args::FormatArgs;
 use clap::{Args, Subcommand};
@@ -11,7 +12,8 @@ use std::path::PathBuf;
                   Esker's speed as a part of the bare engine's: 1 is par, more is better.\n\nExamples:\n  \
                   esker bench ingest --bulk\n  \
                   esker bench hot-vertex --threads 4\n  \
-                  esker bench travel /scratch --graph rmat:20:4000000 --memory 2GiB --format json"
+                  esker bench travel /scratch --graph rmat:20:4000000 --memory 2GiB --format json\n  \
+                  esker bench placement --graph rmat:17:2000000"
 )]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
@@ -21,6 +23,15 @@ pub(crate) struct BenchArgs {
 /// What is measured.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Workload {
+    #[command(flatten)]
+    Timed(Timed),
+    /// Count what each placement of edges on servers would cost scans and traversals
+    Placement(PlacementBenchArgs),
+}
+
+/// What is measured by the clock.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Timed {
     /// Insert edges in batches; with --bulk, also as sorted tables
     Ingest(IngestArgs),
     /// Insert single edges at one vertex from several threads
@@ -88,7 +99,7 @@ pub(crate) struct Common {
     pub(crate) format: FormatArgs,
 }
 
-impl Workload {
+impl Timed {
     pub(crate) fn common(&self) -> &Common {
         match self {
             Self::Ingest(args) => &args.common,

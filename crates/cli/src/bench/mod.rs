@@ -5,7 +5,8 @@
 //! scratch folder that is removed after. `docs/book/bench.md` has figures and says how to read them.
 //!
 //! Suggested reading order: [`args`], [`source`] (which graph), [`sides`] (what both sides are given), then a workload:
-//! [`ingest`], [`hot_vertex`], [`read`], [`scan`], [`travel`], [`open`]. [`report`] prints.
+//! [`ingest`], [`hot_vertex`], [`read`], [`scan`], [`travel`], [`open`]. [`report`] prints. [`placement`] stands apart: it
+//! counts, and neither stores nor times anything.
 
 mod args;
 mod copurchase;
@@ -13,6 +14,7 @@ mod hot_vertex;
 mod ingest;
 mod machine;
 mod open;
+mod placement;
 mod random;
 mod read;
 mod report;
@@ -27,7 +29,7 @@ pub(crate) use args::BenchArgs;
 
 use crate::context::Context;
 use crate::exit::Outcome;
-use args::{Common, Workload};
+use args::{Common, Timed, Workload};
 use report::Report;
 use scratch::Scratch;
 
@@ -55,22 +57,29 @@ impl Bench<'_> {
 }
 
 pub(crate) fn run(args: &BenchArgs, context: &mut Context) -> anyhow::Result<Outcome> {
-    let common = args.workload.common();
+    match &args.workload {
+        Workload::Timed(workload) => time(workload, context),
+        Workload::Placement(args) => placement::run(args, context),
+    }
+}
+
+fn time(workload: &Timed, context: &mut Context) -> anyhow::Result<Outcome> {
+    let common = workload.common();
     let scratch = Scratch::make(&common.directory, common.keep)?;
-    let mut report = Report::new(args.workload.name());
+    let mut report = Report::new(workload.name());
     let mut bench = Bench {
         args: common,
         context,
         scratch: &scratch,
         report: &mut report,
     };
-    let ran = match &args.workload {
-        Workload::Ingest(args) => ingest::run(&mut bench, args.bulk),
-        Workload::HotVertex(args) => hot_vertex::run(&mut bench, args.degree),
-        Workload::Read(_) => read::run(&mut bench),
-        Workload::Scan(_) => scan::run(&mut bench),
-        Workload::Travel(_) => travel::run(&mut bench),
-        Workload::Open(_) => open::run(&mut bench),
+    let ran = match workload {
+        Timed::Ingest(args) => ingest::run(&mut bench, args.bulk),
+        Timed::HotVertex(args) => hot_vertex::run(&mut bench, args.degree),
+        Timed::Read(_) => read::run(&mut bench),
+        Timed::Scan(_) => scan::run(&mut bench),
+        Timed::Travel(_) => travel::run(&mut bench),
+        Timed::Open(_) => open::run(&mut bench),
     };
     let stopped = match ran {
         Ok(()) => false,

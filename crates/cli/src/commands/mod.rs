@@ -15,17 +15,19 @@ mod init;
 mod lineage;
 mod link;
 mod man;
+mod placement;
 mod put;
 mod restore;
 mod scan;
 mod schema;
+mod serve;
 mod set;
 mod stats;
 mod top;
 mod travel;
 mod write;
 
-use crate::args::{Cli, Command, ImportCommand};
+use crate::args::{Cli, Command, ImportCommand, PlacementCommand};
 use crate::context::Context;
 use crate::exit::{self, Outcome};
 use crate::interrupt::Interrupt;
@@ -120,9 +122,13 @@ fn run(command: Command, context: &mut Context, interrupt: &Interrupt) -> anyhow
         Command::Diff(args) => diff::run(&args, context),
         Command::Check(args) => check::run(&args, context),
         Command::Compact(args) => compact::run(&args, context),
+        Command::Placement(args) => match &args.command {
+            PlacementCommand::Explain(args) => placement::explain(args, context),
+        },
         Command::Bench(args) => crate::bench::run(&args, context),
         Command::Backup(args) => backup::run(&args, context),
         Command::Restore(args) => restore::run(&args, context),
+        Command::Serve(args) => serve::run(&args, context),
         Command::Shell(args) => shell::run(&args, context, interrupt),
         Command::Completions(args) => completions::run(&args, context),
         Command::Man(args) => man::run(&args, context),

@@ -2,11 +2,18 @@
 
 use crate::args::RestoreArgs;
 use crate::context::Context;
-use crate::exit::Outcome;
+use crate::exit::{Outcome, usage};
 use crate::output::report;
 use esker::Database;
+use esker::rpc::Address;
 
 pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    if let Some(target) = args.target.to_str().filter(|t| Address::is_address(t)) {
+        return Err(usage(format!(
+            "`{target}` is a server; a backup is restored where it is to lie: run `esker restore DIRECTORY FOLDER` there, \
+             and `esker serve FOLDER`"
+        )));
+    }
     Database::restore(&args.directory, &args.target)?;
     let (target, from) = (
         args.target.display().to_string(),

@@ -36,6 +36,7 @@ fn role_text(role: Role) -> String {
     match role {
         Role::Owner => "this process".to_owned(),
         Role::Attached { pid } => format!("process {pid}"),
+        Role::Client { pid } => format!("server, process {pid} on its machine"),
     }
 }
 
@@ -153,7 +154,7 @@ fn as_json(stats: &Stats, role: Role, schema: &Schema) -> serde_json::Value {
         "retained_since": stats.retained_since.map(|v| v.to_string()),
         "owner_pid": match role {
             Role::Owner => std::process::id(),
-            Role::Attached { pid } => pid,
+            Role::Attached { pid } | Role::Client { pid } => pid,
         },
     })
 }

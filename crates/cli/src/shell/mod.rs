@@ -182,7 +182,10 @@ fn without_target(text: &str) -> String {
 
 /// Puts a target behind the command: behind both words of `import darshan` and the like.
 fn with_target(mut words: Vec<String>) -> Vec<String> {
-    let two = matches!(words.first().map(String::as_str), Some("import" | "export"));
+    let two = matches!(
+        words.first().map(String::as_str),
+        Some("import" | "export" | "placement")
+    );
     let at = if two { 2 } else { 1 };
     let wants_help = words.get(1).is_some_and(|w| w == "--help" || w == "-h");
     let is_help = matches!(

@@ -24,7 +24,7 @@ pub(super) fn run(session: &mut Session, target: &str, context: &Context) -> any
         name: name_of(target),
     };
     let owner = match session.database.role() {
-        Role::Owner => String::new(),
+        Role::Owner | Role::Client { .. } => String::new(),
         Role::Attached { pid } => format!(" (served by process {pid})"),
     };
     context.note(&format!(

@@ -1,19 +1,21 @@
 //! Writing: batches that arrive together are applied together (group commit), each whole or not at all.
 //!
-//! A writer puts its batch in a queue ([`queue`]). Whoever leads takes everything that has queued up, applies batch after
-//! batch to an overlay over the store, and commits the overlay once: one log record and, in `sync` mode, one fsync for all.
+//! A writer puts its batch in a queue and takes the write lock. Whoever holds the lock takes everything that
+//! queued up meanwhile, applies batch after batch to an overlay over the store, and commits the overlay once:
+//! one log record and, in `sync` mode, one fsync for all. Those who then get the lock find their answer there.
+//! Where a commit does not wait for the disk, each commits its own batch instead: there is nothing to share that is worth
+//! waking another thread for ([`crate::Settings::group_commits`]).
 
 mod change;
 mod checks;
 mod edge;
 mod overlay;
 mod past;
-mod queue;
+mod together;
 mod vertex;
 
 pub(crate) use checks::{check_properties, check_row, check_static, check_vertex};
 pub(crate) use overlay::Overlay;
-pub(crate) use queue::Queue;
 
 use crate::Engine;
 use crate::archive::Archive;
@@ -25,7 +27,6 @@ use esker_model::{
     Batch, Commit, EdgeTypeId, Error, Mutation, Op, Result, Schema, SchemaChange, Version, VertexId,
 };
 use esker_store::{Durability, Table, WriteBatch};
-use queue::{Ticket, lost};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -34,6 +35,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Writer {
     pub(crate) clock: HybridClock,
 }
+
+/// A batch in the queue, and where its answer will be.
+type Ticket = Arc<Mutex<Slot>>;
+
+#[derive(Debug)]
+enum Slot {
+    Waiting(Batch),
+    Done(Result<Commit>),
+    Taken,
+}
+
+/// Batches waiting for the write lock.
+#[derive(Debug, Default)]
+pub(crate) struct Queue(Mutex<Vec<Ticket>>);
 
 /// A lock whose holder panicked is still consistent here: everything is changed by whole assignments after the
 /// store has accepted them.
@@ -91,22 +106,31 @@ impl Engine {
                 limit: BATCH_MUTATIONS_MAX as u64,
             });
         }
-        self.queue.commit(batch, &mut |group| {
-            let mut writer = lock(&self.writer);
-            self.apply_group(&mut writer, group);
-        })
+        if !self.settings.group_commits {
+            return self.apply_holding(&mut lock(&self.writer), batch);
+        }
+        let ticket: Ticket = Arc::new(Mutex::new(Slot::Waiting(batch)));
+        lock(&self.queue.0).push(Arc::clone(&ticket));
+        let mut writer = lock(&self.writer);
+        if let Some(answer) = take_answer(&ticket) {
+            return answer;
+        }
+        let group = std::mem::take(&mut *lock(&self.queue.0));
+        self.apply_group(&mut writer, &group);
+        drop(writer);
+        take_answer(&ticket).unwrap_or_else(|| Err(lost()))
     }
 
-    /// How many batches wait: they will be committed together.
+    /// How many batches wait for the write lock: they will be committed together.
     pub fn waiting(&self) -> usize {
-        self.queue.len()
+        lock(&self.queue.0).len()
     }
 
     /// Applies one batch for a caller that holds the write lock already.
     pub(crate) fn apply_holding(&self, writer: &mut Writer, batch: Batch) -> Result<Commit> {
-        let ticket = Ticket::new(batch);
+        let ticket: Ticket = Arc::new(Mutex::new(Slot::Waiting(batch)));
         self.apply_group(writer, std::slice::from_ref(&ticket));
-        ticket.take_answer().unwrap_or_else(|| Err(lost()))
+        take_answer(&ticket).unwrap_or_else(|| Err(lost()))
     }
 
     fn apply_group(&self, writer: &mut Writer, group: &[Ticket]) {
@@ -115,7 +139,8 @@ impl Engine {
         let mut total = Effects::default();
         let mut answers = Vec::with_capacity(group.len());
         for ticket in group {
-            let Some(batch) = ticket.take() else { continue };
+            let slot = std::mem::replace(&mut *lock(ticket), Slot::Taken);
+            let Slot::Waiting(batch) = slot else { continue };
             let version = writer.clock.tick(self.clock.now_millis());
             overlay.savepoint();
             let mut txn = Txn {
@@ -135,13 +160,13 @@ impl Engine {
             }
             answers.push((ticket, answer));
         }
-        let committed = self.commit_group(writer, overlay, &total);
+        let committed = self.commit_group(writer, overlay, &mut total);
         for (ticket, answer) in answers {
             let answer = match (&committed, answer) {
                 (Err(e), Ok(_)) => Err(repeat(e)),
                 (_, answer) => answer,
             };
-            ticket.answer(answer);
+            *lock(ticket) = Slot::Done(answer);
         }
     }
 
@@ -149,14 +174,15 @@ impl Engine {
         &self,
         writer: &mut Writer,
         overlay: Overlay<'_>,
-        total: &Effects,
+        total: &mut Effects,
     ) -> Result<()> {
         let mut batch = overlay.into_batch();
         if batch.is_empty() {
             return Ok(());
         }
         let version = writer.clock.last();
-        let counted = total.changes.values().any(|n| *n != 0);
+        total.changes.settle();
+        let counted = !total.changes.is_empty();
         let slot = counted.then(|| lock(&self.counters).take_slot());
         match slot {
             Some(slot) => batch.put(
@@ -242,6 +268,21 @@ const BATCH_SMALL: usize = 16;
 /// Pending rows are read back when a database is opened, so there are never many.
 const PENDING_ROWS_MAX: usize = 1 << 15;
 
+fn lost() -> Error {
+    Error::Unavailable("the write was lost on its way to the store; try again".into())
+}
+
+fn take_answer(ticket: &Ticket) -> Option<Result<Commit>> {
+    let mut slot = lock(ticket);
+    match std::mem::replace(&mut *slot, Slot::Taken) {
+        Slot::Done(answer) => Some(answer),
+        other => {
+            *slot = other;
+            None
+        }
+    }
+}
+
 /// The same failure for each batch of a group.
 fn repeat(e: &Error) -> Error {
     match e {
@@ -268,9 +309,7 @@ impl Effects {
         if self.changes.is_empty() {
             self.changes = other.changes;
         } else {
-            for (counter, change) in other.changes {
-                *self.changes.entry(counter).or_default() += change;
-            }
+            self.changes.extend(&other.changes);
         }
         self.touched.extend(other.touched);
         self.deleted.extend(other.deleted);
@@ -351,7 +390,7 @@ impl Txn<'_, '_> {
     }
 
     pub(crate) fn count(&mut self, counter: esker_model::key::Counter, change: i64) {
-        *self.effects.changes.entry(counter).or_default() += change;
+        self.effects.changes.add(counter, change);
     }
 
     /// The version a change takes: its own; else the commit's, or the one after what is stored if that is later

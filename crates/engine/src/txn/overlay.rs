@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::ops::Bound;
 
+/// Room that a group of single changes needs.
+const WRITES_USUAL: usize = 12;
+
 /// Final state of every key touched, over a store.
 pub(crate) struct Overlay<'s> {
     store: &'s dyn Store,
@@ -31,9 +34,11 @@ fn hash(hasher: &FixedState, table: Table, key: &[u8]) -> u64 {
 
 impl<'s> Overlay<'s> {
     pub(crate) fn new(store: &'s dyn Store) -> Self {
+        let mut writes = WriteBatch::default();
+        writes.reserve(WRITES_USUAL, 128 * WRITES_USUAL);
         Self {
             store,
-            writes: WriteBatch::default(),
+            writes,
             numbers: HashTable::new(),
             hasher: FixedState::default(),
             history: OnceCell::new(),

@@ -197,11 +197,8 @@ impl Txn<'_, '_> {
         (attributes, mentioned): (Properties, bool),
         version: Version,
     ) -> Result<()> {
-        self.overlay.put(
-            Table::Index,
-            type_index(vertex.type_id, vertex.id).to_vec(),
-            Vec::new(),
-        );
+        self.overlay
+            .put(Table::Index, type_index(vertex.type_id, vertex.id), []);
         self.count(Counter::Vertices(vertex.type_id), 1);
         self.effects.vertices_created += 1;
         let record = VertexRecord {
@@ -397,14 +394,12 @@ impl Txn<'_, '_> {
         let mut value = Vec::with_capacity(64 + record.key.len());
         record.encode(&mut value);
         check_row("a vertex with its attributes", value.len())?;
-        self.overlay
-            .put(Table::Rows, vertex_key(id).to_vec(), value);
+        self.overlay.put(Table::Rows, vertex_key(id), value);
         Ok(())
     }
 
     fn mark_deleted(&mut self, id: VertexId) {
-        self.overlay
-            .put(Table::Index, deleted_index(id).to_vec(), Vec::new());
+        self.overlay.put(Table::Index, deleted_index(id), []);
         self.effects.deleted.push(id);
     }
 

@@ -15,6 +15,7 @@ fn settings(adjacency_bytes: u64, pending_counters_max: usize, durability: Durab
         adjacency_bytes,
         durability,
         pending_counters_max,
+        group_commits: true,
     }
 }
 

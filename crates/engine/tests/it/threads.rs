@@ -13,6 +13,8 @@ fn settings(adjacency_bytes: u64, pending_counters_max: usize) -> Settings {
     Settings {
         adjacency_bytes,
         pending_counters_max,
+        // Four threads: once each with and without.
+        group_commits: pending_counters_max != 5,
         durability: Durability::Relaxed,
     }
 }

@@ -139,6 +139,17 @@ impl Core {
         commit
     }
 
+    /// Applies batches in one group commit. The answers are in their order.
+    pub(crate) fn apply_together(&self, batches: Vec<Batch>) -> Vec<Result<Commit>> {
+        if let Err(e) = self.before_write() {
+            let refused = |_| Err(Error::Unavailable(e.to_string()));
+            return batches.iter().map(refused).collect();
+        }
+        let commits = self.engine.apply_together(batches);
+        self.dirty.store(true, Ordering::Release);
+        commits
+    }
+
     /// Adds to the schema.
     pub(crate) fn define(&self, changes: &[SchemaChange]) -> Result<Arc<Schema>> {
         self.before_write()?;

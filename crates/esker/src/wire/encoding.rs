@@ -3,9 +3,8 @@
 #![deny(clippy::indexing_slicing)]
 
 use esker_model::codec::{DecodeError, Reader, put_bytes, put_u64, put_varint};
-use std::collections::HashSet;
+use esker_rpc::text::intern;
 use std::path::PathBuf;
-use std::sync::Mutex;
 
 /// A type that travels.
 pub(crate) trait Wire: Sized {
@@ -220,24 +219,4 @@ impl<A: Wire, B: Wire> Wire for (A, B) {
     fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok((A::take(r)?, B::take(r)?))
     }
-}
-
-/// Texts of errors are `&'static str` where they come from a fixed set. The set that came over the wire is kept for
-/// the life of the process; it is bounded, in case the other end is not what it seems.
-fn intern(text: &str) -> &'static str {
-    const TEXTS_MAX: usize = 4096;
-    static TEXTS: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
-    let mut guard = TEXTS
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
-    let texts = guard.get_or_insert_default();
-    if let Some(known) = texts.get(text) {
-        return known;
-    }
-    if texts.len() >= TEXTS_MAX || text.len() > TEXTS_MAX {
-        return "(a text that was lost on its way from the owner)";
-    }
-    let kept: &'static str = Box::leak(text.to_owned().into_boxed_str());
-    texts.insert(kept);
-    kept
 }

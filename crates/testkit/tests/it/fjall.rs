@@ -14,6 +14,7 @@ fn histories_on_fjall() {
         adjacency_bytes: 1 << 20,
         durability: Durability::Relaxed,
         pending_counters_max: 20,
+        group_commits: true,
     };
     let mut opened = 0;
     for seed in seeds("ESKER_FJALL_SEEDS", 6) {

@@ -1,11 +1,11 @@
-//! Going on with a scan whose owner went away in the middle: behind the last item that the caller got.
+//! Going on with a scan whose server went away in the middle: behind the last item that the caller got.
 
 use esker_model::{Edge, EdgeKey, Flow, Version, Vertex, VertexId, VertexTypeId};
 use std::ops::ControlFlow;
 
 /// Where an edge scan is: edges come by frontier index, type, destination, newest version first.
 #[derive(Debug, Default)]
-pub(crate) struct EdgesResume {
+pub struct EdgesResume {
     last: Option<(usize, EdgeKey, Version)>,
     /// A scan that was begun again may bring what the caller has.
     again: bool,
@@ -13,14 +13,14 @@ pub(crate) struct EdgesResume {
 
 impl EdgesResume {
     /// The part of the frontier that is not done, and where it begins.
-    pub(crate) fn rest<'a>(&mut self, frontier: &'a [VertexId]) -> (usize, &'a [VertexId]) {
+    pub fn rest<'a>(&mut self, frontier: &'a [VertexId]) -> (usize, &'a [VertexId]) {
         self.again = self.last.is_some();
         let from = self.last.as_ref().map_or(0, |(i, ..)| *i);
         (from, frontier.get(from..).unwrap_or_default())
     }
 
     /// Hands an edge on unless the caller has it.
-    pub(crate) fn pass(
+    pub fn pass(
         &mut self,
         index: usize,
         edge: Edge,
@@ -41,23 +41,23 @@ impl EdgesResume {
 
 /// Where a vertex scan is: vertices come by type and id.
 #[derive(Debug)]
-pub(crate) struct VerticesResume {
+pub struct VerticesResume {
     after: Option<(VertexTypeId, VertexId)>,
 }
 
 impl VerticesResume {
     /// Begins behind that vertex.
-    pub(crate) fn after(after: Option<(VertexTypeId, VertexId)>) -> Self {
+    pub fn after(after: Option<(VertexTypeId, VertexId)>) -> Self {
         Self { after }
     }
 
     /// Behind which vertex to go on.
-    pub(crate) fn position(&self) -> Option<(VertexTypeId, VertexId)> {
+    pub fn position(&self) -> Option<(VertexTypeId, VertexId)> {
         self.after
     }
 
     /// Hands a vertex on.
-    pub(crate) fn pass(&mut self, vertex: Vertex, sink: &mut dyn FnMut(Vertex) -> Flow) -> Flow {
+    pub fn pass(&mut self, vertex: Vertex, sink: &mut dyn FnMut(Vertex) -> Flow) -> Flow {
         self.after = Some((vertex.type_id, vertex.id));
         sink(vertex)
     }

@@ -1,0 +1,59 @@
+//! Arguments of `esker serve`.
+
+use crate::units::parse_duration;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The folder stays usable by commands on this machine: they go through the server's process. Elsewhere, \
+                  every command takes esker://HOST:PORT instead of a folder. HTTP is on the same port: /healthz, /readyz, \
+                  /metrics, /api/v1/openapi.json.\n\n\
+                  SIGTERM or Ctrl-C stops it: what is under way is finished, the database is closed. A second signal ends \
+                  it at once.\n\nExamples:\n  \
+                  esker serve lab.esker\n  \
+                  esker serve lab.esker --listen 0.0.0.0:7400 --config server.toml\n  \
+                  esker serve lab.esker --listen 127.0.0.1:0 --port-file port"
+)]
+pub(crate) struct ServeArgs {
+    /// The directory that holds the database
+    #[arg(value_name = "FOLDER")]
+    pub(crate) folder: String,
+    /// Where to listen; port 0 lets the system choose [default: 127.0.0.1:7400]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) listen: Option<String>,
+    /// Limits, TLS and the rest, in TOML; docs/book/server.md lists the keys
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Make the database if there is none
+    #[arg(long)]
+    pub(crate) create: bool,
+    /// Write the address into that file once the server takes calls, as HOST:PORT and a newline
+    #[arg(long, value_name = "FILE")]
+    pub(crate) port_file: Option<PathBuf>,
+    /// The server's certificates, in PEM form: the server answers by TLS only
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_certificate: Option<PathBuf>,
+    /// The private key of the first of them, in PEM form
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// How long a stop waits for what is under way
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) drain: Option<Duration>,
+    /// How to log, on stderr
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
+    /// What to log: error, warn, info, debug or trace
+    #[arg(long, value_name = "LEVEL", default_value = "info", env = "ESKER_LOG")]
+    pub(crate) log: tracing_subscriber::filter::LevelFilter,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// A line for people
+    Text,
+    /// A JSON object a line
+    Json,
+}

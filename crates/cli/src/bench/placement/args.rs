@@ -1,0 +1,68 @@
+//! What `esker bench placement` can be asked.
+
+use crate::args::FormatArgs;
+use crate::args::{TreeArg, kind_parser};
+use crate::bench::source::GraphSource;
+use clap::{Args, ValueEnum};
+use esker_cluster::Kind;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Nothing is stored and nothing is timed: it counts, on a list of edges, what each placement would cost \
+                  (GraphMeta, section 6.4.2). StatComm is communication between servers, StatReads the edges that the \
+                  busiest server of a step reads; of one vertex of every out-degree, for a scan of its edges and for a \
+                  traversal of 3 steps. docs/book/bench.md says exactly what is counted.\n\nExamples:\n  \
+                  esker bench placement --graph rmat:17:12800000\n  \
+                  esker bench placement --graph edges.bin --home modulo --json out.json\n  \
+                  esker bench placement --graph edges.tsv --placement dido,edge-cut --vnodes 1024 --plot figures/"
+)]
+pub(crate) struct PlacementBenchArgs {
+    /// The graph: rmat:SCALE:EDGES[:SEED], copurchase[:SEED], or a file. FILE.bin holds pairs of little-endian 32-bit
+    /// numbers, source and destination, in the order of insertion; any other file has such a pair on each line, as text
+    #[arg(long, value_name = "GRAPH", default_value = "rmat:17:2000000")]
+    pub(crate) graph: GraphSource,
+    /// The placements to compare
+    #[arg(long = "placement", value_name = "NAME", value_delimiter = ',', value_parser = kind_parser(),
+          default_value = "dido,giga+,edge-cut,vertex-cut")]
+    pub(crate) placements: Vec<Kind>,
+    /// Over that many servers
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) servers: u32,
+    /// A partition with more edges than that splits
+    #[arg(long, value_name = "N", default_value_t = esker_cluster::placement::THRESHOLD_DEFAULT,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) threshold: u64,
+    /// Spread edges over that many virtual nodes, a power of two, which are dealt out to the servers [default: none]
+    #[arg(long, value_name = "K")]
+    pub(crate) vnodes: Option<u32>,
+    /// DIDO's partition tree [default: paper; with --vnodes: numbers]
+    #[arg(long, value_enum, value_name = "TREE")]
+    pub(crate) tree: Option<TreeArg>,
+    /// Where vertices lie
+    #[arg(long, value_enum, default_value_t = HomeArg::Hash)]
+    pub(crate) home: HomeArg,
+    /// Generate the graph and hash vertices with another seed [default: that of --graph, else 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Write the figures of each sampled vertex to a file, one JSON object a line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Draw the paper's Figures 12 to 15 as SVG files in a directory
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Write the graph to a file of 32-bit pairs, so that others can check
+    #[arg(long, value_name = "FILE")]
+    pub(crate) write_graph: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+/// How a vertex's home is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HomeArg {
+    /// By the high bits of its id, as in a database
+    Hash,
+    /// Vertex i on server i mod N
+    Modulo,
+}

@@ -1,0 +1,103 @@
+//! `esker serve`: this process owns a database and answers on the network until it is told to stop.
+
+use crate::args::{LogFormat, ServeArgs};
+use crate::context::Context;
+use crate::exit::{Outcome, usage};
+use esker::rpc::Address;
+use esker_model::Error;
+use esker_server::settings::Tls;
+use esker_server::{Server, Settings};
+use std::io::{self, IsTerminal as _};
+use std::path::Path;
+use std::time::Duration;
+
+/// How often the signals are looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+pub(crate) fn run(args: &ServeArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    if Address::is_address(&args.folder) {
+        return Err(usage(format!(
+            "`{}` is a server already; `serve` takes the folder of a database",
+            args.folder
+        )));
+    }
+    let settings = settings(args)?;
+    log_to_stderr(args, context);
+    let scheme = if settings.tls.is_some() {
+        "esker+tls"
+    } else {
+        "esker"
+    };
+    let database = context
+        .open_options()
+        .create(args.create)
+        .open(&args.folder)?;
+    let server = Server::start(database, settings)?;
+    let address = server.address();
+    tracing::info!(%address, folder = args.folder, pid = std::process::id(), scheme, "serving");
+    if let Some(file) = &args.port_file {
+        announce(file, &address.to_string())?;
+    }
+    while context.interrupt.stopped().is_none() {
+        std::thread::sleep(LOOK);
+    }
+    tracing::info!("stopping: what is under way is finished; a second signal ends it at once");
+    let whole = server.stop()?;
+    if let Some(file) = &args.port_file {
+        let _ = std::fs::remove_file(file);
+    }
+    if whole {
+        tracing::info!("stopped");
+    } else {
+        tracing::warn!("stopped; some calls took longer than the drain time and were cut off");
+    }
+    Ok(Outcome::partly_if(!whole))
+}
+
+fn settings(args: &ServeArgs) -> anyhow::Result<Settings> {
+    let mut settings = match &args.config {
+        Some(file) => Settings::from_file(file)?,
+        None => Settings::default(),
+    };
+    if let Some(listen) = &args.listen {
+        settings.listen.clone_from(listen);
+    }
+    if let Some(drain) = args.drain {
+        settings.drain = drain;
+    }
+    if let (Some(certificate), Some(key)) = (&args.tls_certificate, &args.tls_key) {
+        settings.tls = Some(Tls {
+            certificate: certificate.clone(),
+            key: key.clone(),
+        });
+    }
+    Ok(settings)
+}
+
+/// Whoever waits for the file finds it whole.
+fn announce(file: &Path, address: &str) -> esker_model::Result<()> {
+    let failed = |e| Error::io(format!("writing `{}`", file.display()), e);
+    let mut draft = file.as_os_str().to_owned();
+    draft.push(".new");
+    std::fs::write(&draft, format!("{address}\n")).map_err(failed)?;
+    std::fs::rename(&draft, file).map_err(failed)
+}
+
+fn log_to_stderr(args: &ServeArgs, context: &Context) {
+    let level = if context.globals.quiet {
+        args.log.min(tracing_subscriber::filter::LevelFilter::WARN)
+    } else {
+        args.log
+    };
+    let lines = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(io::stderr);
+    // Set once a process; a shell that serves is not to be.
+    let _ = match args.log_format {
+        LogFormat::Text => lines
+            .with_target(false)
+            .with_ansi(io::stderr().is_terminal())
+            .try_init(),
+        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+    };
+}

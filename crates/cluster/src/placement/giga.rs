@@ -1,0 +1,52 @@
+//! GIGA+: partitions split in two by the bits of a hash of the destination (Patil, Gibson, FAST 2011).
+//!
+//! The lowest bit decides the first split, the next one the second. A partition's number is the bits that its edges'
+//! hashes end in, and it lies so many places on from home. It says nothing about where destinations lie: that is what
+//! DIDO adds.
+
+use super::{BadPlaces, End, Kind, Order, Partition, Placement, Splits, Tree};
+
+/// Binary splits by the destination's hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GigaPlus {
+    tree: Tree,
+}
+
+impl GigaPlus {
+    /// Over so many places. Unless they are a power of two, some partitions stay twice as large as others: the paper, too,
+    /// asks for many more partitions than servers then (virtual nodes).
+    pub fn new(places: u32) -> Result<Self, BadPlaces> {
+        Ok(Self {
+            tree: Tree::new(places, Order::Numbers)?,
+        })
+    }
+}
+
+impl Placement for GigaPlus {
+    fn kind(&self) -> Kind {
+        Kind::GigaPlus
+    }
+
+    fn places(&self) -> u32 {
+        self.tree.places()
+    }
+
+    fn tree(&self) -> Option<Tree> {
+        Some(self.tree)
+    }
+
+    fn goal(&self, _source: End, destination: End) -> Partition {
+        let places = self.places();
+        let bits = destination.hash as u32 & (places.next_power_of_two() - 1);
+        Partition(if bits < places {
+            bits
+        } else {
+            // The last level is not whole: its parent never splits.
+            bits & !(1 << bits.ilog2())
+        })
+    }
+
+    fn partitions(&self, splits: &Splits) -> Vec<Partition> {
+        splits.iter().collect()
+    }
+}

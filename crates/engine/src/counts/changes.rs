@@ -1,0 +1,112 @@
+//! Changes of counters on their way into a row.
+
+use esker_model::key::Counter;
+use esker_model::{EdgeTypeId, VertexId};
+
+/// Changes of counters, noted as they come; [`Changes::settle`] leaves one entry for each.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    degrees: Vec<(VertexId, EdgeTypeId, i64)>,
+    /// Few: one for each type.
+    totals: Vec<(Counter, i64)>,
+}
+
+impl Changes {
+    /// Adds to a counter's change.
+    pub(crate) fn add(&mut self, counter: Counter, change: i64) {
+        match counter {
+            Counter::Degree(id, t) => self.degrees.push((id, t, change)),
+            total => match self.totals.iter_mut().find(|(c, _)| *c == total) {
+                Some((_, sum)) => *sum += change,
+                None => self.totals.push((total, change)),
+            },
+        }
+    }
+
+    /// Adds all of another's.
+    pub(crate) fn extend(&mut self, other: &Self) {
+        self.degrees.extend_from_slice(&other.degrees);
+        for (counter, change) in &other.totals {
+            self.add(*counter, *change);
+        }
+    }
+
+    /// Makes room for that many more degrees.
+    pub(crate) fn reserve(&mut self, degrees: usize) {
+        self.degrees.reserve(degrees);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.degrees.clear();
+        self.totals.clear();
+    }
+
+    /// How many entries there are: once settled, how many counters changed.
+    pub(crate) fn len(&self) -> usize {
+        self.degrees.len() + self.totals.len()
+    }
+
+    /// Whether nothing was noted.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Sorts, with one entry for each counter and none for those that did not change.
+    pub(crate) fn settle(&mut self) {
+        self.degrees.sort_unstable_by_key(|(id, t, _)| (*id, *t));
+        self.degrees.dedup_by(|next, kept| {
+            let same = (next.0, next.1) == (kept.0, kept.1);
+            if same {
+                kept.2 += next.2;
+            }
+            same
+        });
+        self.degrees.retain(|(_, _, change)| *change != 0);
+        self.totals.retain(|(_, change)| *change != 0);
+        self.totals.sort_unstable_by_key(|(counter, _)| *counter);
+    }
+
+    /// All entries as they are. Settled, they are in the order of the counters' keys: totals lie under sixteen zero bytes,
+    /// which no vertex's id is.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Counter, i64)> {
+        let degrees = self.degrees.iter();
+        let degrees = degrees.map(|(id, t, change)| (Counter::Degree(*id, *t), *change));
+        self.totals.iter().copied().chain(degrees)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_model::VertexTypeId;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn counter() -> impl Strategy<Value = Counter> {
+        prop_oneof![
+            (1_u8..4, 0_u16..3)
+                .prop_map(|(id, t)| Counter::Degree(VertexId([id; 16]), EdgeTypeId(t))),
+            (0_u16..3).prop_map(|t| Counter::Vertices(VertexTypeId(t))),
+            (0_u16..3).prop_map(|t| Counter::Edges(EdgeTypeId(t))),
+        ]
+    }
+
+    proptest! {
+        /// Whatever is added in whatever order, the sums are those of a map, in the order of its keys.
+        #[test]
+        fn sums_are_those_of_a_map(added in prop::collection::vec((counter(), -2_i64..3, any::<bool>()), 0..60)) {
+            let (mut changes, mut model) = (Changes::default(), BTreeMap::new());
+            for (counter, change, settle) in added {
+                changes.add(counter, change);
+                *model.entry(counter.encode()).or_insert(0) += change;
+                if settle {
+                    changes.settle();
+                }
+            }
+            model.retain(|_, change| *change != 0);
+            changes.settle();
+            let all: Vec<_> = changes.iter().map(|(c, n)| (c.encode(), n)).collect();
+            prop_assert_eq!(all, model.into_iter().collect::<Vec<_>>());
+        }
+    }
+}

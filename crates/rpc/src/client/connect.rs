@@ -1,0 +1,237 @@
+//! Getting a connection, and saying in words why there is none.
+
+use super::Broken;
+use super::outgoing::{Messages, Outgoing};
+use crate::address::Address;
+use crate::frame::{FrameCodec, RawToClient};
+use crate::limits::{
+    ANSWER_MESSAGE_BYTES_MAX, CONNECT_MAX, CONNECTION_WINDOW_BYTES, HTTP2_FRAME_BYTES, KEEP_ALIVE,
+    STREAM_WINDOW_BYTES,
+};
+use crate::{PROTOCOL, proto};
+use bytes::Bytes;
+use esker_model::Error;
+use prost::Message as _;
+use std::error::Error as _;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use tonic::{Code, Status, Streaming};
+
+/// Where the stream of calls lies.
+const EXCHANGE: &str = "/esker.v1.Esker/Exchange";
+
+/// An open stream, greeted.
+pub(super) struct Opened {
+    pub(super) answers: Streaming<Bytes>,
+    pub(super) welcome: proto::Welcome,
+    /// What came behind the greeting in the same message.
+    pub(super) first: RawToClient,
+}
+
+fn target(message: String) -> Broken {
+    Broken::Failed(Error::Target(message))
+}
+
+fn endpoint(address: &Address) -> Result<Endpoint, Broken> {
+    let scheme = if address.tls.is_some() {
+        "https"
+    } else {
+        "http"
+    };
+    let uri = format!("{scheme}://{}", address.authority());
+    let bad = |e: tonic::transport::Error| target(format!("`{address}` is no address: {e}"));
+    let endpoint = Endpoint::from_shared(uri)
+        .map_err(bad)?
+        .connect_timeout(CONNECT_MAX.min(address.patience))
+        .tcp_nodelay(true)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_frame_size(HTTP2_FRAME_BYTES)
+        .http2_keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_timeout(KEEP_ALIVE)
+        .keep_alive_while_idle(true);
+    let Some(file) = &address.tls else {
+        return Ok(endpoint);
+    };
+    let pem = std::fs::read(file).map_err(|e| {
+        Broken::Failed(Error::io(
+            format!(
+                "reading the certificates to trust, `{}` (the tls option of {address})",
+                file.display()
+            ),
+            e,
+        ))
+    })?;
+    let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem));
+    endpoint.tls_config(tls).map_err(|e| {
+        target(format!(
+            "`{}` holds no certificates in PEM form: {}",
+            file.display(),
+            deepest(&e)
+        ))
+    })
+}
+
+/// Connects and greets.
+pub(super) async fn open(address: &Address, outgoing: &Arc<Outgoing>) -> Result<Opened, Broken> {
+    let channel = match endpoint(address)?.connect().await {
+        Ok(channel) => channel,
+        Err(e) => return Err(unconnected(address, &e)),
+    };
+    let limit = CONNECT_MAX.min(address.patience);
+    match tokio::time::timeout(limit, greet(address, channel, outgoing)).await {
+        Ok(opened) => opened,
+        Err(_) => Err(Broken::Lost(format!(
+            "{} accepts connections but did not greet within {}: its process may be stopped or overloaded",
+            address.authority(),
+            seconds(limit)
+        ))),
+    }
+}
+
+async fn greet(
+    address: &Address,
+    channel: Channel,
+    outgoing: &Arc<Outgoing>,
+) -> Result<Opened, Broken> {
+    let hello = proto::ToServer {
+        hello: Some(proto::Hello {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }),
+        ..Default::default()
+    };
+    outgoing.send(hello.encode_to_vec());
+    let mut grpc =
+        tonic::client::Grpc::new(channel).max_decoding_message_size(ANSWER_MESSAGE_BYTES_MAX);
+    let gone = |e: &dyn std::fmt::Display| {
+        Broken::Lost(format!(
+            "the connection to {} ended: {e}",
+            address.authority()
+        ))
+    };
+    grpc.ready().await.map_err(|e| gone(&deepest(&e)))?;
+    let path = http::uri::PathAndQuery::from_static(EXCHANGE);
+    let request = tonic::Request::new(Messages(Arc::clone(outgoing)));
+    let response = grpc.streaming(request, path, FrameCodec).await;
+    let mut answers = response.map_err(|s| refused(address, &s))?.into_inner();
+    let first = answers.message().await.map_err(|s| refused(address, &s))?;
+    let first = first.ok_or_else(|| gone(&"no greeting"))?;
+    let mut first = RawToClient::decode(first).map_err(|e| stranger(address, &e.to_string()))?;
+    let welcome = first
+        .welcome
+        .take()
+        .ok_or_else(|| stranger(address, "it did not greet"))?;
+    if welcome.protocol != PROTOCOL {
+        return Err(target(format!(
+            "the server at {} is Esker {} (wire protocol {}); this is Esker {} (protocol {PROTOCOL}): use the same release",
+            address.authority(),
+            welcome.version,
+            welcome.protocol,
+            env!("CARGO_PKG_VERSION"),
+        )));
+    }
+    Ok(Opened {
+        answers,
+        welcome,
+        first,
+    })
+}
+
+fn stranger(address: &Address, why: &str) -> Broken {
+    let hint = match address.tls {
+        None => "; if it wants TLS, add ?tls=FILE with the certificates to trust",
+        Some(_) => "",
+    };
+    target(format!(
+        "{} answers, but not as an Esker server ({why}): is the port right{hint}?",
+        address.authority()
+    ))
+}
+
+/// What a server's refusal of the stream means.
+pub(super) fn refused(address: &Address, status: &Status) -> Broken {
+    let at = address.authority();
+    match status.code() {
+        Code::FailedPrecondition => target(status.message().to_owned()),
+        Code::ResourceExhausted => Broken::Busy {
+            message: status.message().to_owned(),
+            after: Duration::from_millis(200),
+        },
+        Code::OutOfRange | Code::InvalidArgument => {
+            Broken::Failed(Error::Invalid(status.message().to_owned()))
+        }
+        Code::Unimplemented => stranger(address, "it does not know the service esker.v1.Esker"),
+        _ => {
+            let cause = deepest(status);
+            if cause.contains("frame with invalid size") || cause.contains("HTTP/1") {
+                return stranger(address, "it does not speak HTTP/2");
+            }
+            Broken::Lost(format!("the connection to {at} ended: {cause}"))
+        }
+    }
+}
+
+/// The innermost cause of an error, which is the one that says something.
+pub(super) fn deepest(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    let text = cause.to_string();
+    if text.is_empty() {
+        error.to_string()
+    } else {
+        text
+    }
+}
+
+fn io_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(io) = error.downcast_ref::<io::Error>() {
+            return Some(io);
+        }
+        cause = error.source();
+    }
+    None
+}
+
+fn unconnected(address: &Address, error: &tonic::transport::Error) -> Broken {
+    let at = address.authority();
+    let cause = error.source().and_then(io_cause);
+    let kind = cause.map(io::Error::kind);
+    let text = deepest(error);
+    match kind {
+        Some(io::ErrorKind::ConnectionRefused) => Broken::Lost(format!(
+            "nobody listens at {at}: start a server there (`esker serve FOLDER --listen {at}`), or correct the address"
+        )),
+        Some(io::ErrorKind::TimedOut) => Broken::Lost(format!(
+            "no answer from {at} within {}: is the host up, and does a firewall let port {} through?",
+            seconds(CONNECT_MAX.min(address.patience)),
+            address.port
+        )),
+        Some(io::ErrorKind::InvalidData) if address.tls.is_some() => target(format!(
+            "TLS with {at} failed: {text}; the certificates in `{}` must be those that sign the server's",
+            address
+                .tls
+                .as_deref()
+                .unwrap_or(std::path::Path::new(""))
+                .display()
+        )),
+        _ if text.contains("lookup address") => {
+            target(format!("there is no host `{}`: {text}", address.host))
+        }
+        _ => Broken::Lost(format!("no connection to {at}: {text}")),
+    }
+}
+
+pub(super) fn seconds(time: Duration) -> String {
+    if time.subsec_millis() == 0 {
+        format!("{} s", time.as_secs())
+    } else {
+        format!("{} ms", time.as_millis())
+    }
+}

@@ -1,0 +1,402 @@
+//! The API traits over the wire, and what a client can ask beyond them.
+
+use super::{Broken, Client, Wait};
+use crate::convert::{self, Assembly};
+use crate::proto;
+use crate::proto::reply::Reply;
+use crate::proto::request::Call;
+use crate::resume::{EdgesResume, VerticesResume};
+use esker_model::traversal::{Budget, TravelResult};
+use esker_model::{
+    Batch, Cancel, Commit, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect,
+    EdgeTypeId, Flow, GraphRead, GraphWrite, Result, Schema, SchemaChange, Traversal, Version,
+    VersionRange, Vertex, VertexEvent, VertexId, VertexRef, VertexTypeId,
+};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+const LONG: Wait<'static> = Wait {
+    cancel: None,
+    long: true,
+};
+const SHORT: Wait<'static> = Wait {
+    cancel: None,
+    long: false,
+};
+
+fn cancellable(cancel: &dyn Cancel) -> Wait<'_> {
+    Wait {
+        cancel: Some(cancel),
+        long: true,
+    }
+}
+
+/// The reply of the kind that was asked for.
+macro_rules! expect {
+    ($reply:expr, $kind:ident, $value:ident => $read:expr) => {
+        match $reply {
+            Reply::$kind($value) => $read,
+            _ => return Ok(Default::default()),
+        }
+    };
+}
+
+impl Client {
+    /// Nothing: what a call costs by itself.
+    pub fn ping(&self) -> Result<()> {
+        self.value(Call::Ping(proto::PingRequest {}), SHORT, |reply| {
+            Ok(matches!(reply, Reply::Ping(_)).then_some(()))
+        })
+    }
+
+    /// Counts, sizes, cache figures.
+    pub fn stats(&self) -> Result<proto::StatsReply> {
+        self.value(Call::Stats(proto::StatsRequest {}), LONG, |reply| {
+            Ok(expect!(reply, Stats, stats => Some(stats)))
+        })
+    }
+
+    /// Reads everything and compares what must agree. `progress` gets the rows done so far.
+    pub fn check(
+        &self,
+        repair: bool,
+        cancel: &dyn Cancel,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<proto::CheckReport> {
+        let request = proto::Request {
+            call: Some(Call::Check(proto::CheckRequest { repair })),
+        };
+        self.run(Some(cancel), |connection| {
+            let mut report = None;
+            self.exchange(connection, &request, cancellable(cancel), &mut |reply| {
+                let Reply::Check(reply) = reply else {
+                    return Err(self.stray());
+                };
+                match reply.report {
+                    Some(done) => report = Some(done),
+                    None => progress(reply.rows_so_far),
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+            report.ok_or_else(|| Broken::Failed(self.stray()))
+        })
+    }
+
+    /// Moves versions superseded before `retain_after` to the archive and compacts the store.
+    pub fn compact(
+        &self,
+        retain_after: Option<Version>,
+        cancel: &dyn Cancel,
+    ) -> Result<proto::CompactReply> {
+        let request = proto::CompactRequest {
+            retain_after: retain_after.map(|v| v.0),
+        };
+        self.value(Call::Compact(request), cancellable(cancel), |reply| {
+            Ok(expect!(reply, Compact, done => Some(done)))
+        })
+    }
+
+    /// Makes everything written so far survive power failure.
+    pub fn persist(&self) -> Result<()> {
+        self.value(Call::Persist(proto::PersistRequest {}), LONG, |reply| {
+            Ok(matches!(reply, Reply::Persist(_)).then_some(()))
+        })
+    }
+
+    /// Copies the database to a folder on the server's machine.
+    pub fn backup(&self, directory: &str) -> Result<proto::BackupReply> {
+        let directory = directory.to_owned();
+        let request = Call::Backup(proto::BackupRequest { directory });
+        self.value(request, LONG, |reply| {
+            Ok(expect!(reply, Backup, done => Some(done)))
+        })
+    }
+
+    /// Applies a batch; with `sync`, it survives a power failure before this returns.
+    pub fn apply_with(&self, batch: Batch, sync: bool) -> Result<Commit> {
+        self.submit(batch, sync)?.wait()
+    }
+
+    /// Runs a scan, going on behind the last item if the connection goes away.
+    fn scan(
+        &self,
+        mut request: impl FnMut() -> Call,
+        receive: &mut dyn FnMut(Reply) -> Result<Flow>,
+    ) -> Result<()> {
+        self.run(None, |connection| {
+            let request = proto::Request {
+                call: Some(request()),
+            };
+            self.exchange(connection, &request, LONG, receive)
+        })
+    }
+}
+
+/// Hands items on one by one.
+fn each<M, T>(
+    items: Vec<M>,
+    decode: impl Fn(M) -> convert::Decoded<T>,
+    mut sink: impl FnMut(T) -> Flow,
+) -> Result<Flow> {
+    for item in items {
+        if sink(decode(item)?).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+fn extend<M, T>(
+    all: &mut Vec<T>,
+    items: Vec<M>,
+    decode: impl Fn(M) -> convert::Decoded<T>,
+) -> Result<bool> {
+    all.reserve(items.len());
+    for item in items {
+        all.push(decode(item)?);
+    }
+    Ok(true)
+}
+
+impl GraphRead for Client {
+    fn schema(&self) -> Result<Arc<Schema>> {
+        self.value(Call::Schema(proto::SchemaRequest {}), SHORT, |reply| {
+            Ok(expect!(reply, Schema, schema => Some(Arc::new(convert::schema_in(schema)?))))
+        })
+    }
+
+    fn read_vertices(&self, ids: &[VertexId], as_of: Version) -> Result<Vec<Option<Vertex>>> {
+        let call = Call::ReadVertices(proto::ReadVerticesRequest {
+            ids: convert::ids_out(ids),
+            names: Vec::new(),
+            as_of: convert::as_of_out(as_of),
+        });
+        let all: Vec<_> = self.collect(call, SHORT, |all, reply| {
+            expect!(reply, ReadVertices, piece => extend(all, piece.items, |item| {
+                item.vertex.map(convert::vertex_in).transpose()
+            }))
+        })?;
+        self.whole(all, ids.len())
+    }
+
+    fn read_edges(&self, keys: &[EdgeKey], as_of: Version) -> Result<Vec<Option<Edge>>> {
+        let call = Call::ReadEdges(proto::ReadEdgesRequest {
+            keys: keys.iter().map(|k| convert::edge_key_out(*k)).collect(),
+            as_of: convert::as_of_out(as_of),
+        });
+        let all: Vec<_> = self.collect(call, SHORT, |all, reply| {
+            expect!(reply, ReadEdges, piece => extend(all, piece.items, |item| {
+                item.edge.map(convert::edge_in).transpose()
+            }))
+        })?;
+        self.whole(all, keys.len())
+    }
+
+    fn scan_edges(
+        &self,
+        frontier: &[VertexId],
+        select: &EdgeSelect,
+        sink: &mut dyn FnMut(usize, Edge) -> Flow,
+    ) -> Result<()> {
+        let mut resume = EdgesResume::default();
+        self.run(None, |connection| {
+            let (from, rest) = resume.rest(frontier);
+            let request = proto::Request {
+                call: Some(Call::ScanEdges(convert::select_out(rest, select))),
+            };
+            self.exchange(connection, &request, LONG, &mut |reply| {
+                let Reply::ScanEdges(piece) = reply else {
+                    return Err(self.stray());
+                };
+                each(
+                    piece.edges,
+                    |e| convert::scanned_in(e, rest),
+                    |(i, e)| resume.pass(from + i, e, sink),
+                )
+            })
+        })
+    }
+
+    fn scan_vertices(
+        &self,
+        type_id: VertexTypeId,
+        after: Option<(VertexTypeId, VertexId)>,
+        as_of: Version,
+        sink: &mut dyn FnMut(Vertex) -> Flow,
+    ) -> Result<()> {
+        let mut resume = VerticesResume::after(after);
+        self.run(None, |connection| {
+            let after = resume
+                .position()
+                .map(|(type_id, id)| convert::vertex_ref_out(VertexRef { id, type_id }));
+            let request = proto::Request {
+                call: Some(Call::ScanVertices(proto::ScanVerticesRequest {
+                    r#type: type_id.0.into(),
+                    type_name: String::new(),
+                    after,
+                    as_of: convert::as_of_out(as_of),
+                    limit: 0,
+                })),
+            };
+            self.exchange(connection, &request, LONG, &mut |reply| {
+                let Reply::ScanVertices(piece) = reply else {
+                    return Err(self.stray());
+                };
+                each(piece.vertices, convert::vertex_in, |v| resume.pass(v, sink))
+            })
+        })
+    }
+
+    fn vertex_history(&self, id: VertexId, range: VersionRange) -> Result<Vec<VertexEvent>> {
+        let type_id = VertexTypeId(0);
+        let call = Call::VertexHistory(proto::VertexHistoryRequest {
+            vertex: Some(convert::vertex_ref_out(VertexRef { id, type_id })),
+            range: Some(convert::range_out(range)),
+        });
+        self.collect(call, LONG, |all, reply| {
+            expect!(reply, VertexHistory, piece => extend(all, piece.events, convert::vertex_event_in))
+        })
+    }
+
+    fn edge_history(&self, key: EdgeKey, range: VersionRange) -> Result<Vec<EdgeEvent>> {
+        let call = Call::EdgeHistory(proto::EdgeHistoryRequest {
+            key: Some(convert::edge_key_out(key)),
+            range: Some(convert::range_out(range)),
+        });
+        self.collect(call, LONG, |all, reply| {
+            expect!(reply, EdgeHistory, piece => extend(all, piece.events, convert::edge_event_in))
+        })
+    }
+
+    fn degrees(&self, of: &[(VertexId, EdgeTypeId)]) -> Result<Vec<u64>> {
+        let call = Call::Degrees(proto::DegreesRequest {
+            of: of
+                .iter()
+                .map(|(v, t)| convert::degree_of_out(*v, *t))
+                .collect(),
+        });
+        let all: Vec<u64> = self.collect(
+            call,
+            SHORT,
+            |all, reply| expect!(reply, Degrees, piece => extend(all, piece.degrees, Ok)),
+        )?;
+        self.whole(all, of.len())
+    }
+
+    fn top_degrees(&self, edge_type: Option<EdgeTypeId>, limit: usize) -> Result<Vec<Degree>> {
+        let call = Call::TopDegrees(proto::TopDegreesRequest {
+            r#type: edge_type.map(|t| t.0.into()),
+            limit: u32::try_from(limit).unwrap_or(u32::MAX),
+        });
+        self.collect(call, LONG, |all, reply| {
+            expect!(reply, TopDegrees, piece => extend(all, piece.top, convert::degree_in))
+        })
+    }
+
+    fn counts(&self) -> Result<Counts> {
+        self.value(Call::Counts(proto::CountsRequest {}), LONG, |reply| {
+            Ok(expect!(reply, Counts, counts => Some(convert::counts_in(counts)?)))
+        })
+    }
+
+    fn diff(
+        &self,
+        before: Version,
+        after: Version,
+        sink: &mut dyn FnMut(Difference) -> Flow,
+    ) -> Result<()> {
+        let request = || {
+            Call::Diff(proto::DiffRequest {
+                before: before.0,
+                after: after.0,
+            })
+        };
+        // Between two times that lie in the past the answer is always the same, so that it can be skipped through.
+        let mut done = 0_u64;
+        let seen_now = std::cell::Cell::new(0_u64);
+        self.scan(
+            || {
+                seen_now.set(0);
+                request()
+            },
+            &mut |reply| {
+                let Reply::Diff(piece) = reply else {
+                    return Err(self.stray());
+                };
+                each(piece.differences, convert::difference_in, |d| {
+                    seen_now.set(seen_now.get() + 1);
+                    if seen_now.get() <= done {
+                        return ControlFlow::Continue(());
+                    }
+                    done += 1;
+                    sink(d)
+                })
+            },
+        )
+    }
+
+    fn travel(
+        &self,
+        traversal: &Traversal,
+        budget: &Budget,
+        cancel: &dyn Cancel,
+    ) -> Result<TravelResult> {
+        let call = Call::Travel(convert::budget_out(traversal, budget));
+        let assembly: Assembly =
+            self.collect(call, cancellable(cancel), |all: &mut Assembly, reply| {
+                let Reply::Travel(piece) = reply else {
+                    return Ok(false);
+                };
+                all.take(piece)?;
+                Ok(true)
+            })?;
+        let result = assembly.finish()?;
+        self.saw(result.as_of);
+        Ok(result)
+    }
+
+    fn applied(&self, once: &[u8]) -> Result<bool> {
+        let once = once.to_vec();
+        let call = Call::Applied(proto::AppliedRequest { once });
+        self.value(call, SHORT, |reply| {
+            Ok(expect!(reply, Applied, reply => Some(reply.applied)))
+        })
+    }
+}
+
+impl Client {
+    /// A list with as many answers as questions.
+    fn whole<T>(&self, answers: Vec<T>, questions: usize) -> Result<Vec<T>> {
+        if answers.len() == questions {
+            Ok(answers)
+        } else {
+            Err(self.stray())
+        }
+    }
+
+    /// Adds types and attributes; with `sync`, they survive a power failure before this returns.
+    pub fn define_with(&self, changes: &[SchemaChange], sync: bool) -> Result<Arc<Schema>> {
+        let changes = changes.iter().map(convert::change_out).collect();
+        let call = Call::Define(proto::DefineRequest { changes });
+        let schema = self.value(call, SHORT, |reply| {
+            Ok(expect!(reply, Schema, schema => Some(Arc::new(convert::schema_in(schema)?))))
+        })?;
+        if sync {
+            self.persist()?;
+        }
+        Ok(schema)
+    }
+}
+
+impl GraphWrite for Client {
+    /// A batch without a marker of its own gets one, so that it can be sent again if the connection goes away before
+    /// the answer comes. If it turns out to have been applied then, the counts of the [`Commit`] are zero: they were
+    /// lost with the answer.
+    fn apply(&self, batch: Batch) -> Result<Commit> {
+        self.apply_with(batch, false)
+    }
+
+    fn define(&self, changes: &[SchemaChange]) -> Result<Arc<Schema>> {
+        self.define_with(changes, false)
+    }
+}

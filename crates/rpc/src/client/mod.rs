@@ -1,0 +1,312 @@
+//! The remote client: a database on a server, through the same traits as one in this process.
+//!
+//! Blocking, and shared by threads: calls of all of them go out on one stream ([`connection`]) and are answered in any
+//! order. A call whose connection goes away is sent again once there is a new one: reads because they change nothing,
+//! writes because their marker makes them count once. A server that is busy says when to come back. All of that takes
+//! at most the address's patience; then the caller gets an error that says what happened.
+
+#![deny(clippy::indexing_slicing)]
+
+mod connect;
+mod connection;
+mod graph;
+mod outgoing;
+mod pending;
+mod slot;
+
+pub use pending::Pending;
+
+use crate::address::Address;
+use crate::convert::reason_out;
+use crate::failure::failure_in;
+use crate::limits::{CANCEL_GRACE, CANCEL_POLL};
+use crate::marker;
+use crate::proto;
+use crate::proto::failure::Kind;
+use crate::proto::reply::Reply;
+use crate::proto::request::Call;
+use connection::{Connection, Sent};
+use esker_model::{Cancel, Error, Flow, Result, Version};
+use prost::Message as _;
+use slot::{Arrived, Ended};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A database on a server. Cheap to clone; all clones share the connection.
+#[derive(Debug, Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    address: Address,
+    connection: Mutex<Option<Arc<Connection>>>,
+    /// The newest version seen: answers see it too.
+    newest: AtomicU64,
+}
+
+/// Why a call gave no answer.
+#[derive(Debug)]
+enum Broken {
+    /// It was answered: no.
+    Failed(Error),
+    /// The connection went away before the answer was complete.
+    Lost(String),
+    /// The server has too much to do, and has done nothing.
+    Busy { message: String, after: Duration },
+}
+
+impl From<Error> for Broken {
+    fn from(e: Error) -> Self {
+        Self::Failed(e)
+    }
+}
+
+/// How a caller waits.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Wait<'a> {
+    /// Whether the answer is wanted still.
+    cancel: Option<&'a dyn Cancel>,
+    /// Whether it may take as long as it takes. Other calls end once nothing has come for the address's patience.
+    long: bool,
+}
+
+impl Client {
+    /// Connects to the server at that address. Nobody there, or another protocol, is an error at once.
+    pub fn connect(address: &Address) -> Result<Self> {
+        let connection = match Connection::open(address) {
+            Ok(connection) => connection,
+            Err(Broken::Failed(e)) => return Err(e),
+            Err(Broken::Lost(message) | Broken::Busy { message, .. }) => {
+                return Err(Error::Unavailable(message));
+            }
+        };
+        Ok(Self {
+            shared: Arc::new(Shared {
+                address: address.clone(),
+                connection: Mutex::new(Some(connection)),
+                newest: AtomicU64::new(0),
+            }),
+        })
+    }
+
+    /// Where the server is.
+    pub fn address(&self) -> &Address {
+        &self.shared.address
+    }
+
+    /// The server's process, on its machine.
+    pub fn pid(&self) -> u32 {
+        let connection = self.shared.connection.lock();
+        let connection = connection.unwrap_or_else(PoisonError::into_inner);
+        connection.as_ref().map_or(0, |c| c.welcome.pid)
+    }
+
+    /// Notes a version that came in an answer.
+    fn saw(&self, version: Version) {
+        if version != Version::MAX {
+            self.shared.newest.fetch_max(version.0, Ordering::AcqRel);
+        }
+    }
+
+    fn newest(&self) -> u64 {
+        self.shared.newest.load(Ordering::Acquire)
+    }
+
+    /// The connection, or a new one. Many threads may ask; one connects.
+    fn connection(&self) -> Result<Arc<Connection>, Broken> {
+        let held = self.shared.connection.lock();
+        let mut held = held.unwrap_or_else(PoisonError::into_inner);
+        if let Some(connection) = held.as_ref().filter(|c| c.usable()) {
+            return Ok(Arc::clone(connection));
+        }
+        let connection = Connection::open(&self.shared.address)?;
+        *held = Some(Arc::clone(&connection));
+        Ok(connection)
+    }
+
+    /// Makes a call, again where that helps, for as long as the address's patience lasts.
+    fn run<T>(
+        &self,
+        cancel: Option<&dyn Cancel>,
+        mut call: impl FnMut(&Arc<Connection>) -> Result<T, Broken>,
+    ) -> Result<T> {
+        let patience = self.shared.address.patience;
+        let mut troubled: Option<Instant> = None;
+        let mut pause = Duration::from_millis(5);
+        loop {
+            let (message, after) = match self.connection().and_then(|c| call(&c)) {
+                Ok(value) => return Ok(value),
+                Err(Broken::Failed(e)) => return Err(e),
+                Err(Broken::Lost(message)) => {
+                    pause = (pause * 2).min(Duration::from_millis(500));
+                    (message, pause)
+                }
+                Err(Broken::Busy { message, after }) => (message, after),
+            };
+            let since = *troubled.get_or_insert_with(Instant::now);
+            let left = patience.saturating_sub(since.elapsed());
+            if left.is_zero() {
+                return Err(Error::Unavailable(format!(
+                    "{message} (tried for {})",
+                    connect::seconds(patience)
+                )));
+            }
+            // Clients that were turned away together should not come back together.
+            let jitter = marker::dice() % (after.as_millis() as u64 / 2 + 1);
+            let until = Instant::now() + (after + Duration::from_millis(jitter)).min(left);
+            while let Some(rest) = until.checked_duration_since(Instant::now()) {
+                if cancel.is_some_and(Cancel::cancelled) {
+                    return Err(Error::Interrupted);
+                }
+                std::thread::sleep(rest.min(Duration::from_millis(50)));
+            }
+        }
+    }
+
+    /// Sends a request and hands on each piece of its answer. True if the receiver broke off.
+    fn exchange(
+        &self,
+        connection: &Arc<Connection>,
+        request: &proto::Request,
+        wait: Wait<'_>,
+        receive: &mut dyn FnMut(Reply) -> Result<Flow>,
+    ) -> Result<(), Broken> {
+        let sent = connection.send(request, self.newest(), 0)?;
+        self.receive(&sent, wait, receive)
+    }
+
+    fn receive(
+        &self,
+        sent: &Sent,
+        wait: Wait<'_>,
+        receive: &mut dyn FnMut(Reply) -> Result<Flow>,
+    ) -> Result<(), Broken> {
+        let patience = self.shared.address.patience;
+        let poll = match wait.cancel {
+            Some(_) => Some(CANCEL_POLL),
+            None if wait.long => None,
+            None => Some(patience),
+        };
+        let mut stopped_at: Option<Instant> = None;
+        let mut heard = Instant::now();
+        let mut taken = 0;
+        loop {
+            match sent.slot.wait(poll) {
+                Arrived::Piece(piece) => {
+                    heard = Instant::now();
+                    taken += piece.len() as u64;
+                    if taken >= crate::limits::CREDIT_BYTES / 2 {
+                        sent.credit(taken);
+                        taken = 0;
+                    }
+                    let reply = proto::Reply::decode(piece).ok().and_then(|r| r.reply);
+                    match reply {
+                        Some(Reply::Failure(failure)) => return Err(failed(failure)),
+                        Some(reply) => {
+                            if receive(reply)?.is_break() {
+                                return Ok(());
+                            }
+                        }
+                        None => {
+                            return Err(Broken::Failed(Error::Unavailable(format!(
+                                "{} answered with what this build does not understand: use the same release",
+                                self.shared.address.authority()
+                            ))));
+                        }
+                    }
+                }
+                Arrived::End(Ended::Complete) => return Ok(()),
+                Arrived::End(Ended::Lost(why)) => return Err(Broken::Lost(why)),
+                Arrived::Nothing => match stopped_at {
+                    None if wait.cancel.is_some_and(Cancel::cancelled) => {
+                        let reason = wait.cancel.map_or(
+                            esker_model::traversal::StopReason::Interrupted,
+                            Cancel::reason,
+                        );
+                        sent.cancel(reason_out(reason));
+                        stopped_at = Some(Instant::now());
+                    }
+                    Some(at) if at.elapsed() > CANCEL_GRACE => {
+                        return Err(Broken::Failed(Error::Interrupted));
+                    }
+                    None if !wait.long && heard.elapsed() >= patience => {
+                        return Err(Broken::Failed(Error::Unavailable(format!(
+                            "{} did not answer within {}; a longer time is asked for with {}?timeout=…",
+                            self.shared.address.authority(),
+                            connect::seconds(patience),
+                            self.shared.address
+                        ))));
+                    }
+                    _ => {}
+                },
+            }
+        }
+    }
+
+    /// Asks for an answer of one piece.
+    fn value<T>(
+        &self,
+        call: Call,
+        wait: Wait<'_>,
+        read: impl Fn(Reply) -> Result<Option<T>>,
+    ) -> Result<T> {
+        let request = proto::Request { call: Some(call) };
+        self.run(wait.cancel, |connection| {
+            let mut answer = None;
+            self.exchange(connection, &request, wait, &mut |reply| {
+                answer = read(reply)?;
+                if answer.is_none() {
+                    return Err(self.stray());
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+            answer.ok_or_else(|| Broken::Failed(self.stray()))
+        })
+    }
+
+    /// Asks for an answer of several pieces, put together anew each time that it is asked for.
+    fn collect<T: Default>(
+        &self,
+        call: Call,
+        wait: Wait<'_>,
+        take: impl Fn(&mut T, Reply) -> Result<bool>,
+    ) -> Result<T> {
+        let request = proto::Request { call: Some(call) };
+        self.run(wait.cancel, |connection| {
+            let mut all = T::default();
+            self.exchange(connection, &request, wait, &mut |reply| {
+                if take(&mut all, reply)? {
+                    Ok(ControlFlow::Continue(()))
+                } else {
+                    Err(self.stray())
+                }
+            })?;
+            Ok(all)
+        })
+    }
+
+    /// An answer of another kind than was asked for.
+    fn stray(&self) -> Error {
+        Error::Unavailable(format!(
+            "{} gave an answer to another question: use the same release on both sides",
+            self.shared.address.authority()
+        ))
+    }
+}
+
+fn failed(failure: proto::Failure) -> Broken {
+    if failure.code == "closing" {
+        return Broken::Lost(failure.message);
+    }
+    if failure.kind == i32::from(Kind::Busy) {
+        return Broken::Busy {
+            after: Duration::from_millis(u64::from(failure.retry_after_ms.clamp(1, 10_000))),
+            message: failure.message,
+        };
+    }
+    Broken::Failed(failure_in(failure))
+}

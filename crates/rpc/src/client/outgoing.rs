@@ -1,0 +1,101 @@
+//! What is to be sent: calls of all threads, joined into messages while the connection is busy with earlier ones.
+
+use crate::limits::{MESSAGE_BYTES, OUTGOING_BYTES_MAX};
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use tonic::codegen::tokio_stream::Stream;
+
+/// The queue between callers and the connection.
+#[derive(Debug, Default)]
+pub(super) struct Outgoing {
+    state: Mutex<State>,
+    room: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    full: VecDeque<Vec<u8>>,
+    filling: Vec<u8>,
+    bytes: usize,
+    waker: Option<Waker>,
+    closed: bool,
+}
+
+impl Outgoing {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues a part of a message. Waits while too much is queued; what comes after the end is dropped.
+    pub(super) fn send(&self, part: Vec<u8>) {
+        let mut state = self.state();
+        while state.bytes > OUTGOING_BYTES_MAX && !state.closed {
+            state = self
+                .room
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.closed {
+            return;
+        }
+        state.bytes += part.len();
+        if state.filling.len() + part.len() > MESSAGE_BYTES && !state.filling.is_empty() {
+            let full = std::mem::take(&mut state.filling);
+            state.full.push_back(full);
+        }
+        if state.filling.is_empty() {
+            state.filling = part;
+        } else {
+            state.filling.extend_from_slice(&part);
+        }
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Nothing more goes out.
+    pub(super) fn close(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        let waker = state.waker.take();
+        drop(state);
+        self.room.notify_all();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// The queue as the stream that a connection sends.
+pub(super) struct Messages(pub(super) Arc<Outgoing>);
+
+impl Stream for Messages {
+    type Item = Vec<u8>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
+        let mut state = self.0.state();
+        let message = match state.full.pop_front() {
+            Some(message) => message,
+            None => std::mem::take(&mut state.filling),
+        };
+        if message.is_empty() {
+            if state.closed {
+                return Poll::Ready(None);
+            }
+            state.waker = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        let before = state.bytes;
+        state.bytes -= message.len();
+        let freed = before > OUTGOING_BYTES_MAX && state.bytes <= OUTGOING_BYTES_MAX;
+        drop(state);
+        if freed {
+            self.0.room.notify_all();
+        }
+        Poll::Ready(Some(message))
+    }
+}

@@ -1,0 +1,101 @@
+//! One call under way, seen from the thread that waits for its answer.
+
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Where the pieces of an answer arrive.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    state: Mutex<State>,
+    arrived: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pieces: VecDeque<Bytes>,
+    /// No more will come: the answer is complete, or the connection is gone.
+    ended: Option<Ended>,
+    waiting: bool,
+}
+
+/// How the pieces of an answer end.
+#[derive(Debug, Clone)]
+pub(super) enum Ended {
+    /// The last one has come.
+    Complete,
+    /// The connection went away, for that reason.
+    Lost(String),
+}
+
+/// What a wait brought.
+#[derive(Debug)]
+pub(super) enum Arrived {
+    /// The next piece.
+    Piece(Bytes),
+    /// There are no more.
+    End(Ended),
+    /// Nothing in that time.
+    Nothing,
+}
+
+impl Slot {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A piece has come; `last` if no more will.
+    pub(super) fn put(&self, piece: Bytes, last: bool) {
+        let mut state = self.state();
+        state.pieces.push_back(piece);
+        if last {
+            state.ended = Some(Ended::Complete);
+        }
+        let waiting = state.waiting;
+        drop(state);
+        if waiting {
+            self.arrived.notify_one();
+        }
+    }
+
+    /// The connection is gone.
+    pub(super) fn lose(&self, why: &str) {
+        let mut state = self.state();
+        if state.ended.is_none() {
+            state.ended = Some(Ended::Lost(why.to_owned()));
+        }
+        drop(state);
+        self.arrived.notify_one();
+    }
+
+    /// Waits for the next piece.
+    pub(super) fn wait(&self, at_most: Option<Duration>) -> Arrived {
+        let mut state = self.state();
+        loop {
+            if let Some(piece) = state.pieces.pop_front() {
+                return Arrived::Piece(piece);
+            }
+            if let Some(ended) = &state.ended {
+                return Arrived::End(ended.clone());
+            }
+            state.waiting = true;
+            let (next, timed_out) = match at_most {
+                None => {
+                    let waited = self.arrived.wait(state);
+                    (waited.unwrap_or_else(PoisonError::into_inner), false)
+                }
+                Some(time) => {
+                    let waited = self.arrived.wait_timeout(state, time);
+                    let (state, result) = waited.unwrap_or_else(PoisonError::into_inner);
+                    (state, result.timed_out())
+                }
+            };
+            state = next;
+            state.waiting = false;
+            if timed_out && state.pieces.is_empty() && state.ended.is_none() {
+                return Arrived::Nothing;
+            }
+        }
+    }
+}

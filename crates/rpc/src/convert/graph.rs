@@ -1,0 +1,258 @@
+//! What reads give back, and what scans ask for.
+
+use super::ids::{halves, number_in, range_in, range_out, vertex_id};
+use super::value::{packed_in, packed_out, properties_in, properties_out, value_in, value_out};
+use super::{At as _, Decoded, Form, Malformed, edge_key_in, edge_key_out, list, required};
+use crate::proto;
+use esker_model::record::UserAttribute;
+use esker_model::{
+    Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect, EdgeTypeId, Schema, Value, Version, Versions,
+    Vertex, VertexChange, VertexEvent, VertexId, VertexTypeId,
+};
+
+fn attribute_out(name: &str, version: Version, value: &Value, form: Form) -> proto::UserAttribute {
+    let (packed, typed) = match form {
+        Form::Packed => (packed_out(value), None),
+        Form::Typed => (bytes::Bytes::new(), Some(value_out(value))),
+    };
+    proto::UserAttribute {
+        name: name.to_owned(),
+        version: version.0,
+        packed,
+        value: typed,
+    }
+}
+
+fn attribute_in(attribute: proto::UserAttribute) -> Decoded<UserAttribute> {
+    let value = match attribute.value {
+        Some(_) if !attribute.packed.is_empty() => {
+            return Err(Malformed::new("value", "one of `packed` and `value`"));
+        }
+        Some(value) => value_in(value).at("value")?,
+        None => packed_in(&attribute.packed)?,
+    };
+    Ok(UserAttribute {
+        name: attribute.name,
+        version: Version(attribute.version),
+        value,
+    })
+}
+
+/// A vertex as a message.
+pub fn vertex_out(vertex: &Vertex, form: Form) -> proto::Vertex {
+    let (high, low) = halves(vertex.id);
+    proto::Vertex {
+        high,
+        low,
+        r#type: vertex.type_id.0.into(),
+        key: vertex.key.clone(),
+        version: vertex.version.0,
+        deleted: vertex.deleted,
+        attributes: properties_out(&vertex.attributes, form),
+        user: vertex
+            .user
+            .iter()
+            .map(|a| attribute_out(&a.name, a.version, &a.value, form))
+            .collect(),
+    }
+}
+
+/// A vertex out of a message.
+pub fn vertex_in(vertex: proto::Vertex) -> Decoded<Vertex> {
+    let user = list(vertex.user, "user", attribute_in)?;
+    if !user.is_sorted_by(|a, b| a.name < b.name) {
+        return Err(Malformed::new("user", "names in order, each once"));
+    }
+    Ok(Vertex {
+        id: vertex_id(vertex.high, vertex.low),
+        type_id: VertexTypeId(number_in(vertex.r#type, "type")?),
+        key: vertex.key,
+        version: Version(vertex.version),
+        deleted: vertex.deleted,
+        attributes: properties_in(vertex.attributes).at("attributes")?,
+        user,
+    })
+}
+
+/// An edge as a message.
+pub fn edge_out(edge: &Edge, form: Form) -> proto::Edge {
+    proto::Edge {
+        key: Some(edge_key_out(edge.key)),
+        version: edge.version.0,
+        deleted: edge.deleted,
+        properties: properties_out(&edge.properties, form),
+    }
+}
+
+/// An edge out of a message.
+pub fn edge_in(edge: proto::Edge) -> Decoded<Edge> {
+    Ok(Edge {
+        key: edge_key_in(required(edge.key, "key")?).at("key")?,
+        version: Version(edge.version),
+        deleted: edge.deleted,
+        properties: properties_in(edge.properties).at("properties")?,
+    })
+}
+
+/// Which edges to read, without the frontier.
+pub fn select_out(frontier: &[VertexId], select: &EdgeSelect) -> proto::ScanEdgesRequest {
+    use proto::scan_edges_request::Versions as Message;
+    proto::ScanEdgesRequest {
+        frontier: super::ids_out(frontier),
+        names: Vec::new(),
+        types: select.types.iter().map(|t| t.0.into()).collect(),
+        type_names: Vec::new(),
+        versions: match select.versions {
+            Versions::AsOf(Version::MAX) => None,
+            Versions::AsOf(version) => Some(Message::AsOf(version.0)),
+            Versions::Range(range) => Some(Message::Range(range_out(range))),
+        },
+        keys_only: !select.properties,
+    }
+}
+
+/// The frontier, and which edges to read.
+pub fn select_in(
+    request: &proto::ScanEdgesRequest,
+    schema: &Schema,
+) -> Decoded<(Vec<VertexId>, EdgeSelect)> {
+    use proto::scan_edges_request::Versions as Message;
+    let frontier = super::frontier_in(&request.frontier, "frontier", &request.names, schema)?;
+    let mut types = Vec::with_capacity(request.types.len() + request.type_names.len());
+    for number in &request.types {
+        types.push(EdgeTypeId(number_in(*number, "types")?));
+    }
+    for name in &request.type_names {
+        types.push(super::edge_type_in(0, name, schema)?);
+    }
+    let versions = match request.versions {
+        None => Versions::NOW,
+        Some(Message::AsOf(version)) => Versions::AsOf(Version(version)),
+        Some(Message::Range(range)) => Versions::Range(range_in(Some(range))),
+    };
+    let select = EdgeSelect {
+        types,
+        versions,
+        properties: !request.keys_only,
+    };
+    Ok((frontier, select))
+}
+
+/// An edge of a scan: its source is the frontier's.
+pub fn scanned_out(index: usize, edge: &Edge, form: Form) -> proto::ScannedEdge {
+    let (destination_high, destination_low) = halves(edge.key.destination);
+    proto::ScannedEdge {
+        index: u32::try_from(index).unwrap_or(u32::MAX),
+        r#type: edge.key.edge_type.0.into(),
+        destination_high,
+        destination_low,
+        version: edge.version.0,
+        deleted: edge.deleted,
+        properties: properties_out(&edge.properties, form),
+    }
+}
+
+/// An edge of a scan, with the frontier that it was asked for.
+pub fn scanned_in(edge: proto::ScannedEdge, frontier: &[VertexId]) -> Decoded<(usize, Edge)> {
+    let index = edge.index as usize;
+    let source = frontier
+        .get(index)
+        .ok_or_else(|| Malformed::new("index", "a place in the frontier"))?;
+    let edge = Edge {
+        key: EdgeKey {
+            source: *source,
+            edge_type: EdgeTypeId(number_in(edge.r#type, "type")?),
+            destination: vertex_id(edge.destination_high, edge.destination_low),
+        },
+        version: Version(edge.version),
+        deleted: edge.deleted,
+        properties: properties_in(edge.properties).at("properties")?,
+    };
+    Ok((index, edge))
+}
+
+/// An event of a vertex.
+pub fn vertex_event_out(event: &VertexEvent, form: Form) -> proto::VertexEvent {
+    use proto::vertex_event::Change;
+    let change = match &event.change {
+        VertexChange::Put(attributes) => {
+            Change::Put(properties_out(attributes, form).unwrap_or_default())
+        }
+        VertexChange::Deleted => Change::Deleted(proto::Nothing {}),
+        VertexChange::Set(name, value) => {
+            Change::Set(attribute_out(name, event.version, value, form))
+        }
+        VertexChange::Removed(name) => Change::Removed(name.clone()),
+    };
+    proto::VertexEvent {
+        version: event.version.0,
+        archived: event.archived,
+        change: Some(change),
+    }
+}
+
+/// An event of a vertex.
+pub fn vertex_event_in(event: proto::VertexEvent) -> Decoded<VertexEvent> {
+    use proto::vertex_event::Change;
+    let change = match required(event.change, "change")? {
+        Change::Put(attributes) => VertexChange::Put(properties_in(Some(attributes)).at("put")?),
+        Change::Deleted(_) => VertexChange::Deleted,
+        Change::Set(attribute) => {
+            let attribute = attribute_in(attribute).at("set")?;
+            VertexChange::Set(attribute.name, attribute.value)
+        }
+        Change::Removed(name) => VertexChange::Removed(name),
+    };
+    Ok(VertexEvent {
+        version: Version(event.version),
+        change,
+        archived: event.archived,
+    })
+}
+
+/// A version of an edge in a history.
+pub fn edge_event_out(event: &EdgeEvent, form: Form) -> proto::edge_history_reply::Event {
+    proto::edge_history_reply::Event {
+        edge: Some(edge_out(&event.edge, form)),
+        archived: event.archived,
+    }
+}
+
+/// A version of an edge in a history.
+pub fn edge_event_in(event: proto::edge_history_reply::Event) -> Decoded<EdgeEvent> {
+    Ok(EdgeEvent {
+        edge: edge_in(required(event.edge, "edge")?).at("edge")?,
+        archived: event.archived,
+    })
+}
+
+/// A difference between two times.
+pub fn difference_out(difference: &Difference, form: Form) -> proto::Difference {
+    use proto::difference::{Edges, Vertices, What};
+    let what = match difference {
+        Difference::Vertex(before, after) => What::Vertex(Vertices {
+            before: before.as_ref().map(|v| vertex_out(v, form)),
+            after: after.as_ref().map(|v| vertex_out(v, form)),
+        }),
+        Difference::Edge(before, after) => What::Edge(Edges {
+            before: before.as_ref().map(|e| edge_out(e, form)),
+            after: after.as_ref().map(|e| edge_out(e, form)),
+        }),
+    };
+    proto::Difference { what: Some(what) }
+}
+
+/// A difference between two times.
+pub fn difference_in(difference: proto::Difference) -> Decoded<Difference> {
+    use proto::difference::What;
+    Ok(match required(difference.what, "what")? {
+        What::Vertex(v) => Difference::Vertex(
+            v.before.map(vertex_in).transpose().at("vertex.before")?,
+            v.after.map(vertex_in).transpose().at("vertex.after")?,
+        ),
+        What::Edge(e) => Difference::Edge(
+            e.before.map(edge_in).transpose().at("edge.before")?,
+            e.after.map(edge_in).transpose().at("edge.after")?,
+        ),
+    })
+}

@@ -1,0 +1,136 @@
+//! Messages into the model's types and back.
+//!
+//! Whatever came over the wire is checked here: a number that is no type's, a list of ids with half an id, both forms
+//! of a value at once. The error names the field as the `.proto` files do, with the index in lists:
+//! `mutations[3].put_edge.source`. What a batch means is the engine's to check.
+
+#![deny(clippy::indexing_slicing)]
+
+mod admin;
+mod graph;
+mod ids;
+mod mutation;
+mod schema;
+mod travel;
+mod value;
+
+pub use admin::{counts_in, counts_out, degree_in, degree_of_in, degree_of_out, degree_out};
+pub use graph::{
+    difference_in, difference_out, edge_event_in, edge_event_out, edge_in, edge_out, scanned_in,
+    scanned_out, select_in, select_out, vertex_event_in, vertex_event_out, vertex_in, vertex_out,
+};
+pub use ids::{
+    as_of_in, as_of_out, edge_key_in, edge_key_out, edge_type_in, frontier_in, ids_in, ids_out,
+    number_in, range_in, range_out, type_in, vertex_id, vertex_ref_in, vertex_ref_out,
+};
+pub use mutation::{batch_in, batch_out, commit_in, commit_out};
+pub use schema::{change_in, change_out, schema_in, schema_out};
+pub use travel::{Assembly, budget_in, budget_out, pieces, reason_in, reason_out, traversal_in};
+pub use value::{properties_in, properties_out, value_in, value_out};
+
+use esker_model::Error;
+use std::fmt::Write as _;
+
+/// How properties and values travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Form {
+    /// In the model's own encoding: a fifth of the time.
+    #[default]
+    Packed,
+    /// As messages of their own.
+    Typed,
+}
+
+/// A message that is not what its definition says.
+#[derive(Debug)]
+pub struct Malformed {
+    /// The path to the field, innermost name last.
+    field: String,
+    why: Why,
+}
+
+#[derive(Debug)]
+enum Why {
+    Expected(String),
+    /// The field is well-formed and names something that does not exist.
+    Model(Error),
+}
+
+/// What every decoder returns.
+pub type Decoded<T> = Result<T, Malformed>;
+
+impl Malformed {
+    /// That field does not hold what was expected.
+    pub fn new(field: &str, expected: impl Into<String>) -> Self {
+        Self {
+            field: field.to_owned(),
+            why: Why::Expected(expected.into()),
+        }
+    }
+
+    fn model(error: impl Into<Error>) -> Self {
+        Self {
+            field: String::new(),
+            why: Why::Model(error.into()),
+        }
+    }
+
+    /// The same, seen from the message around.
+    #[must_use]
+    pub fn within(mut self, outer: &str) -> Self {
+        if self.field.is_empty() {
+            outer.clone_into(&mut self.field);
+        } else {
+            self.field = format!("{outer}.{}", self.field);
+        }
+        self
+    }
+
+    #[must_use]
+    fn item(self, outer: &str, index: usize) -> Self {
+        let mut place = outer.to_owned();
+        let _ = write!(place, "[{index}]");
+        self.within(&place)
+    }
+}
+
+impl From<Malformed> for Error {
+    fn from(malformed: Malformed) -> Self {
+        match malformed.why {
+            Why::Model(error) => error,
+            Why::Expected(expected) => Self::Invalid(format!(
+                "malformed message: `{}`: expected {expected}",
+                malformed.field
+            )),
+        }
+    }
+}
+
+/// Adds where to what went wrong.
+trait At<T> {
+    fn at(self, field: &str) -> Decoded<T>;
+}
+
+impl<T> At<T> for Decoded<T> {
+    fn at(self, field: &str) -> Self {
+        self.map_err(|e| e.within(field))
+    }
+}
+
+/// A field that must be there.
+fn required<T>(value: Option<T>, field: &str) -> Decoded<T> {
+    value.ok_or_else(|| Malformed::new(field, "a message, but it is absent"))
+}
+
+/// Each item of a list, decoded.
+fn list<T, M>(
+    items: Vec<M>,
+    field: &str,
+    mut decode: impl FnMut(M) -> Decoded<T>,
+) -> Decoded<Vec<T>> {
+    let mut out = Vec::with_capacity(items.len());
+    for (i, item) in items.into_iter().enumerate() {
+        out.push(decode(item).map_err(|e| e.item(field, i))?);
+    }
+    Ok(out)
+}

@@ -1,0 +1,190 @@
+//! Batches of mutations, and what a commit did.
+
+use super::value::{properties_in, properties_out};
+use super::{At as _, Decoded, Form, Malformed, edge_type_in, vertex_ref_in, vertex_ref_out};
+use crate::proto;
+use crate::proto::mutation::Op as Message;
+use esker_model::{Batch, Commit, Mutation, Op, Schema, Version, VertexName, VertexRef};
+
+/// A batch as a message.
+pub fn batch_out(batch: &Batch, sync: bool) -> proto::ApplyRequest {
+    proto::ApplyRequest {
+        mutations: batch.mutations.iter().map(mutation_out).collect(),
+        once: batch.once.clone().unwrap_or_default(),
+        sync,
+    }
+}
+
+fn mutation_out(mutation: &Mutation) -> proto::Mutation {
+    let vertex = |v: &VertexRef| Some(vertex_ref_out(*v));
+    let op = match &mutation.op {
+        Op::PutVertex {
+            vertex: v,
+            key,
+            attributes,
+        } => Message::PutVertex(proto::PutVertex {
+            vertex: vertex(v),
+            key: key.clone(),
+            attributes: properties_out(attributes, Form::Packed),
+        }),
+        Op::EnsureVertex { vertex: v, key } => Message::EnsureVertex(proto::EnsureVertex {
+            vertex: vertex(v),
+            key: key.clone(),
+        }),
+        Op::SetAttributes {
+            vertex: v,
+            set,
+            remove,
+        } => Message::SetAttributes(proto::SetAttributes {
+            vertex: vertex(v),
+            set: properties_out(set, Form::Packed),
+            remove: remove.clone(),
+        }),
+        Op::DeleteVertex { vertex: v } => {
+            Message::DeleteVertex(proto::DeleteVertex { vertex: vertex(v) })
+        }
+        Op::PutEdge {
+            source,
+            edge_type,
+            destination,
+            properties,
+        } => Message::PutEdge(proto::PutEdge {
+            source: vertex(source),
+            r#type: edge_type.0.into(),
+            type_name: String::new(),
+            destination: vertex(destination),
+            properties: properties_out(properties, Form::Packed),
+        }),
+        Op::DeleteEdge {
+            source,
+            edge_type,
+            destination,
+        } => Message::DeleteEdge(proto::DeleteEdge {
+            source: vertex(source),
+            r#type: edge_type.0.into(),
+            type_name: String::new(),
+            destination: vertex(destination),
+        }),
+    };
+    proto::Mutation {
+        version: mutation.version.map(|v| v.0),
+        op: Some(op),
+    }
+}
+
+/// A batch out of a message, and whether it is to survive a power failure.
+pub fn batch_in(request: proto::ApplyRequest, schema: &Schema) -> Decoded<(Batch, bool)> {
+    let batch = Batch {
+        mutations: super::list(request.mutations, "mutations", |m| mutation_in(m, schema))?,
+        once: (!request.once.is_empty()).then_some(request.once),
+    };
+    Ok((batch, request.sync))
+}
+
+fn vertex_in(
+    vertex: Option<&proto::VertexRef>,
+    field: &str,
+    schema: &Schema,
+) -> Decoded<VertexRef> {
+    match vertex {
+        Some(vertex) => vertex_ref_in(vertex, schema).at(field),
+        None => Err(Malformed::new(field, "a vertex, but it is absent")),
+    }
+}
+
+/// The key that goes with a vertex: its own, or the one in its name.
+fn key_in(key: String, vertex: Option<&proto::VertexRef>) -> Decoded<String> {
+    match vertex {
+        Some(vertex) if key.is_empty() && !vertex.name.is_empty() => {
+            VertexName::parse(&vertex.name)
+                .map(|n| n.key)
+                .map_err(Malformed::model)
+        }
+        _ => Ok(key),
+    }
+}
+
+fn mutation_in(mutation: proto::Mutation, schema: &Schema) -> Decoded<Mutation> {
+    let op = match mutation.op {
+        None => {
+            return Err(Malformed::new(
+                "op",
+                "one of its fields to be set (is the server older than the client?)",
+            ));
+        }
+        Some(Message::PutVertex(m)) => put_vertex(m, schema).at("put_vertex")?,
+        Some(Message::EnsureVertex(m)) => ensure_vertex(m, schema).at("ensure_vertex")?,
+        Some(Message::SetAttributes(m)) => set_attributes(m, schema).at("set_attributes")?,
+        Some(Message::DeleteVertex(m)) => Op::DeleteVertex {
+            vertex: vertex_in(m.vertex.as_ref(), "vertex", schema).at("delete_vertex")?,
+        },
+        Some(Message::PutEdge(m)) => put_edge(m, schema).at("put_edge")?,
+        Some(Message::DeleteEdge(m)) => delete_edge(&m, schema).at("delete_edge")?,
+    };
+    Ok(Mutation {
+        version: mutation.version.map(Version),
+        op,
+    })
+}
+
+fn put_vertex(m: proto::PutVertex, schema: &Schema) -> Decoded<Op> {
+    Ok(Op::PutVertex {
+        vertex: vertex_in(m.vertex.as_ref(), "vertex", schema)?,
+        key: key_in(m.key, m.vertex.as_ref())?,
+        attributes: properties_in(m.attributes).at("attributes")?,
+    })
+}
+
+fn ensure_vertex(m: proto::EnsureVertex, schema: &Schema) -> Decoded<Op> {
+    Ok(Op::EnsureVertex {
+        vertex: vertex_in(m.vertex.as_ref(), "vertex", schema)?,
+        key: key_in(m.key, m.vertex.as_ref())?,
+    })
+}
+
+fn set_attributes(m: proto::SetAttributes, schema: &Schema) -> Decoded<Op> {
+    Ok(Op::SetAttributes {
+        vertex: vertex_in(m.vertex.as_ref(), "vertex", schema)?,
+        set: properties_in(m.set).at("set")?,
+        remove: m.remove,
+    })
+}
+
+fn put_edge(m: proto::PutEdge, schema: &Schema) -> Decoded<Op> {
+    Ok(Op::PutEdge {
+        source: vertex_in(m.source.as_ref(), "source", schema)?,
+        edge_type: edge_type_in(m.r#type, &m.type_name, schema)?,
+        destination: vertex_in(m.destination.as_ref(), "destination", schema)?,
+        properties: properties_in(m.properties).at("properties")?,
+    })
+}
+
+fn delete_edge(m: &proto::DeleteEdge, schema: &Schema) -> Decoded<Op> {
+    Ok(Op::DeleteEdge {
+        source: vertex_in(m.source.as_ref(), "source", schema)?,
+        edge_type: edge_type_in(m.r#type, &m.type_name, schema)?,
+        destination: vertex_in(m.destination.as_ref(), "destination", schema)?,
+    })
+}
+
+/// What a commit did, as a message.
+pub fn commit_out(commit: &Commit) -> proto::ApplyReply {
+    proto::ApplyReply {
+        version: commit.version.0,
+        applied: commit.applied,
+        vertices_created: commit.vertices_created,
+        edges_created: commit.edges_created,
+        unchanged: commit.unchanged,
+    }
+}
+
+/// What a commit did.
+pub fn commit_in(reply: &proto::ApplyReply) -> Commit {
+    Commit {
+        version: Version(reply.version),
+        applied: reply.applied,
+        vertices_created: reply.vertices_created,
+        edges_created: reply.edges_created,
+        unchanged: reply.unchanged,
+    }
+}

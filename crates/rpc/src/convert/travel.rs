@@ -1,0 +1,252 @@
+//! Traversals: the chain as it goes out, the result in pieces as it comes back.
+
+use super::ids::{halves, vertex_id};
+use super::{Decoded, Malformed, edge_key_in, edge_key_out, ids_in, ids_out, list, required};
+use crate::proto;
+use esker_model::traversal::{
+    Budget, PathNode, PathStep, Paths, StepProfile, Stop, StopReason, TravelResult, WorkingSet,
+};
+use esker_model::{Traversal, Version};
+
+/// Vertices of a set, and nodes of paths, that travel in one piece.
+const PER_PIECE: usize = 2_048;
+
+/// The chain of a request.
+pub fn traversal_in(request: &proto::TravelRequest) -> Decoded<Traversal> {
+    Traversal::parse(&request.chain).map_err(Malformed::model)
+}
+
+/// What a traversal may spend, with its chain.
+pub fn budget_out(traversal: &Traversal, budget: &Budget) -> proto::TravelRequest {
+    proto::TravelRequest {
+        chain: traversal.to_string(),
+        steps: budget.steps,
+        edges: budget.edges,
+        bytes: budget.bytes,
+        millis: budget.millis,
+    }
+}
+
+/// What a traversal may spend.
+pub fn budget_in(request: &proto::TravelRequest) -> Budget {
+    Budget {
+        steps: request.steps,
+        edges: request.edges,
+        bytes: request.bytes,
+        millis: request.millis,
+    }
+}
+
+/// Why something stopped.
+pub fn reason_out(reason: StopReason) -> proto::StopReason {
+    match reason {
+        StopReason::Limit => proto::StopReason::Limit,
+        StopReason::Depth => proto::StopReason::Depth,
+        StopReason::Edges => proto::StopReason::Edges,
+        StopReason::Bytes => proto::StopReason::Bytes,
+        StopReason::TimeOut => proto::StopReason::TimeOut,
+        StopReason::Interrupted => proto::StopReason::Interrupted,
+    }
+}
+
+/// Why something stopped.
+pub fn reason_in(reason: i32) -> Decoded<StopReason> {
+    Ok(match proto::StopReason::try_from(reason) {
+        Ok(proto::StopReason::Limit) => StopReason::Limit,
+        Ok(proto::StopReason::Depth) => StopReason::Depth,
+        Ok(proto::StopReason::Edges) => StopReason::Edges,
+        Ok(proto::StopReason::Bytes) => StopReason::Bytes,
+        Ok(proto::StopReason::TimeOut) => StopReason::TimeOut,
+        Ok(proto::StopReason::Interrupted) => StopReason::Interrupted,
+        Ok(proto::StopReason::Unspecified) | Err(_) => {
+            return Err(Malformed::new("reason", "a reason to stop (1 to 6)"));
+        }
+    })
+}
+
+/// Takes a result apart.
+pub fn pieces<E>(
+    result: TravelResult,
+    mut send: impl FnMut(proto::TravelReply) -> Result<(), E>,
+) -> Result<(), E> {
+    for set in result.sets {
+        let mut more_of_last = false;
+        let mut chunks = set.vertices.chunks(PER_PIECE);
+        let mut next = Some(chunks.next().unwrap_or_default());
+        while let Some(ids) = next {
+            let piece = proto::WorkingSetPiece {
+                hop: set.hop,
+                more_of_last,
+                vertices: ids_out(ids),
+            };
+            send(proto::TravelReply {
+                sets: vec![piece],
+                ..Default::default()
+            })?;
+            more_of_last = true;
+            next = chunks.next();
+        }
+    }
+    if let Some(paths) = result.paths {
+        let mut nodes = paths.nodes.into_iter().peekable();
+        // Paths without nodes are paths still.
+        loop {
+            let piece = nodes.by_ref().take(PER_PIECE).map(node_out).collect();
+            send(proto::TravelReply {
+                paths: Some(proto::PathsPiece { nodes: piece }),
+                ..Default::default()
+            })?;
+            if nodes.peek().is_none() {
+                break;
+            }
+        }
+    }
+    let end = proto::TravelEnd {
+        complete: result.complete,
+        stopped: result.stopped.iter().map(stop_out).collect(),
+        profile: result.profile.into_iter().map(profile_out).collect(),
+        as_of: result.as_of.0,
+    };
+    send(proto::TravelReply {
+        end: Some(end),
+        ..Default::default()
+    })
+}
+
+fn stop_out(stop: &Stop) -> proto::Stop {
+    proto::Stop {
+        reason: reason_out(stop.reason).into(),
+        step: stop.step,
+        vertices_left: stop.vertices_left,
+    }
+}
+
+fn profile_out(profile: StepProfile) -> proto::StepProfile {
+    proto::StepProfile {
+        step: profile.step,
+        text: profile.text,
+        frontier: profile.frontier,
+        edges: profile.edges,
+        selected: profile.selected,
+        reached: profile.reached,
+        cached: profile.cached,
+        micros: profile.micros,
+    }
+}
+
+fn profile_in(profile: proto::StepProfile) -> StepProfile {
+    StepProfile {
+        step: profile.step,
+        text: profile.text,
+        frontier: profile.frontier,
+        edges: profile.edges,
+        selected: profile.selected,
+        reached: profile.reached,
+        cached: profile.cached,
+        micros: profile.micros,
+    }
+}
+
+fn node_out(node: PathNode) -> proto::PathNode {
+    let (high, low) = halves(node.vertex);
+    proto::PathNode {
+        level: node.level,
+        high,
+        low,
+        end: node.end,
+        parents: node
+            .parents
+            .iter()
+            .map(|step| proto::PathStep {
+                parent: step.parent,
+                edge: Some(edge_key_out(step.edge)),
+                version: step.version.0,
+            })
+            .collect(),
+    }
+}
+
+fn node_in(node: proto::PathNode) -> Decoded<PathNode> {
+    let parents = list(node.parents, "parents", |step| {
+        Ok(PathStep {
+            parent: step.parent,
+            edge: edge_key_in(required(step.edge, "edge")?)?,
+            version: Version(step.version),
+        })
+    })?;
+    Ok(PathNode {
+        level: node.level,
+        vertex: vertex_id(node.high, node.low),
+        end: node.end,
+        parents,
+    })
+}
+
+/// Puts a result together.
+#[derive(Debug, Default)]
+pub struct Assembly {
+    sets: Vec<WorkingSet>,
+    paths: Option<Paths>,
+    end: Option<proto::TravelEnd>,
+}
+
+impl Assembly {
+    /// Takes the next piece.
+    pub fn take(&mut self, reply: proto::TravelReply) -> Decoded<()> {
+        if self.end.is_some() {
+            return Err(Malformed::new("end", "nothing behind it"));
+        }
+        for piece in reply.sets {
+            let vertices = ids_in(&piece.vertices, "sets.vertices")?;
+            match self.sets.last_mut() {
+                Some(set) if piece.more_of_last => set.vertices.extend(vertices),
+                None if piece.more_of_last => {
+                    return Err(Malformed::new(
+                        "sets.more_of_last",
+                        "a working set before its rest",
+                    ));
+                }
+                _ => self.sets.push(WorkingSet {
+                    hop: piece.hop,
+                    vertices,
+                }),
+            }
+        }
+        if let Some(piece) = reply.paths {
+            let nodes = &mut self.paths.get_or_insert_default().nodes;
+            nodes.extend(list(piece.nodes, "paths.nodes", node_in)?);
+        }
+        self.end = reply.end;
+        Ok(())
+    }
+
+    /// The whole result.
+    pub fn finish(self) -> Decoded<TravelResult> {
+        let end = required(self.end, "end")?;
+        // Whoever walks the paths follows these numbers.
+        if let Some(paths) = &self.paths {
+            let nodes = paths.nodes.len();
+            let parents = paths.nodes.iter().flat_map(|n| &n.parents);
+            if parents.into_iter().any(|p| p.parent as usize >= nodes) {
+                return Err(Malformed::new(
+                    "paths.nodes.parents.parent",
+                    "the place of a node",
+                ));
+            }
+        }
+        Ok(TravelResult {
+            sets: self.sets,
+            paths: self.paths,
+            complete: end.complete,
+            stopped: list(end.stopped, "end.stopped", |stop| {
+                Ok(Stop {
+                    reason: reason_in(stop.reason)?,
+                    step: stop.step,
+                    vertices_left: stop.vertices_left,
+                })
+            })?,
+            profile: end.profile.into_iter().map(profile_in).collect(),
+            as_of: Version(end.as_of),
+        })
+    }
+}

@@ -1,0 +1,258 @@
+//! The messages of `Exchange`, as bytes that are made and read where it is cheapest.
+//!
+//! ```text
+//!  ToServer   (0A hello)? (12 [length] call)*    (1A [length] cancel)* (22 [length] credit)*
+//!  ToClient   (0A welcome)? (12 [length] answer)* (18 closing)?
+//! ```
+//!
+//! Callers and workers encode their own call or answer, each in its own thread; the thread that sends only joins what
+//! piled up, because repeated fields of a message may stand in any order and number. On arrival the outer message
+//! alone is read by the thread that receives; what is inside is a slice of its bytes, decoded by whoever wants it.
+
+use crate::proto;
+use bytes::{Buf, BufMut, Bytes};
+use prost::Message;
+use prost::encoding::{
+    WireType, decode_key, decode_varint, encode_key, encode_varint, encoded_len_varint,
+};
+use tonic::Status;
+use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+
+const CALLS: u32 = 2;
+const CANCELS: u32 = 3;
+const CREDITS: u32 = 4;
+const REQUEST_OF_CALL: u32 = 2;
+const ANSWERS: u32 = 2;
+
+fn append(field: u32, message: &impl Message, out: &mut Vec<u8>) {
+    let length = message.encoded_len();
+    out.reserve(length + 12);
+    encode_key(field, WireType::LengthDelimited, out);
+    encode_varint(length as u64, out);
+    message.encode_raw(out);
+}
+
+/// Appends a call to a message: a [`proto::Call`], without moving the request into one.
+pub fn put_call(
+    id: u64,
+    request: &proto::Request,
+    at_least: u64,
+    timeout_ms: u32,
+    out: &mut Vec<u8>,
+) {
+    let rest = proto::Call {
+        id,
+        request: None,
+        at_least,
+        timeout_ms,
+        typed_values: false,
+    };
+    let inner = request.encoded_len();
+    let length = rest.encoded_len() + 1 + encoded_len_varint(inner as u64) + inner;
+    out.reserve(length + 12);
+    encode_key(CALLS, WireType::LengthDelimited, out);
+    encode_varint(length as u64, out);
+    rest.encode_raw(out);
+    encode_key(REQUEST_OF_CALL, WireType::LengthDelimited, out);
+    encode_varint(inner as u64, out);
+    request.encode_raw(out);
+}
+
+/// Appends a cancellation to a message.
+pub fn put_cancel(cancel: proto::Cancel, out: &mut Vec<u8>) {
+    append(CANCELS, &cancel, out);
+}
+
+/// Appends credit to a message.
+pub fn put_credit(credit: proto::Credit, out: &mut Vec<u8>) {
+    append(CREDITS, &credit, out);
+}
+
+/// Appends an answer to a message.
+pub fn put_answer(answer: &proto::Answer, out: &mut Vec<u8>) {
+    append(ANSWERS, answer, out);
+}
+
+/// A call whose request is bytes still.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RawCall {
+    /// As in [`proto::Call`].
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// A [`proto::Request`].
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    pub request: Option<Bytes>,
+    /// As in [`proto::Call`].
+    #[prost(fixed64, tag = "3")]
+    pub at_least: u64,
+    /// As in [`proto::Call`].
+    #[prost(uint32, tag = "4")]
+    pub timeout_ms: u32,
+    /// As in [`proto::Call`].
+    #[prost(bool, tag = "5")]
+    pub typed_values: bool,
+}
+
+/// A [`proto::ToServer`] whose requests are bytes still.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RawToServer {
+    /// As in [`proto::ToServer`].
+    #[prost(message, optional, tag = "1")]
+    pub hello: Option<proto::Hello>,
+    /// As in [`proto::ToServer`].
+    #[prost(message, repeated, tag = "2")]
+    pub calls: Vec<RawCall>,
+    /// As in [`proto::ToServer`].
+    #[prost(message, repeated, tag = "3")]
+    pub cancels: Vec<proto::Cancel>,
+    /// As in [`proto::ToServer`].
+    #[prost(message, repeated, tag = "4")]
+    pub credits: Vec<proto::Credit>,
+}
+
+/// An answer whose reply is bytes still.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RawAnswer {
+    /// As in [`proto::Answer`].
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// As in [`proto::Answer`].
+    #[prost(bool, tag = "2")]
+    pub more: bool,
+    /// A [`proto::Reply`].
+    #[prost(bytes = "bytes", optional, tag = "3")]
+    pub reply: Option<Bytes>,
+}
+
+/// A [`proto::ToClient`] whose replies are bytes still.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RawToClient {
+    /// As in [`proto::ToClient`].
+    #[prost(message, optional, tag = "1")]
+    pub welcome: Option<proto::Welcome>,
+    /// As in [`proto::ToClient`].
+    #[prost(message, repeated, tag = "2")]
+    pub answers: Vec<RawAnswer>,
+    /// As in [`proto::ToClient`].
+    #[prost(bool, tag = "3")]
+    pub closing: bool,
+}
+
+/// Which call a request is, without decoding it: the number of its field in [`proto::Request`].
+pub fn call_number(mut request: &[u8]) -> Option<u32> {
+    let (field, kind) = decode_key(&mut request).ok()?;
+    (kind == WireType::LengthDelimited && decode_varint(&mut request).ok()? <= request.len() as u64)
+        .then_some(field)
+}
+
+/// Messages of `Exchange` as bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FrameCodec;
+
+/// Writes bytes as they are.
+#[derive(Debug, Clone, Copy)]
+pub struct FrameEncoder;
+
+/// Reads bytes as they are.
+#[derive(Debug, Clone, Copy)]
+pub struct FrameDecoder;
+
+impl Codec for FrameCodec {
+    type Encode = Vec<u8>;
+    type Decode = Bytes;
+    type Encoder = FrameEncoder;
+    type Decoder = FrameDecoder;
+
+    fn encoder(&mut self) -> FrameEncoder {
+        FrameEncoder
+    }
+
+    fn decoder(&mut self) -> FrameDecoder {
+        FrameDecoder
+    }
+}
+
+impl Encoder for FrameEncoder {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    /// What is handed on at once: a message that piled up should not go out in many small pieces.
+    fn buffer_settings(&self) -> BufferSettings {
+        BufferSettings::new(8 << 10, 256 << 10)
+    }
+
+    fn encode(&mut self, item: Vec<u8>, dst: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        dst.reserve(item.len());
+        dst.put_slice(&item);
+        Ok(())
+    }
+}
+
+impl Decoder for FrameDecoder {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, src: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(src.copy_to_bytes(src.remaining())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_joined_parts_are_what_the_definition_says() {
+        let call = proto::Call {
+            id: 7,
+            request: Some(proto::Request {
+                call: Some(proto::request::Call::Counts(proto::CountsRequest {})),
+            }),
+            at_least: 9,
+            timeout_ms: 10,
+            typed_values: false,
+        };
+        let request = call.request.as_ref().unwrap();
+        let cancel = proto::Cancel { id: 3, reason: 6 };
+        let credit = proto::Credit { id: 4, bytes: 500 };
+        let mut joined = Vec::new();
+        put_call(7, request, 9, 10, &mut joined);
+        put_cancel(cancel, &mut joined);
+        put_call(7, request, 9, 10, &mut joined);
+        put_credit(credit, &mut joined);
+        let whole = proto::ToServer {
+            hello: None,
+            calls: vec![call.clone(), call.clone()],
+            cancels: vec![cancel],
+            credits: vec![credit],
+        };
+        assert_eq!(proto::ToServer::decode(&joined[..]).unwrap(), whole);
+        let raw = RawToServer::decode(&joined[..]).unwrap();
+        assert_eq!(raw.encode_to_vec(), whole.encode_to_vec());
+        let request = raw.calls[0].request.clone().unwrap();
+        assert_eq!(call_number(&request), Some(12));
+        assert_eq!(proto::Request::decode(request).ok(), call.request);
+    }
+
+    #[test]
+    fn answers_of_joined_parts_are_what_the_definition_says() {
+        let answer = proto::Answer {
+            id: 7,
+            more: true,
+            reply: Some(proto::Reply {
+                reply: Some(proto::reply::Reply::Ping(proto::PingReply {})),
+            }),
+        };
+        let mut joined = Vec::new();
+        put_answer(&answer, &mut joined);
+        put_answer(&answer, &mut joined);
+        let whole = proto::ToClient {
+            welcome: None,
+            answers: vec![answer.clone(), answer],
+            closing: false,
+        };
+        assert_eq!(proto::ToClient::decode(&joined[..]).unwrap(), whole);
+        let raw = RawToClient::decode(&joined[..]).unwrap();
+        assert_eq!(raw.encode_to_vec(), whole.encode_to_vec());
+    }
+}

@@ -1,0 +1,453 @@
+//! One request, answered: on a thread that may wait for the disk and for the client.
+
+use crate::admin::{check_out, stats_out};
+use crate::call::{Call, Gone};
+use crate::limits::AT_LEAST_MAX;
+use crate::service::Service;
+use esker::CheckOptions;
+use esker_model::{
+    Cancel as _, Edge, Error, Flow, GraphRead, GraphWrite as _, Result, Schema, Version,
+    VertexTypeId,
+};
+use esker_rpc::convert::{self, Form};
+use esker_rpc::limits::PIECE_BYTES;
+use esker_rpc::proto;
+use esker_rpc::proto::reply::Reply;
+use esker_rpc::proto::request::Call as Request;
+use prost::Message;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Why there is no answer.
+enum Stop {
+    /// The client is told.
+    Failed(Error),
+    /// The client takes no more.
+    Gone,
+}
+
+impl From<Error> for Stop {
+    fn from(e: Error) -> Self {
+        Self::Failed(e)
+    }
+}
+
+impl From<convert::Malformed> for Stop {
+    fn from(e: convert::Malformed) -> Self {
+        Self::Failed(e.into())
+    }
+}
+
+impl From<Gone> for Stop {
+    fn from(_: Gone) -> Self {
+        Self::Gone
+    }
+}
+
+/// Does what was asked and sends what came out.
+pub(crate) fn answer(service: &Service, request: Request, call: Call) {
+    let late = call.terms.deadline.is_some_and(|d| Instant::now() >= d);
+    let outcome = if late {
+        Err(Stop::Failed(Error::Unavailable(
+            "the call waited for a thread until its time was over: the server is busy".into(),
+        )))
+    } else {
+        reach(service, call.terms.at_least.0)
+            .map_err(Stop::from)
+            .and_then(|()| run(service, request, &call))
+    };
+    match outcome {
+        Ok(last) => call.done(last),
+        Err(Stop::Failed(e)) => call.failed(&e),
+        Err(Stop::Gone) => drop(call),
+    }
+}
+
+/// Waits until the database has that version: its client has seen it, perhaps through another process.
+fn reach(service: &Service, version: Version) -> Result<()> {
+    let until = Instant::now() + AT_LEAST_MAX;
+    while !service.has(version) {
+        let newest = service.database.stats()?.newest.unwrap_or(Version::ZERO);
+        service.saw(newest);
+        if service.has(version) {
+            return Ok(());
+        }
+        if Instant::now() >= until {
+            return Err(Error::Unavailable(format!(
+                "the client has seen version {version}, and the newest here is {newest}: this is another database, or one \
+                 that lost its last writes to a power failure; open it anew"
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// Items gathered into pieces of a good size.
+struct Pieces<'a, M> {
+    call: &'a Call,
+    items: Vec<M>,
+    bytes: usize,
+    reply: fn(Vec<M>) -> Reply,
+}
+
+impl<'a, M: Message> Pieces<'a, M> {
+    fn new(call: &'a Call, reply: fn(Vec<M>) -> Reply) -> Self {
+        Self {
+            call,
+            items: Vec::new(),
+            bytes: 0,
+            reply,
+        }
+    }
+
+    fn push(&mut self, item: M) -> Result<(), Gone> {
+        self.bytes += item.encoded_len() + 4;
+        self.items.push(item);
+        if self.bytes < PIECE_BYTES {
+            return Ok(());
+        }
+        self.bytes = 0;
+        self.call
+            .piece((self.reply)(std::mem::take(&mut self.items)))
+    }
+
+    /// What is left, as the last piece.
+    fn last(self) -> Reply {
+        (self.reply)(self.items)
+    }
+
+    /// For the sinks of scans.
+    fn flow(&mut self, item: M, gone: &mut bool) -> Flow {
+        if self.push(item).is_err() {
+            *gone = true;
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn all<T, M: Message>(
+    call: &Call,
+    items: Vec<T>,
+    encode: impl Fn(&T) -> M,
+    reply: fn(Vec<M>) -> Reply,
+) -> Result<Reply, Stop> {
+    let mut pieces = Pieces::new(call, reply);
+    for item in &items {
+        pieces.push(encode(item))?;
+    }
+    Ok(pieces.last())
+}
+
+/// Refuses more than the limit on one request.
+fn within(service: &Service, what: &str, got: usize) -> Result<(), Stop> {
+    let limit = service.settings.limits.frontier;
+    if got <= limit {
+        return Ok(());
+    }
+    Err(Stop::Failed(Error::Limit {
+        what: format!("the number of {what} in one request to this server"),
+        got: got as u64,
+        limit: limit as u64,
+    }))
+}
+
+fn wanted(call: &Call) -> Result<(), Stop> {
+    if call.watch.cancelled() {
+        return Err(Stop::Failed(Error::Interrupted));
+    }
+    Ok(())
+}
+
+fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> {
+    let database = &service.database;
+    let form = call.terms.form;
+    Ok(match request {
+        Request::Ping(_) => Reply::Ping(proto::PingReply {}),
+        Request::Schema(_) => Reply::Schema(convert::schema_out(&*database.schema()?)),
+        Request::Define(request) => {
+            let changes: Result<Vec<_>, _> = request
+                .changes
+                .into_iter()
+                .map(convert::change_in)
+                .collect();
+            Reply::Schema(convert::schema_out(&*database.define(&changes?)?))
+        }
+        Request::ReadVertices(request) => read_vertices(service, &request, call)?,
+        Request::ReadEdges(request) => {
+            within(service, "edges", request.keys.len())?;
+            let keys: Result<Vec<_>, _> =
+                request.keys.into_iter().map(convert::edge_key_in).collect();
+            let edges = database.read_edges(&keys?, convert::as_of_in(request.as_of))?;
+            let item = |edge: &Option<Edge>| proto::read_edges_reply::Item {
+                edge: edge.as_ref().map(|e| convert::edge_out(e, form)),
+            };
+            all(call, edges, item, |items| {
+                Reply::ReadEdges(proto::ReadEdgesReply { items })
+            })?
+        }
+        Request::ScanEdges(request) => scan_edges(service, &request, call)?,
+        Request::ScanVertices(request) => scan_vertices(service, &request, call)?,
+        Request::VertexHistory(request) => {
+            let vertex = request.vertex.unwrap_or_default();
+            let vertex = convert::vertex_ref_in(&vertex, &*database.schema()?)?;
+            let events = database.vertex_history(vertex.id, convert::range_in(request.range))?;
+            all(
+                call,
+                events,
+                |e| convert::vertex_event_out(e, form),
+                |events| Reply::VertexHistory(proto::VertexHistoryReply { events }),
+            )?
+        }
+        Request::EdgeHistory(request) => {
+            let key = convert::edge_key_in(request.key.unwrap_or_default())?;
+            let events = database.edge_history(key, convert::range_in(request.range))?;
+            all(
+                call,
+                events,
+                |e| convert::edge_event_out(e, form),
+                |events| Reply::EdgeHistory(proto::EdgeHistoryReply { events }),
+            )?
+        }
+        Request::Degrees(request) => {
+            within(service, "degrees", request.of.len())?;
+            let of: Result<Vec<_>, _> = request.of.into_iter().map(convert::degree_of_in).collect();
+            let degrees = database.degrees(&of?)?;
+            Reply::Degrees(proto::DegreesReply { degrees })
+        }
+        Request::TopDegrees(request) => {
+            let number = |n| convert::edge_type_in(n, "", &Schema::empty());
+            let edge_type = request.r#type.map(number).transpose()?;
+            let top = database.top_degrees(edge_type, request.limit as usize)?;
+            all(call, top, convert::degree_out, |top| {
+                Reply::TopDegrees(proto::TopDegreesReply { top })
+            })?
+        }
+        Request::Counts(_) => Reply::Counts(convert::counts_out(&database.counts()?)),
+        Request::Diff(request) => diff(database, request, call)?,
+        Request::Travel(request) => travel(service, &request, call)?,
+        Request::Applied(request) => Reply::Applied(proto::AppliedReply {
+            applied: database.applied(&request.once)?,
+        }),
+        Request::Apply(_) => {
+            return Err(Stop::Failed(Error::Invalid(
+                "a batch goes through the writer".into(),
+            )));
+        }
+        Request::Stats(_) => Reply::Stats(stats_out(&database.stats()?)),
+        Request::Check(request) => check(service, request, call)?,
+        Request::Compact(request) => {
+            let retain_after = request.retain_after.map(Version);
+            let done = database.compact(retain_after, &*call.watch)?;
+            Reply::Compact(proto::CompactReply {
+                archived: done.archived,
+                kept: done.kept,
+            })
+        }
+        Request::Persist(_) => {
+            database.persist()?;
+            Reply::Persist(proto::PersistReply {})
+        }
+        Request::Backup(request) => backup(service, &request.directory)?,
+    })
+}
+
+fn read_vertices(
+    service: &Service,
+    request: &proto::ReadVerticesRequest,
+    call: &Call,
+) -> Result<Reply, Stop> {
+    within(
+        service,
+        "vertices",
+        request.ids.len() / 2 + request.names.len(),
+    )?;
+    let schema = service.database.schema()?;
+    let ids = convert::frontier_in(&request.ids, "ids", &request.names, &schema)?;
+    let vertices = service
+        .database
+        .read_vertices(&ids, convert::as_of_in(request.as_of))?;
+    let form = call.terms.form;
+    let item = |vertex: &Option<esker_model::Vertex>| proto::read_vertices_reply::Item {
+        vertex: vertex.as_ref().map(|v| convert::vertex_out(v, form)),
+    };
+    all(call, vertices, item, |items| {
+        Reply::ReadVertices(proto::ReadVerticesReply { items })
+    })
+}
+
+fn scan_edges(
+    service: &Service,
+    request: &proto::ScanEdgesRequest,
+    call: &Call,
+) -> Result<Reply, Stop> {
+    within(
+        service,
+        "vertices",
+        request.frontier.len() / 2 + request.names.len(),
+    )?;
+    let schema = service.database.schema()?;
+    let (frontier, select) = convert::select_in(request, &schema)?;
+    let form = call.terms.form;
+    let mut pieces = Pieces::new(call, |edges| {
+        Reply::ScanEdges(proto::ScanEdgesReply { edges })
+    });
+    let mut gone = false;
+    let (mut seen, mut stopped) = (0_u32, false);
+    service
+        .database
+        .scan_edges(&frontier, &select, &mut |index, edge| {
+            seen = seen.wrapping_add(1);
+            if seen.is_multiple_of(1024) && call.watch.cancelled() {
+                stopped = true;
+                return ControlFlow::Break(());
+            }
+            pieces.flow(convert::scanned_out(index, &edge, form), &mut gone)
+        })?;
+    end(pieces, gone, stopped)
+}
+
+fn end<M: Message>(pieces: Pieces<'_, M>, gone: bool, stopped: bool) -> Result<Reply, Stop> {
+    if gone {
+        return Err(Stop::Gone);
+    }
+    if stopped {
+        return Err(Stop::Failed(Error::Interrupted));
+    }
+    Ok(pieces.last())
+}
+
+fn scan_vertices(
+    service: &Service,
+    request: &proto::ScanVerticesRequest,
+    call: &Call,
+) -> Result<Reply, Stop> {
+    let schema: Arc<Schema> = service.database.schema()?;
+    let type_id: VertexTypeId = convert::type_in(request.r#type, &request.type_name, &schema)?;
+    let after = request
+        .after
+        .as_ref()
+        .map(|v| convert::vertex_ref_in(v, &schema))
+        .transpose()?;
+    let form: Form = call.terms.form;
+    let mut pieces = Pieces::new(call, |vertices| {
+        Reply::ScanVertices(proto::ScanVerticesReply { vertices })
+    });
+    let (mut gone, mut stopped, mut seen) = (false, false, 0_u64);
+    service.database.scan_vertices(
+        type_id,
+        after.map(|v| (v.type_id, v.id)),
+        convert::as_of_in(request.as_of),
+        &mut |vertex| {
+            seen += 1;
+            if seen.is_multiple_of(256) && call.watch.cancelled() {
+                stopped = true;
+                return ControlFlow::Break(());
+            }
+            let flow = pieces.flow(convert::vertex_out(&vertex, form), &mut gone);
+            if seen == request.limit {
+                return ControlFlow::Break(());
+            }
+            flow
+        },
+    )?;
+    end(pieces, gone, stopped)
+}
+
+fn diff(
+    database: &esker::Database,
+    request: proto::DiffRequest,
+    call: &Call,
+) -> Result<Reply, Stop> {
+    let form = call.terms.form;
+    let mut pieces = Pieces::new(call, |differences| {
+        Reply::Diff(proto::DiffReply { differences })
+    });
+    let (mut gone, mut stopped, mut seen) = (false, false, 0_u32);
+    database.diff(
+        Version(request.before),
+        Version(request.after),
+        &mut |difference| {
+            seen = seen.wrapping_add(1);
+            if seen.is_multiple_of(256) && call.watch.cancelled() {
+                stopped = true;
+                return ControlFlow::Break(());
+            }
+            pieces.flow(convert::difference_out(&difference, form), &mut gone)
+        },
+    )?;
+    end(pieces, gone, stopped)
+}
+
+fn travel(service: &Service, request: &proto::TravelRequest, call: &Call) -> Result<Reply, Stop> {
+    let traversal = convert::traversal_in(request)?;
+    let mut budget = convert::budget_in(request);
+    // One traversal may not take all the memory that answers may.
+    let most = service.settings.limits.memory_bytes as u64;
+    budget.bytes = Some(budget.bytes.unwrap_or(u64::MAX).min(most));
+    let result = service.database.travel(&traversal, &budget, &*call.watch)?;
+    service.saw(result.as_of);
+    let mut held: Option<proto::TravelReply> = None;
+    convert::pieces(result, |piece| match held.replace(piece) {
+        Some(before) => call.piece(Reply::Travel(before)),
+        None => Ok(()),
+    })?;
+    Ok(Reply::Travel(held.unwrap_or_default()))
+}
+
+fn check(service: &Service, request: proto::CheckRequest, call: &Call) -> Result<Reply, Stop> {
+    wanted(call)?;
+    let options = CheckOptions {
+        repair: request.repair,
+    };
+    let mut told = Instant::now();
+    let report = service
+        .database
+        .check(&options, &*call.watch, &mut |rows_so_far| {
+            if told.elapsed() < Duration::from_millis(100) {
+                return;
+            }
+            told = Instant::now();
+            // A client that is gone is seen by the watch.
+            let _ = call.piece(Reply::Check(proto::CheckReply {
+                rows_so_far,
+                report: None,
+            }));
+        })?;
+    Ok(Reply::Check(proto::CheckReply {
+        rows_so_far: report.rows,
+        report: Some(check_out(report)),
+    }))
+}
+
+fn backup(service: &Service, directory: &str) -> Result<Reply, Stop> {
+    let refuse = |message: String| Stop::Failed(Error::Target(message));
+    let Some(below) = &service.settings.backups else {
+        return Err(refuse(
+            "this server makes no backups for clients: run `esker backup` on its machine with the folder that it serves \
+             (it may be in use), or set `backups` in its configuration"
+                .into(),
+        ));
+    };
+    let wanted = Path::new(directory);
+    let plain = wanted.components().all(|c| {
+        matches!(
+            c,
+            std::path::Component::RootDir | std::path::Component::Normal(_)
+        )
+    });
+    if !plain || !wanted.starts_with(below) || wanted == below {
+        return Err(refuse(format!(
+            "backups of this server lie on its own machine below `{}`; got `{directory}`",
+            below.display()
+        )));
+    }
+    let done = service.database.backup(wanted)?;
+    Ok(Reply::Backup(proto::BackupReply {
+        bytes: done.bytes,
+        newest: done.newest.map(|v| v.0),
+    }))
+}

@@ -1,0 +1,287 @@
+//! One call under way: whether its answer is wanted still, how much of it the client can take, where it goes.
+
+use crate::limits::STALL_MAX;
+use crate::metrics::Metrics;
+use crate::outbox::Outbox;
+use crate::service::Service;
+use esker_model::traversal::StopReason;
+use esker_model::{Cancel, Error, Version};
+use esker_rpc::convert::Form;
+use esker_rpc::failure::failure_out;
+use esker_rpc::limits::CREDIT_BYTES;
+use esker_rpc::proto;
+use esker_rpc::proto::reply::Reply;
+use prost::Message as _;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+/// What came with a call.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Terms {
+    /// The answer sees this version.
+    pub(crate) at_least: Version0,
+    /// After which the answer is of no use.
+    pub(crate) deadline: Option<Instant>,
+    /// How properties and values are to travel.
+    pub(crate) form: Form,
+}
+
+/// A version that starts at zero.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Version0(pub(crate) Version);
+
+impl Default for Version0 {
+    fn default() -> Self {
+        Self(Version::ZERO)
+    }
+}
+
+/// Whether the answer to a call is wanted, and how much of it may be sent. Shared by the connection and the worker.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    /// 0, or why it is not wanted: 1 interrupted, 2 time-out.
+    stopped: AtomicU8,
+    /// The client is gone: there is nobody to answer.
+    gone: AtomicBool,
+    /// Bytes that may be sent still.
+    credit: Mutex<i64>,
+    changed: Condvar,
+    deadline: Option<Instant>,
+    /// The server waits no longer.
+    cut: Arc<AtomicBool>,
+}
+
+impl Watch {
+    pub(crate) fn new(deadline: Option<Instant>, cut: Arc<AtomicBool>) -> Arc<Self> {
+        Arc::new(Self {
+            stopped: AtomicU8::new(0),
+            gone: AtomicBool::new(false),
+            credit: Mutex::new(CREDIT_BYTES as i64),
+            changed: Condvar::new(),
+            deadline,
+            cut,
+        })
+    }
+
+    /// The client wants it no more.
+    pub(crate) fn stop(&self, reason: StopReason) {
+        let code = if reason == StopReason::TimeOut { 2 } else { 1 };
+        self.stopped.store(code, Ordering::Release);
+        self.changed.notify_all();
+    }
+
+    /// The client is gone.
+    pub(crate) fn abandon(&self) {
+        self.gone.store(true, Ordering::Release);
+        self.stop(StopReason::Interrupted);
+    }
+
+    /// The client has taken in so many bytes.
+    pub(crate) fn credit(&self, bytes: u64) {
+        let mut credit = self.credit.lock().unwrap_or_else(PoisonError::into_inner);
+        *credit = credit.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
+        drop(credit);
+        self.changed.notify_all();
+    }
+
+    /// Waits until the client can take more; false if it does not for too long, or is gone.
+    fn spend(&self, bytes: usize) -> bool {
+        let mut credit = self.credit.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = Instant::now() + STALL_MAX;
+        while *credit <= 0 {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero()
+                || self.gone.load(Ordering::Acquire)
+                || self.cut.load(Ordering::Acquire)
+            {
+                return false;
+            }
+            let waited = self
+                .changed
+                .wait_timeout(credit, left.min(Duration::from_millis(100)));
+            credit = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *credit -= i64::try_from(bytes).unwrap_or(i64::MAX);
+        true
+    }
+}
+
+impl Cancel for Watch {
+    fn cancelled(&self) -> bool {
+        self.stopped.load(Ordering::Acquire) != 0
+            || self.cut.load(Ordering::Relaxed)
+            || self.deadline.is_some_and(|d| Instant::now() >= d)
+    }
+
+    fn reason(&self) -> StopReason {
+        let late = self.deadline.is_some_and(|d| Instant::now() >= d);
+        if late || self.stopped.load(Ordering::Acquire) == 2 {
+            StopReason::TimeOut
+        } else {
+            StopReason::Interrupted
+        }
+    }
+}
+
+/// The calls of one stream that can be stopped.
+pub(crate) type Watched = Arc<Mutex<HashMap<u64, Arc<Watch>>>>;
+
+/// Where answers go.
+pub(crate) enum Sink {
+    /// A stream of many calls.
+    Stream {
+        outbox: Arc<Outbox>,
+        id: u64,
+        /// Where the call is listed until it is answered.
+        watched: Option<Watched>,
+        /// How many calls of the stream are under way.
+        open: Arc<AtomicUsize>,
+    },
+    /// A call of its own.
+    Channel(mpsc::Sender<proto::Reply>),
+}
+
+/// A call from its arrival to its last answer. However it ends, it is answered and counted.
+pub(crate) struct Call {
+    pub(crate) watch: Arc<Watch>,
+    pub(crate) terms: Terms,
+    sink: Sink,
+    number: usize,
+    began: Instant,
+    metrics: Arc<Metrics>,
+    memory: Charge,
+    answered: bool,
+}
+
+/// Bytes that count as in memory until it is dropped.
+pub(crate) struct Charge {
+    memory: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Charge {
+    pub(crate) fn new(memory: &Arc<AtomicUsize>, bytes: usize) -> Self {
+        memory.fetch_add(bytes, Ordering::AcqRel);
+        Self {
+            memory: Arc::clone(memory),
+            bytes,
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.memory.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+/// The client does not take answers any more.
+#[derive(Debug)]
+pub(crate) struct Gone;
+
+impl Call {
+    pub(crate) fn new(
+        service: &Service,
+        number: usize,
+        bytes: usize,
+        terms: Terms,
+        watch: Arc<Watch>,
+        sink: Sink,
+    ) -> Self {
+        service.metrics.in_flight.add(1);
+        Self {
+            watch,
+            terms,
+            sink,
+            number,
+            began: Instant::now(),
+            metrics: Arc::clone(&service.metrics),
+            memory: Charge::new(&service.memory, bytes),
+            answered: false,
+        }
+    }
+
+    /// How many bytes its request took.
+    pub(crate) fn bytes(&self) -> usize {
+        self.memory.bytes
+    }
+
+    /// Sends a piece of the answer, and more will follow. Waits for a client that is slow.
+    pub(crate) fn piece(&self, reply: Reply) -> Result<(), Gone> {
+        let reply = proto::Reply { reply: Some(reply) };
+        match &self.sink {
+            Sink::Stream { outbox, id, .. } => {
+                let answer = proto::Answer {
+                    id: *id,
+                    more: true,
+                    reply: Some(reply),
+                };
+                if !self.watch.spend(answer.encoded_len()) {
+                    return Err(Gone);
+                }
+                outbox.answer(&answer);
+                Ok(())
+            }
+            Sink::Channel(channel) => channel.blocking_send(reply).map_err(|_| Gone),
+        }
+    }
+
+    /// The answer, or the last piece of it.
+    pub(crate) fn done(mut self, reply: Reply) {
+        self.end(reply);
+    }
+
+    /// It failed.
+    pub(crate) fn failed(self, error: &Error) {
+        self.done(Reply::Failure(failure_out(error)));
+    }
+
+    fn end(&mut self, reply: Reply) {
+        self.answered = true;
+        let failed = matches!(reply, Reply::Failure(_));
+        self.metrics
+            .answered(self.number, self.began.elapsed(), failed);
+        let reply = proto::Reply { reply: Some(reply) };
+        match &self.sink {
+            Sink::Stream { outbox, id, .. } => outbox.answer(&proto::Answer {
+                id: *id,
+                more: false,
+                reply: Some(reply),
+            }),
+            Sink::Channel(channel) => {
+                // The receiver of a call of its own takes each piece at once, or is gone.
+                if let Err(mpsc::error::TrySendError::Full(reply)) = channel.try_send(reply) {
+                    let _ = channel.blocking_send(reply);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if !self.answered {
+            // A panic on the way, or a client that took no more.
+            let error = Error::Unavailable(
+                "the server could not finish this call; its log says more".into(),
+            );
+            self.end(Reply::Failure(failure_out(&error)));
+        }
+        if let Sink::Stream {
+            id, watched, open, ..
+        } = &self.sink
+        {
+            open.fetch_sub(1, Ordering::AcqRel);
+            if let Some(watched) = watched {
+                watched
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .remove(id);
+            }
+        }
+        self.metrics.in_flight.add(-1);
+    }
+}

@@ -1,0 +1,229 @@
+//! `Exchange`: one stream, many calls.
+
+use crate::call::{Call, Sink, Terms, Version0, Watch, Watched};
+use crate::limits::CALLS_PER_CONNECTION;
+use crate::outbox::{Messages, Outbox};
+use crate::service::{Service, number_of};
+use bytes::Bytes;
+use esker_model::Version;
+use esker_rpc::convert::{Form, reason_in};
+use esker_rpc::frame::{FrameCodec, RawCall, RawToServer};
+use esker_rpc::limits::CREDIT_BYTES;
+use esker_rpc::{PROTOCOL, proto};
+use prost::Message as _;
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tonic::{Request, Response, Status, Streaming};
+
+/// All open streams, to be told when the server stops.
+pub(crate) type Outboxes = Arc<Mutex<Vec<std::sync::Weak<Outbox>>>>;
+
+/// Answers requests to `/esker.v1.Esker/Exchange`.
+#[derive(Clone)]
+pub(crate) struct Exchange {
+    pub(crate) service: Arc<Service>,
+    pub(crate) outboxes: Outboxes,
+}
+
+impl tower_service::Service<http::Request<axum::body::Body>> for Exchange {
+    type Response = http::Response<tonic::body::Body>;
+    type Error = std::convert::Infallible;
+    type Future =
+        Pin<Box<dyn Future<Output = Result<Self::Response, std::convert::Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<axum::body::Body>) -> Self::Future {
+        let handler = Handler(self.clone());
+        let limit = self.service.settings.limits.request_bytes;
+        Box::pin(async move {
+            let mut grpc = tonic::server::Grpc::new(FrameCodec)
+                .apply_max_message_size_config(Some(limit), None);
+            Ok(grpc.streaming(handler, request).await)
+        })
+    }
+}
+
+struct Handler(Exchange);
+
+impl tonic::server::StreamingService<Bytes> for Handler {
+    type Response = Vec<u8>;
+    type ResponseStream = Messages;
+    type Future =
+        Pin<Box<dyn Future<Output = Result<Response<Self::ResponseStream>, Status>> + Send>>;
+
+    fn call(&mut self, request: Request<Streaming<Bytes>>) -> Self::Future {
+        let exchange = self.0.clone();
+        Box::pin(exchange.open(request.into_inner()))
+    }
+}
+
+/// What is known of one stream.
+struct Stream {
+    service: Arc<Service>,
+    outbox: Arc<Outbox>,
+    watched: Watched,
+    open: Arc<AtomicUsize>,
+}
+
+impl Exchange {
+    /// Greets, and lets a task read what comes.
+    async fn open(self, mut incoming: Streaming<Bytes>) -> Result<Response<Messages>, Status> {
+        let first = incoming.message().await?;
+        let first =
+            first.ok_or_else(|| Status::invalid_argument("the stream ended before `hello`"))?;
+        let message = decode(first)?;
+        let hello = message.hello.as_ref().ok_or_else(|| {
+            Status::invalid_argument("malformed message: `hello`: expected it first")
+        })?;
+        if hello.protocol != PROTOCOL {
+            let client: String = hello
+                .version
+                .chars()
+                .filter(|c| !c.is_control())
+                .take(32)
+                .collect();
+            return Err(Status::failed_precondition(format!(
+                "the server is Esker {} (wire protocol {PROTOCOL}); the client is Esker {client} (protocol {}): use the \
+                 same release",
+                env!("CARGO_PKG_VERSION"),
+                hello.protocol
+            )));
+        }
+        let service = self.service;
+        let outbox = Outbox::new(
+            Arc::clone(&service.memory),
+            Arc::clone(&service.metrics.sent),
+        );
+        {
+            let mut outboxes = self.outboxes.lock().unwrap_or_else(PoisonError::into_inner);
+            outboxes.retain(|o| o.strong_count() > 0);
+            outboxes.push(Arc::downgrade(&outbox));
+        }
+        let welcome = proto::Welcome {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            message_bytes_max: service.settings.limits.request_bytes as u64,
+            credit_bytes: CREDIT_BYTES,
+        };
+        let greeting = proto::ToClient {
+            welcome: Some(welcome),
+            closing: service.closing(),
+            ..Default::default()
+        };
+        outbox.push(greeting.encode_to_vec());
+        let stream = Stream {
+            service,
+            outbox: Arc::clone(&outbox),
+            watched: Arc::new(Mutex::new(HashMap::new())),
+            open: Arc::new(AtomicUsize::new(0)),
+        };
+        tokio::spawn(stream.read(message, incoming));
+        Ok(Response::new(Messages(outbox)))
+    }
+}
+
+fn decode(message: Bytes) -> Result<RawToServer, Status> {
+    RawToServer::decode(message)
+        .map_err(|e| Status::invalid_argument(format!("malformed message: {e}")))
+}
+
+impl Stream {
+    async fn read(self, first: RawToServer, mut incoming: Streaming<Bytes>) {
+        self.take(first);
+        loop {
+            // Calls beyond the limit wait in the connection, which holds the client back.
+            while self.open.load(Ordering::Acquire) >= CALLS_PER_CONNECTION {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            match incoming.message().await {
+                Ok(Some(message)) => {
+                    self.service.metrics.received.add(message.len() as u64);
+                    match decode(message) {
+                        Ok(message) => self.take(message),
+                        Err(status) => {
+                            tracing::warn!(
+                                error = status.message(),
+                                "a client sent a malformed message"
+                            );
+                            break;
+                        }
+                    }
+                }
+                Ok(None) => {
+                    // The client has said all it wanted; what is under way is answered still.
+                    while self.open.load(Ordering::Acquire) > 0 {
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                    self.outbox.finish();
+                    return;
+                }
+                Err(_) => break,
+            }
+        }
+        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.values().for_each(|w| w.abandon());
+        drop(watched);
+        self.outbox.finish();
+    }
+
+    fn take(&self, message: RawToServer) {
+        for call in message.calls {
+            self.call(call);
+        }
+        if message.cancels.is_empty() && message.credits.is_empty() {
+            return;
+        }
+        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        for cancel in message.cancels {
+            // It may have been answered since.
+            if let (Some(watch), Ok(reason)) = (watched.get(&cancel.id), reason_in(cancel.reason)) {
+                watch.stop(reason);
+            }
+        }
+        for credit in message.credits {
+            if let Some(watch) = watched.get(&credit.id) {
+                watch.credit(credit.bytes);
+            }
+        }
+    }
+
+    fn call(&self, call: RawCall) {
+        const SHORT: [usize; 2] = [1, 16];
+        let request = call.request.unwrap_or_default();
+        let number = number_of(&request);
+        let timeout = (call.timeout_ms > 0).then(|| Duration::from_millis(call.timeout_ms.into()));
+        let terms = Terms {
+            at_least: Version0(Version(call.at_least)),
+            deadline: self.service.deadline(timeout),
+            form: if call.typed_values {
+                Form::Typed
+            } else {
+                Form::Packed
+            },
+        };
+        let watch = Watch::new(terms.deadline, Arc::clone(&self.service.cut));
+        // What nobody can stop need not be found again.
+        let watched = (!SHORT.contains(&number)).then(|| {
+            let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+            watched.insert(call.id, Arc::clone(&watch));
+            Arc::clone(&self.watched)
+        });
+        self.open.fetch_add(1, Ordering::AcqRel);
+        let sink = Sink::Stream {
+            outbox: Arc::clone(&self.outbox),
+            id: call.id,
+            watched,
+            open: Arc::clone(&self.open),
+        };
+        let call = Call::new(&self.service, number, request.len(), terms, watch, sink);
+        self.service.call(request, number, call);
+    }
+}

@@ -1,0 +1,400 @@
+//! The JSON API: one function for each path, on a thread that may wait for the disk.
+
+use super::Refused;
+use super::json::{edge_out, name_of, properties_out, value_out, vertex_out};
+use super::query::Query;
+use crate::call::Watch;
+use crate::service::Service;
+use esker::lineage::{Direction, LineageOptions, render_json};
+use esker_model::traversal::{Budget, Start, TravelResult};
+use esker_model::{
+    Cancel as _, Edge, EdgeKey, EdgeSelect, GraphRead as _, Schema, Traversal, Version,
+    VersionRange, Versions, Vertex, VertexChange, VertexId,
+};
+use serde_json::{Map, Value as Json, json};
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+/// What a function is given.
+pub(super) struct Asked<'a> {
+    pub(super) service: &'a Service,
+    pub(super) watch: &'a Watch,
+    pub(super) query: Query,
+    pub(super) body: &'a str,
+}
+
+/// What it gives back: JSON text.
+pub(super) type Answer = Result<String, Refused>;
+
+fn missing(name: &str, query: &Query) -> Refused {
+    let when = match query.get("as_of") {
+        Some(time) => format!(" as of {time}"),
+        None => String::new(),
+    };
+    Refused::missing(format!("no vertex `{name}`{when}"))
+}
+
+pub(super) fn schema(asked: &Asked<'_>) -> Answer {
+    let schema = asked.service.database.schema()?;
+    let vertex_types = schema.vertex_types().map(|(_, t)| {
+        let parent = t.parent.and_then(|p| schema.vertex_type(p)).map(|p| &p.name);
+        let attributes = t.attributes.iter().map(|a| json!({"name": a.name, "kind": a.kind.name()}));
+        json!({"name": t.name, "parent": parent, "attributes": attributes.collect::<Json>(), "builtin": t.builtin})
+    });
+    let vertex_types: Json = vertex_types.collect();
+    let name = |t| schema.vertex_type(t).map(|t| t.name.clone());
+    let edge_types = schema.edge_types().map(|(_, t)| {
+        let inverse = schema.edge_type(t.inverse).map(|i| &i.name);
+        json!({"name": t.name, "inverse": inverse, "source": name(t.source), "destination": name(t.destination),
+               "forward": t.forward})
+    });
+    let edge_types: Json = edge_types.collect();
+    Ok(json!({"vertex_types": vertex_types, "edge_types": edge_types}).to_string())
+}
+
+pub(super) fn stats(asked: &Asked<'_>) -> Answer {
+    let schema = asked.service.database.schema()?;
+    let stats = asked.service.database.stats()?;
+    let vertices = stats
+        .counts
+        .vertices
+        .iter()
+        .filter_map(|(t, n)| Some((schema.vertex_type(*t)?.name.clone(), (*n).into())));
+    let edges = stats
+        .counts
+        .edges
+        .iter()
+        .filter_map(|(t, n)| Some((schema.edge_type(*t)?.name.clone(), (*n).into())));
+    let tables = stats.store.table_bytes.iter();
+    let tables: Map<String, Json> = tables
+        .map(|(t, n)| (t.name().to_owned(), (*n).into()))
+        .collect();
+    Ok(json!({
+        "vertices": vertices.collect::<Map<String, Json>>(),
+        "edges": edges.collect::<Map<String, Json>>(),
+        "store": {
+            "engine": stats.store.engine,
+            "table_bytes": tables,
+            "log_bytes": stats.store.log_bytes,
+            "cache_bytes": stats.store.cache_bytes,
+            "cache_bytes_max": stats.store.cache_bytes_max,
+        },
+        "adjacency": {
+            "lists": stats.adjacency_lists,
+            "edges": stats.adjacency_edges,
+            "bytes": stats.adjacency_bytes,
+            "bytes_max": stats.adjacency_bytes_max,
+        },
+        "newest": stats.newest.map(|v| v.to_string()),
+        "retained_since": stats.retained_since.map(|v| v.to_string()),
+        "owner_pid": std::process::id(),
+    })
+    .to_string())
+}
+
+pub(super) fn vertex(asked: &Asked<'_>) -> Answer {
+    let database = &asked.service.database;
+    let schema = database.schema()?;
+    let (name, vertex) = asked.query.vertex("id", &schema)?;
+    let found = database.read_vertices(&[vertex.id], asked.query.as_of()?)?;
+    match found.into_iter().next().flatten() {
+        Some(found) if !found.deleted => {
+            Ok(vertex_out(vertex.id, Some(&found), &schema).to_string())
+        }
+        Some(found) => Err(Refused::missing(format!(
+            "`{name}` was deleted at {}",
+            found.version
+        ))),
+        None => Err(missing(&name, &asked.query)),
+    }
+}
+
+pub(super) fn vertices(asked: &Asked<'_>) -> Answer {
+    let database = &asked.service.database;
+    let schema = database.schema()?;
+    let type_id = asked.query.vertex_type(&schema)?;
+    let limit = asked.query.limit()?;
+    let mut found: Vec<Vertex> = Vec::new();
+    let mut more = false;
+    database.scan_vertices(
+        type_id,
+        asked.query.after(&schema)?,
+        asked.query.as_of()?,
+        &mut |vertex| {
+            if found.len() == limit {
+                more = true;
+                return ControlFlow::Break(());
+            }
+            found.push(vertex);
+            if asked.watch.cancelled() {
+                more = true;
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        },
+    )?;
+    let next = found.last().filter(|_| more).map(|v| v.name(&schema));
+    let vertices: Json = found
+        .iter()
+        .map(|v| vertex_out(v.id, Some(v), &schema))
+        .collect();
+    Ok(json!({"vertices": vertices, "next": next}).to_string())
+}
+
+/// Names of vertices by id, those known already left alone.
+fn learn(
+    service: &Service,
+    schema: &Schema,
+    names: &mut HashMap<VertexId, String>,
+    ids: impl Iterator<Item = VertexId>,
+) -> Result<(), Refused> {
+    let mut unknown: Vec<_> = ids.filter(|id| !names.contains_key(id)).collect();
+    unknown.sort_unstable();
+    unknown.dedup();
+    // Type and key never change: what is now names what was then.
+    let vertices = service.database.read_vertices(&unknown, Version::MAX)?;
+    for (id, vertex) in unknown.into_iter().zip(vertices) {
+        names.insert(id, name_of(id, vertex.as_ref(), schema));
+    }
+    Ok(())
+}
+
+pub(super) fn edges(asked: &Asked<'_>) -> Answer {
+    let database = &asked.service.database;
+    let schema = database.schema()?;
+    let (name, vertex) = asked.query.vertex("id", &schema)?;
+    let types = match asked.query.get("type") {
+        None => Vec::new(),
+        Some(list) => list
+            .split(',')
+            .map(|t| schema.edge_type_id(t))
+            .collect::<Result<_, _>>()?,
+    };
+    let limit = asked.query.limit()?;
+    let select = EdgeSelect {
+        types,
+        versions: Versions::AsOf(asked.query.as_of()?),
+        properties: true,
+    };
+    let known = database.read_vertices(&[vertex.id], Version::MAX)?;
+    if known.iter().all(Option::is_none) {
+        return Err(Refused::missing(format!("no vertex `{name}`")));
+    }
+    let (mut found, mut more): (Vec<Edge>, bool) = (Vec::new(), false);
+    database.scan_edges(&[vertex.id], &select, &mut |_, edge| {
+        if found.len() == limit || asked.watch.cancelled() {
+            more = true;
+            return ControlFlow::Break(());
+        }
+        found.push(edge);
+        ControlFlow::Continue(())
+    })?;
+    let mut names = HashMap::new();
+    let ends = found.iter().map(|e| e.key.destination);
+    learn(asked.service, &schema, &mut names, ends)?;
+    let edges: Json = found
+        .iter()
+        .map(|e| {
+            edge_out(
+                e,
+                &name,
+                names.get(&e.key.destination).map_or("", String::as_str),
+                &schema,
+            )
+        })
+        .collect();
+    Ok(json!({"edges": edges, "more": more}).to_string())
+}
+
+pub(super) fn history(asked: &Asked<'_>) -> Answer {
+    let database = &asked.service.database;
+    let schema = database.schema()?;
+    let (_, vertex) = asked.query.vertex("id", &schema)?;
+    let bound = |name: &str, default| match asked.query.get(name) {
+        None => Ok(default),
+        Some(text) => Version::parse_since(text),
+    };
+    let range = VersionRange {
+        from: bound("from", Version::ZERO)?,
+        until: bound("until", Version::MAX)?,
+    };
+    let events: Json = if let Some(edge_type) = asked.query.get("type") {
+        let key = EdgeKey {
+            source: vertex.id,
+            edge_type: schema.edge_type_id(edge_type)?,
+            destination: asked.query.vertex("dst", &schema)?.1.id,
+        };
+        let events = database.edge_history(key, range)?;
+        let event = events.into_iter().map(|e| {
+            let change = if e.edge.deleted { "deleted" } else { "put" };
+            json!({"version": e.edge.version.to_string(), "change": change,
+                   "properties": properties_out(&e.edge.properties), "archived": e.archived})
+        });
+        event.collect()
+    } else {
+        let events = database.vertex_history(vertex.id, range)?;
+        let event = events.into_iter().map(|e| {
+            let (change, attribute, value) = match &e.change {
+                VertexChange::Put(attributes) => ("put", None, properties_out(attributes)),
+                VertexChange::Deleted => ("deleted", None, Json::Null),
+                VertexChange::Set(name, value) => ("set", Some(name), value_out(value)),
+                VertexChange::Removed(name) => ("removed", Some(name), Json::Null),
+            };
+            json!({"version": e.version.to_string(), "change": change, "attribute": attribute, "value": value,
+                   "archived": e.archived})
+        });
+        event.collect()
+    };
+    Ok(json!({ "events": events }).to_string())
+}
+
+pub(super) fn lineage(asked: &Asked<'_>) -> Answer {
+    walk(asked, Direction::Lineage)
+}
+
+pub(super) fn impact(asked: &Asked<'_>) -> Answer {
+    walk(asked, Direction::Impact)
+}
+
+fn walk(asked: &Asked<'_>, direction: Direction) -> Answer {
+    let database = &asked.service.database;
+    let schema = database.schema()?;
+    let (name, vertex) = asked.query.vertex("id", &schema)?;
+    let depth = asked.query.number("depth")?;
+    let options = LineageOptions {
+        as_of: asked.query.as_of()?,
+        depth: depth.map(|d| u32::try_from(d).unwrap_or(u32::MAX)),
+        bytes: Some(asked.service.settings.limits.memory_bytes as u64),
+        ..LineageOptions::default()
+    };
+    let found = match direction {
+        Direction::Lineage => esker::lineage::lineage(database, vertex.id, &options, asked.watch),
+        Direction::Impact => esker::lineage::impact(database, vertex.id, &options, asked.watch),
+    };
+    match found {
+        Ok(found) => Ok(render_json(&found, &schema)),
+        Err(esker_model::Error::NoVertex { .. }) => Err(missing(&name, &asked.query)),
+        Err(e) => Err(e.into()),
+    }
+}
+
+pub(super) fn travel(asked: &Asked<'_>) -> Answer {
+    let body: Json = serde_json::from_str(asked.body)
+        .map_err(|e| Refused::bad(format!("the body is not JSON: {e}")))?;
+    let Json::Object(body) = body else {
+        return Err(Refused::bad(
+            "the body: expected a JSON object with `chain`".into(),
+        ));
+    };
+    const KEYS: [&str; 5] = ["chain", "depth", "max_edges", "timeout_ms", "profile"];
+    if let Some(key) = body.keys().find(|k| !KEYS.contains(&k.as_str())) {
+        return Err(Refused::bad(format!(
+            "unknown key `{key}`; expected {}",
+            KEYS.join(", ")
+        )));
+    }
+    let number = |key: &str| match body.get(key) {
+        None | Some(Json::Null) => Ok(None),
+        Some(value) => value
+            .as_u64()
+            .map(Some)
+            .ok_or_else(|| Refused::bad(format!("`{key}`: expected a whole number"))),
+    };
+    let Some(Json::String(chain)) = body.get("chain") else {
+        return Err(Refused::bad(
+            "`chain`: expected a string, as in v(\"user:1001\").e(\"run\").v()".into(),
+        ));
+    };
+    let traversal = Traversal::parse(chain).map_err(|e| Refused::bad(e.render(chain)))?;
+    let budget = Budget {
+        steps: number("depth")?.map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
+        edges: number("max_edges")?,
+        bytes: Some(asked.service.settings.limits.memory_bytes as u64),
+        millis: number("timeout_ms")?,
+    };
+    let profile = body.get("profile") == Some(&Json::Bool(true));
+    let result = asked
+        .service
+        .database
+        .travel(&traversal, &budget, asked.watch)?;
+    travelled(asked.service, &traversal, &result, profile)
+}
+
+fn travelled(
+    service: &Service,
+    traversal: &Traversal,
+    result: &TravelResult,
+    profile: bool,
+) -> Answer {
+    let schema = service.database.schema()?;
+    let names = |names: &[esker_model::VertexName]| match names {
+        [one] => Json::from(one.to_string()),
+        many => many.iter().map(ToString::to_string).collect(),
+    };
+    let target = match &traversal.start {
+        Start::Type(name) => Json::from(format!("type={name}")),
+        Start::Vertices(list) => names(list),
+    };
+    let stopped = result.stopped.iter().map(
+        |s| json!({"reason": s.reason.name(), "step": s.step, "vertices_left": s.vertices_left}),
+    );
+    let mut out = json!({
+        "target": target,
+        "complete": result.complete,
+        "stopped": stopped.collect::<Json>(),
+    });
+    let read = |ids: &[VertexId]| -> Result<Json, Refused> {
+        let vertices = service.database.read_vertices(ids, result.as_of)?;
+        let both = ids.iter().zip(&vertices);
+        Ok(both
+            .map(|(id, v)| vertex_out(*id, v.as_ref(), &schema))
+            .collect())
+    };
+    if let Some(paths) = &result.paths {
+        let mut ids: Vec<_> = paths.nodes.iter().map(|n| n.vertex).collect();
+        let mut seen = std::collections::HashSet::new();
+        ids.retain(|id| seen.insert(*id));
+        out["vertices"] = read(&ids)?;
+        let mut steps: Vec<_> = paths
+            .nodes
+            .iter()
+            .flat_map(|n| &n.parents)
+            .map(|p| (p.edge, p.version))
+            .collect();
+        let mut seen = std::collections::HashSet::new();
+        steps.retain(|step| seen.insert(*step));
+        let mut names = HashMap::new();
+        learn(service, &schema, &mut names, ids.into_iter())?;
+        let keys: Vec<_> = steps.iter().map(|(key, _)| *key).collect();
+        let as_read = service.database.read_edges(&keys, result.as_of)?;
+        let name = |id: VertexId| names.get(&id).map_or("", String::as_str);
+        let edges = steps.iter().zip(as_read).map(|((key, version), read)| {
+            let edge = read
+                .filter(|e| e.version == *version)
+                .unwrap_or_else(|| Edge {
+                    key: *key,
+                    version: *version,
+                    deleted: false,
+                    properties: esker_model::Properties::new(),
+                });
+            edge_out(&edge, name(key.source), name(key.destination), &schema)
+        });
+        out["edges"] = edges.collect();
+    }
+    let has_rtn = traversal.start_returned || traversal.hops().any(|(_, h)| h.returned);
+    if result.paths.is_none() || has_rtn {
+        let mut sets = Vec::new();
+        for set in &result.sets {
+            sets.push(json!({"hop": set.hop, "vertices": read(&set.vertices)?}));
+        }
+        out["sets"] = sets.into();
+    }
+    if profile {
+        let steps = result.profile.iter().map(|p| {
+            json!({"step": p.step, "text": p.text, "frontier": p.frontier, "edges": p.edges, "selected": p.selected,
+                   "reached": p.reached, "cached": p.cached, "micros": p.micros})
+        });
+        out["profile"] = steps.collect();
+    }
+    Ok(out.to_string())
+}

@@ -1,0 +1,160 @@
+//! The graph as JSON, in the shapes of `docs/book/json.md`, and JSON as values.
+
+use esker_model::traversal::parse_value;
+use esker_model::{Edge, Properties, Schema, Value, ValueKind, Vertex, VertexId};
+use serde_json::{Map, Value as Json, json};
+
+/// Null, bool, i64, finite f64, string and list as JSON's own; a timestamp as RFC 3339; bytes as base64; NaN and
+/// infinities, which JSON lacks, as strings.
+pub(super) fn value_out(value: &Value) -> Json {
+    match value {
+        Value::Null => Json::Null,
+        Value::Bool(b) => (*b).into(),
+        Value::I64(n) => (*n).into(),
+        Value::F64(x) => serde_json::Number::from_f64(*x)
+            .map_or_else(|| Json::String(x.to_string()), Json::Number),
+        Value::String(s) => s.as_str().into(),
+        Value::Bytes(_) | Value::Timestamp(_) => {
+            let mut quoted = String::new();
+            esker::lineage::write_json_value(&mut quoted, value);
+            quoted.trim_matches('"').into()
+        }
+        Value::List(items) => items.iter().map(value_out).collect(),
+    }
+}
+
+pub(super) fn properties_out(properties: &Properties) -> Json {
+    let pairs = properties.iter();
+    Json::Object(pairs.map(|(n, v)| (n.to_owned(), value_out(v))).collect())
+}
+
+fn attributes_out(vertex: &Vertex) -> Json {
+    let mut object = Map::new();
+    for (name, value) in vertex.attributes.iter() {
+        object.insert(name.to_owned(), value_out(value));
+    }
+    for attribute in &vertex.user {
+        object
+            .entry(attribute.name.as_str())
+            .or_insert_with(|| value_out(&attribute.value));
+    }
+    Json::Object(object)
+}
+
+/// `{"id","type","version","attributes"}`; type and version are null for a vertex that was never inserted.
+pub(super) fn vertex_out(id: VertexId, vertex: Option<&Vertex>, schema: &Schema) -> Json {
+    let Some(v) = vertex else {
+        return json!({"id": name_of(id, None, schema), "type": null, "version": null, "attributes": {}});
+    };
+    let type_name = schema.vertex_type(v.type_id).map(|t| t.name.as_str());
+    let mut out = json!({
+        "id": v.name(schema),
+        "type": type_name,
+        "version": v.version.to_string(),
+        "attributes": attributes_out(v),
+    });
+    if v.deleted {
+        out["deleted"] = true.into();
+    }
+    out
+}
+
+/// The name of a vertex; its id where only that is known.
+pub(super) fn name_of(id: VertexId, vertex: Option<&Vertex>, schema: &Schema) -> String {
+    vertex.map_or_else(|| format!("?:{id}"), |v| v.name(schema))
+}
+
+/// `{"src","type","dst","version","properties"}`.
+pub(super) fn edge_out(edge: &Edge, src: &str, dst: &str, schema: &Schema) -> Json {
+    json!({
+        "src": src,
+        "type": schema.edge_type(edge.key.edge_type).map(|t| t.name.as_str()),
+        "dst": dst,
+        "version": edge.version.to_string(),
+        "properties": properties_out(&edge.properties),
+    })
+}
+
+/// A value, of the kind that the schema declares where it declares one; `None` if it is none of that kind.
+pub(super) fn value_in(value: &Json, kind: Option<ValueKind>) -> Option<Value> {
+    Some(match (value, kind) {
+        (Json::Null, _) => Value::Null,
+        (Json::Bool(b), _) => Value::Bool(*b),
+        (Json::Number(n), Some(ValueKind::F64)) => Value::F64(n.as_f64()?),
+        (Json::Number(n), _) => match n.as_i64() {
+            Some(n) => Value::I64(n),
+            None => Value::F64(n.as_f64()?),
+        },
+        (Json::String(s), Some(ValueKind::F64)) => match s.as_str() {
+            "NaN" => Value::F64(f64::NAN),
+            "inf" => Value::F64(f64::INFINITY),
+            "-inf" => Value::F64(f64::NEG_INFINITY),
+            _ => return None,
+        },
+        (Json::String(s), Some(ValueKind::Timestamp)) => {
+            let plain = !s.contains(['"', '\\']);
+            parse_value(&format!("t\"{s}\"")).ok().filter(|_| plain)?
+        }
+        (Json::String(s), Some(ValueKind::Bytes)) => Value::Bytes(base64_in(s)?),
+        (Json::String(s), _) => Value::String(s.clone()),
+        (Json::Array(items), _) => {
+            let items: Option<_> = items.iter().map(|i| value_in(i, None)).collect();
+            Value::List(items?)
+        }
+        (Json::Object(_), _) => return None,
+    })
+}
+
+fn base64_in(text: &str) -> Option<Vec<u8>> {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digits = text.trim_end_matches('=');
+    if text.len() % 4 != 0 || text.len() - digits.len() > 2 {
+        return None;
+    }
+    let (mut bits, mut have, mut out) = (0_u32, 0, Vec::with_capacity(text.len() / 4 * 3));
+    for digit in digits.bytes() {
+        let value = ALPHABET.iter().position(|d| *d == digit)?;
+        bits = bits << 6 | u32::try_from(value).ok()?;
+        have += 6;
+        if have >= 8 {
+            have -= 8;
+            out.push((bits >> have) as u8);
+        }
+    }
+    // What is left over must be zero, so that each value has one text.
+    (bits & ((1 << have) - 1) == 0).then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_comes_back() {
+        for bytes in [&b""[..], b"a", b"ab", b"abc", &[0, 255, 62, 63]] {
+            let text = value_out(&Value::Bytes(bytes.to_vec()));
+            assert_eq!(
+                value_in(&text, Some(ValueKind::Bytes)),
+                Some(Value::Bytes(bytes.to_vec()))
+            );
+        }
+        for text in ["a", "YQ", "YR==", "Y*==", "===="] {
+            assert_eq!(base64_in(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn kinds_come_back() {
+        for (value, kind) in [
+            (Value::Timestamp(1_500_000_000), ValueKind::Timestamp),
+            (Value::F64(1.0), ValueKind::F64),
+            (Value::F64(f64::INFINITY), ValueKind::F64),
+            (Value::I64(i64::MIN), ValueKind::I64),
+            (Value::from("x"), ValueKind::String),
+        ] {
+            assert_eq!(value_in(&value_out(&value), Some(kind)), Some(value));
+        }
+        let quote = Json::from("2026-01-01\" x");
+        assert_eq!(value_in(&quote, Some(ValueKind::Timestamp)), None);
+    }
+}

@@ -1,0 +1,376 @@
+//! HTTP on the same port: health, metrics, the JSON API.
+//!
+//! [`API`] is the one list of paths: the routes and the OpenAPI document are made from it.
+
+mod api;
+mod json;
+mod openapi;
+mod ops;
+mod query;
+mod status;
+mod write;
+
+use crate::call::Watch;
+use crate::service::Service;
+use api::{Answer, Asked};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::routing::{get, post};
+use esker_model::{Error, ErrorKind};
+use esker_rpc::proto;
+use esker_rpc::proto::failure::Kind;
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use query::Query;
+use serde_json::json;
+use std::sync::Arc;
+
+/// How a path is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Get,
+    Post,
+}
+
+/// One path of the API.
+struct Endpoint {
+    verb: Verb,
+    path: &'static str,
+    name: &'static str,
+    summary: &'static str,
+    parameters: &'static [&'static str],
+    /// The body's content type and the name of its schema.
+    body: Option<(&'static str, &'static str)>,
+    /// The name of the answer's schema.
+    answer: &'static str,
+    /// The call that it counts as, by its number in `Request`.
+    counts_as: usize,
+    run: Run,
+}
+
+/// What answers a path.
+#[derive(Clone, Copy)]
+enum Run {
+    Read(fn(&Asked<'_>) -> Answer),
+    Write,
+    Describe,
+}
+
+const fn read(
+    path: &'static str,
+    name: &'static str,
+    counts_as: usize,
+    parameters: &'static [&'static str],
+    answer: &'static str,
+    run: fn(&Asked<'_>) -> Answer,
+    summary: &'static str,
+) -> Endpoint {
+    Endpoint {
+        verb: Verb::Get,
+        path,
+        name,
+        summary,
+        parameters,
+        body: None,
+        answer,
+        counts_as,
+        run: Run::Read(run),
+    }
+}
+
+const API: [Endpoint; 11] = [
+    read(
+        "/api/v1/schema",
+        "schema",
+        2,
+        &[],
+        "Schema",
+        api::schema,
+        "All types",
+    ),
+    read(
+        "/api/v1/stats",
+        "stats",
+        17,
+        &[],
+        "Stats",
+        api::stats,
+        "Counts, sizes and cache figures",
+    ),
+    read(
+        "/api/v1/vertex",
+        "vertex",
+        4,
+        &["id", "as_of"],
+        "Vertex",
+        api::vertex,
+        "One vertex with its attributes",
+    ),
+    read(
+        "/api/v1/vertices",
+        "vertices",
+        7,
+        &["vertex_type", "after", "limit", "as_of"],
+        "Vertices",
+        api::vertices,
+        "Vertices of a type",
+    ),
+    read(
+        "/api/v1/edges",
+        "edges",
+        6,
+        &["id", "type", "limit", "as_of"],
+        "Edges",
+        api::edges,
+        "The edges that leave a vertex",
+    ),
+    read(
+        "/api/v1/history",
+        "history",
+        8,
+        &["id", "type", "dst", "from", "until"],
+        "History",
+        api::history,
+        "All that happened to a vertex or an edge, newest first",
+    ),
+    read(
+        "/api/v1/lineage",
+        "lineage",
+        14,
+        &["id", "as_of", "depth"],
+        "Graph",
+        api::lineage,
+        "How a file came to be: the jobs, inputs, executables and users behind it",
+    ),
+    read(
+        "/api/v1/impact",
+        "impact",
+        14,
+        &["id", "as_of", "depth"],
+        "Graph",
+        api::impact,
+        "What was derived from a file",
+    ),
+    Endpoint {
+        verb: Verb::Post,
+        path: "/api/v1/travel",
+        name: "travel",
+        summary: "Run a traversal",
+        parameters: &[],
+        body: Some(("application/json", "TravelRequest")),
+        answer: "Travel",
+        counts_as: 14,
+        run: Run::Read(api::travel),
+    },
+    Endpoint {
+        verb: Verb::Post,
+        path: "/api/v1/apply",
+        name: "apply",
+        summary: "Apply operations, all or none",
+        parameters: &["once", "sync"],
+        body: Some(("application/x-ndjson", "Operations")),
+        answer: "Commit",
+        counts_as: 16,
+        run: Run::Write,
+    },
+    Endpoint {
+        verb: Verb::Get,
+        path: "/api/v1/openapi.json",
+        name: "openapi",
+        summary: "This document",
+        parameters: &[],
+        body: None,
+        answer: "OpenApi",
+        counts_as: 0,
+        run: Run::Describe,
+    },
+];
+
+/// Why a request is not answered with what it asked for.
+#[derive(Debug)]
+enum Refused {
+    /// With a status and a message of our own.
+    Said(StatusCode, String),
+    /// As the engine said it.
+    Failed(Error),
+}
+
+impl Refused {
+    fn bad(message: String) -> Self {
+        Self::Said(StatusCode::BAD_REQUEST, message)
+    }
+
+    fn missing(message: String) -> Self {
+        Self::Said(StatusCode::NOT_FOUND, message)
+    }
+
+    fn at_line(self, line: usize) -> Self {
+        let (status, message) = match self {
+            Self::Said(status, message) => (status, message),
+            Self::Failed(e) => (status_of(e.kind()), e.to_string()),
+        };
+        Self::Said(status, format!("line {line}: {message}"))
+    }
+
+    fn response(&self) -> Response<Body> {
+        match self {
+            Self::Said(status, message) => failure(*status, message, None),
+            Self::Failed(e) => failure(status_of(e.kind()), &e.to_string(), None),
+        }
+    }
+
+    #[cfg(test)]
+    fn message(&self) -> &str {
+        match self {
+            Self::Said(_, message) => message,
+            Self::Failed(_) => "",
+        }
+    }
+}
+
+impl<E: Into<Error>> From<E> for Refused {
+    fn from(e: E) -> Self {
+        Self::Failed(e.into())
+    }
+}
+
+fn status_of(kind: ErrorKind) -> StatusCode {
+    match kind {
+        ErrorKind::Missing => StatusCode::NOT_FOUND,
+        ErrorKind::Invalid => StatusCode::BAD_REQUEST,
+        ErrorKind::Unavailable | ErrorKind::Interrupted => StatusCode::SERVICE_UNAVAILABLE,
+        ErrorKind::Storage | ErrorKind::Corrupt => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// All that is not gRPC.
+pub(crate) fn routes(service: &Arc<Service>) -> Router {
+    let mut router = Router::new()
+        .route("/healthz", get(status::health))
+        .route("/readyz", get(status::ready))
+        .route("/metrics", get(status::metrics));
+    for endpoint in &API {
+        let handler = move |State(service): State<Arc<Service>>, request: Request<Body>| async move {
+            service.metrics.http.add(1);
+            match answer(service, endpoint, request).await {
+                Ok(text) => json_response(text),
+                Err(response) => response,
+            }
+        };
+        router = router.route(
+            endpoint.path,
+            match endpoint.verb {
+                Verb::Get => get(handler),
+                Verb::Post => post(handler),
+            },
+        );
+    }
+    router
+        .fallback(nothing)
+        .method_not_allowed_fallback(wrong_verb)
+        .with_state(Arc::clone(service))
+}
+
+async fn answer(
+    service: Arc<Service>,
+    endpoint: &'static Endpoint,
+    request: Request<Body>,
+) -> Result<String, Response<Body>> {
+    let known: Vec<&str> = endpoint
+        .parameters
+        .iter()
+        .map(|p| if *p == "vertex_type" { "type" } else { p })
+        .collect();
+    let query = Query::parse(request.uri().query(), &known).map_err(|e| e.response())?;
+    let limit = service.settings.limits.request_bytes;
+    let body = axum::body::to_bytes(request.into_body(), limit)
+        .await
+        .map_err(|_| {
+            let message = format!(
+                "the request's body is larger than {limit} bytes, the most that this server takes"
+            );
+            failure(StatusCode::PAYLOAD_TOO_LARGE, &message, None)
+        })?;
+    service.metrics.received.add(body.len() as u64);
+    let body = String::from_utf8(body.into())
+        .map_err(|_| Refused::bad("the request's body is not UTF-8".into()).response())?;
+    match endpoint.run {
+        Run::Describe => Ok(openapi::document().to_string()),
+        Run::Write => write::apply(&service, &query, body).await,
+        Run::Read(run) => {
+            let work = move |service: &Service, watch: &Watch| {
+                run(&Asked {
+                    service,
+                    watch,
+                    query,
+                    body: &body,
+                })
+            };
+            let answered = service.work(endpoint.counts_as, work).await;
+            match answered {
+                Ok(Ok(text)) => Ok(text),
+                Ok(Err(refused)) => Err(refused.response()),
+                Err(turned_away) => Err(failed(&turned_away)),
+            }
+        }
+    }
+}
+
+/// A failure of a call as a response.
+fn failed(e: &proto::Failure) -> Response<Body> {
+    let status = match Kind::try_from(e.kind) {
+        Ok(Kind::Missing) => StatusCode::NOT_FOUND,
+        Ok(Kind::Invalid) => StatusCode::BAD_REQUEST,
+        Ok(Kind::Storage | Kind::Corrupt) => StatusCode::INTERNAL_SERVER_ERROR,
+        Ok(Kind::Busy) => StatusCode::TOO_MANY_REQUESTS,
+        Ok(Kind::Unavailable | Kind::Interrupted | Kind::Unspecified) | Err(_) => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+    };
+    let retry = (e.retry_after_ms > 0).then_some(e.retry_after_ms);
+    failure(status, &e.message, retry)
+}
+
+async fn nothing(uri: http::Uri) -> Response<Body> {
+    let message = format!(
+        "there is nothing at `{}`; the API is described at /api/v1/openapi.json",
+        uri.path()
+    );
+    failure(StatusCode::NOT_FOUND, &message, None)
+}
+
+async fn wrong_verb(request: Request<Body>) -> Response<Body> {
+    let message = format!(
+        "`{}` is not asked with {}; the API is described at /api/v1/openapi.json",
+        request.uri().path(),
+        request.method()
+    );
+    failure(StatusCode::METHOD_NOT_ALLOWED, &message, None)
+}
+
+fn json_response(text: String) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    response
+}
+
+/// An error as JSON.
+pub(crate) fn failure(
+    status: StatusCode,
+    message: &str,
+    retry_after_ms: Option<u32>,
+) -> Response<Body> {
+    let text = json!({"error": message, "retry_after_ms": retry_after_ms}).to_string();
+    let mut response = json_response(text);
+    *response.status_mut() = status;
+    if let Some(millis) = retry_after_ms {
+        response.headers_mut().insert(
+            header::RETRY_AFTER,
+            HeaderValue::from(u64::from(millis).div_ceil(1_000)),
+        );
+    }
+    response
+}

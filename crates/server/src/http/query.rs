@@ -1,0 +1,160 @@
+//! What stands behind the question mark of a URL.
+
+use super::Refused;
+use esker_model::schema::nearest;
+use esker_model::{Schema, Version, VertexId, VertexName, VertexRef, VertexTypeId};
+
+/// Names and values, decoded; each name known and given once.
+#[derive(Debug)]
+pub(super) struct Query(Vec<(String, String)>);
+
+/// Reads `%41` and `+`.
+fn decode(text: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        out.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let digits = [bytes.next()?, bytes.next()?];
+                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(out).ok()
+}
+
+impl Query {
+    /// Reads the parameters of a request that knows these names.
+    pub(super) fn parse(query: Option<&str>, known: &[&str]) -> Result<Self, Refused> {
+        let mut pairs: Vec<(String, String)> = Vec::new();
+        for part in query
+            .unwrap_or_default()
+            .split('&')
+            .filter(|p| !p.is_empty())
+        {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            let (Some(name), Some(value)) = (decode(name), decode(value)) else {
+                return Err(Refused::bad(format!(
+                    "`{part}` is not encoded as a part of a URL: expected UTF-8 with %XX"
+                )));
+            };
+            if !known.contains(&name.as_str()) {
+                let near = nearest(&name, known.iter().copied());
+                let advice = near.map_or_else(
+                    || format!("expected {}", known.join(", ")),
+                    |near| format!("did you mean `{near}`?"),
+                );
+                return Err(Refused::bad(format!(
+                    "unknown parameter `{name}`; {advice}"
+                )));
+            }
+            if pairs.iter().any(|(n, _)| *n == name) {
+                return Err(Refused::bad(format!("parameter `{name}` is given twice")));
+            }
+            pairs.push((name, value));
+        }
+        Ok(Self(pairs))
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.0
+            .iter()
+            .find(|(n, _)| n == name)
+            .map(|(_, v)| v.as_str())
+    }
+
+    fn required(&self, name: &str) -> Result<&str, Refused> {
+        self.get(name)
+            .ok_or_else(|| Refused::bad(format!("parameter `{name}` is missing")))
+    }
+
+    /// A vertex by its name.
+    pub(super) fn vertex(
+        &self,
+        name: &str,
+        schema: &Schema,
+    ) -> Result<(String, VertexRef), Refused> {
+        let parsed = VertexName::parse(self.required(name)?)?;
+        Ok((parsed.to_string(), parsed.resolve(schema)?))
+    }
+
+    /// A vertex by its name, if it is given: as a place in a scan.
+    pub(super) fn after(
+        &self,
+        schema: &Schema,
+    ) -> Result<Option<(VertexTypeId, VertexId)>, Refused> {
+        match self.get("after") {
+            None => Ok(None),
+            Some(_) => {
+                let (_, vertex) = self.vertex("after", schema)?;
+                Ok(Some((vertex.type_id, vertex.id)))
+            }
+        }
+    }
+
+    /// A type's name.
+    pub(super) fn vertex_type(&self, schema: &Schema) -> Result<VertexTypeId, Refused> {
+        Ok(schema.vertex_type_id(self.required("type")?)?)
+    }
+
+    /// A time to read as of; now if none is given.
+    pub(super) fn as_of(&self) -> Result<Version, Refused> {
+        Ok(match self.get("as_of") {
+            None | Some("now") => Version::MAX,
+            Some(text) => Version::parse_as_of(text)?,
+        })
+    }
+
+    /// A whole number.
+    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Refused> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(text) => text.parse().map(Some).map_err(|_| {
+                Refused::bad(format!(
+                    "parameter `{name}`: expected a whole number; got `{text}`"
+                ))
+            }),
+        }
+    }
+
+    /// How many items, at most.
+    pub(super) fn limit(&self) -> Result<usize, Refused> {
+        const DEFAULT: u64 = 1_000;
+        const MOST: u64 = 100_000;
+        let limit = self.number("limit")?.unwrap_or(DEFAULT);
+        if !(1..=MOST).contains(&limit) {
+            return Err(Refused::bad(format!(
+                "parameter `limit`: expected 1 to {MOST}; got {limit}"
+            )));
+        }
+        Ok(limit as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_decoded_and_checked() {
+        let query = Query::parse(Some("id=file:/a%20b+c%2Fd&limit=7"), &["id", "limit"]).unwrap();
+        assert_eq!(query.get("id"), Some("file:/a b c/d"));
+        assert_eq!(query.limit().unwrap(), 7);
+        for (text, expected) in [
+            ("ids=1", "unknown parameter `ids`; did you mean `id`?"),
+            ("id=1&id=2", "parameter `id` is given twice"),
+            ("id=%zz", "is not encoded"),
+            ("id=%ff", "is not encoded"),
+            ("id=%4", "is not encoded"),
+        ] {
+            let refused = Query::parse(Some(text), &["id"]).unwrap_err();
+            assert!(
+                refused.message().contains(expected),
+                "{text}: {}",
+                refused.message()
+            );
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Whether the server lives, and what it counts.
+
+use crate::metrics::value_of;
+use crate::service::Service;
+use axum::body::Body;
+use axum::extract::State;
+use http::{Response, StatusCode, header};
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+fn text(status: StatusCode, body: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        header::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"),
+    );
+    response
+}
+
+/// The process answers.
+pub(super) async fn health() -> Response<Body> {
+    text(StatusCode::OK, "ok\n")
+}
+
+/// It takes calls.
+pub(super) async fn ready(State(service): State<Arc<Service>>) -> Response<Body> {
+    if service.closing() {
+        text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
+    } else {
+        text(StatusCode::OK, "ready\n")
+    }
+}
+
+/// What Prometheus reads.
+pub(super) async fn metrics(State(service): State<Arc<Service>>) -> Response<Body> {
+    let mut out = String::new();
+    service.metrics.write(&mut out);
+    let gauges = [
+        (
+            "esker_memory_bytes",
+            "Bytes of requests and answers in memory.",
+            service.memory.load(Ordering::Acquire),
+        ),
+        (
+            "esker_waiting_reads",
+            "Short calls that wait for a thread.",
+            service.readers.waiting(),
+        ),
+        (
+            "esker_waiting_scans",
+            "Long calls that wait for a thread.",
+            service.scanners.waiting(),
+        ),
+        (
+            "esker_waiting_writes",
+            "Batches that wait for the next group commit.",
+            service.writer.waiting(),
+        ),
+    ];
+    for (name, help, value) in gauges {
+        value_of(&mut out, name, "gauge", help, value as f64);
+    }
+    // The store's figures touch the disk.
+    let asked = Arc::clone(&service);
+    let stats = tokio::task::spawn_blocking(move || asked.database.stats()).await;
+    if let Ok(Ok(stats)) = stats {
+        let total = |counts: &mut dyn Iterator<Item = u64>| counts.sum::<u64>() as f64;
+        let vertices = total(&mut stats.counts.vertices.iter().map(|(_, n)| *n));
+        let edges = total(&mut stats.counts.edges.iter().map(|(_, n)| *n));
+        for (name, help, value) in [
+            ("esker_vertices", "Vertices that exist now.", vertices),
+            (
+                "esker_edges",
+                "Edges that exist now, inverses included.",
+                edges,
+            ),
+            (
+                "esker_adjacency_lists",
+                "Adjacency lists in the cache.",
+                stats.adjacency_lists as f64,
+            ),
+            (
+                "esker_adjacency_bytes",
+                "Bytes of the adjacency cache.",
+                stats.adjacency_bytes as f64,
+            ),
+            (
+                "esker_store_cache_bytes",
+                "Bytes of the store's block cache.",
+                stats.store.cache_bytes as f64,
+            ),
+            (
+                "esker_store_log_bytes",
+                "Bytes of the write-ahead log.",
+                stats.store.log_bytes as f64,
+            ),
+        ] {
+            value_of(&mut out, name, "gauge", help, value);
+        }
+        out.push_str("# HELP esker_store_table_bytes Bytes on disk, by table.\n# TYPE esker_store_table_bytes gauge\n");
+        for (table, bytes) in &stats.store.table_bytes {
+            let _ = writeln!(
+                out,
+                "esker_store_table_bytes{{table=\"{}\"}} {bytes}",
+                table.name()
+            );
+        }
+    }
+    text(StatusCode::OK, out)
+}

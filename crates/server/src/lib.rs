@@ -1,0 +1,29 @@
+//! The server: a database's owner process that also answers on the network, gRPC and HTTP on one port.
+//!
+//! [`Server::start`] takes an open [`esker::Database`] and [`Settings`]; bytes move on a few asynchronous threads, and
+//! everything that touches the database runs on a bounded pool of others ([`work`]). Writes of all clients go through
+//! one thread, which applies what has gathered as one group commit. What would not fit is refused before anything is
+//! done, with the time to come back ([`service`]).
+//!
+//! Suggested reading order: [`settings`], `service`, `answer`, `exchange`, `listen`. `docs/book/server.md` is for users.
+
+mod admin;
+mod answer;
+mod call;
+mod config;
+mod exchange;
+mod http;
+pub mod limits;
+mod listen;
+mod metrics;
+mod outbox;
+mod server;
+mod service;
+pub mod settings;
+mod tls;
+mod unary;
+mod work;
+mod writer;
+
+pub use server::Server;
+pub use settings::Settings;

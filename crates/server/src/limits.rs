@@ -1,0 +1,28 @@
+//! Every named maximum of the server that is not a setting, in one place.
+
+use std::time::Duration;
+
+/// Calls of one connection that are under way at once; further ones wait in the connection.
+pub const CALLS_PER_CONNECTION: usize = 4_096;
+/// Batches that one group commit takes in.
+pub const GROUP_BATCHES_MAX: usize = 4_096;
+/// Bytes of requests that one group commit takes in.
+pub const GROUP_BYTES_MAX: usize = 8 << 20;
+/// Requests of more bytes than this are decoded by a worker rather than by the thread that receives them.
+pub const DECODE_HERE_BYTES: usize = 64 << 10;
+/// How long an answer waits for a client that does not take it in.
+pub const STALL_MAX: Duration = Duration::from_secs(60);
+/// How long a read waits for a version that its client has seen elsewhere.
+pub const AT_LEAST_MAX: Duration = Duration::from_secs(2);
+/// Connections beyond the limit that are told so; others are closed at once.
+pub const REFUSED_CONNECTIONS_MAX: usize = 64;
+/// The shortest and the longest time after which a client that was turned away is asked to come back.
+pub const RETRY_MIN: Duration = Duration::from_millis(10);
+/// See [`RETRY_MIN`].
+pub const RETRY_MAX: Duration = Duration::from_secs(2);
+/// How long a client may take for the head of an HTTP request.
+pub const HEAD_MAX: Duration = Duration::from_secs(10);
+/// How long the last answers may take to reach their clients when the server stops.
+pub const FLUSH_MAX: Duration = Duration::from_secs(2);
+/// Most bytes of answers that travel as one message.
+pub const MESSAGE_BYTES: usize = 256 << 10;

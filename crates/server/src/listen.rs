@@ -1,0 +1,139 @@
+//! Connections: accepted, counted, served until they end.
+
+use crate::limits::{HEAD_MAX, REFUSED_CONNECTIONS_MAX};
+use crate::service::Service;
+use axum::Router;
+use axum::body::Body;
+use esker_rpc::limits::{
+    CONNECTION_WINDOW_BYTES, HTTP2_FRAME_BYTES, KEEP_ALIVE, STREAM_WINDOW_BYTES,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+
+/// Accepts until `stop` says so.
+pub(crate) async fn accept(
+    listener: TcpListener,
+    service: Arc<Service>,
+    routes: Router,
+    tls: Option<TlsAcceptor>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let full = refusing(service.settings.limits.connections);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stopping(&mut stop) => return,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(e) => {
+                // Out of descriptors, most likely: others may close theirs.
+                tracing::warn!(error = %e, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let open = usize::try_from(service.metrics.connections.get()).unwrap_or(0);
+        let most = service.settings.limits.connections;
+        if open >= most + REFUSED_CONNECTIONS_MAX {
+            service.metrics.connections_refused.add(1);
+            continue;
+        }
+        let routes = if open >= most {
+            service.metrics.connections_refused.add(1);
+            full.clone()
+        } else {
+            routes.clone()
+        };
+        service.metrics.connections.add(1);
+        let (service, tls, stop) = (Arc::clone(&service), tls.clone(), stop.clone());
+        tokio::spawn(async move {
+            serve(stream, routes, tls, stop).await;
+            service.metrics.connections.add(-1);
+        });
+    }
+}
+
+/// Until the server stops, or is gone.
+async fn stopping(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stopped| *stopped).await;
+}
+
+/// Answers everything with "there are too many connections".
+fn refusing(most: usize) -> Router {
+    let message = format!(
+        "the server has {most} connections, the most it may: close some, or try again in 1 s"
+    );
+    Router::new().fallback(move |request: http::Request<Body>| {
+        let message = message.clone();
+        async move {
+            let grpc = request
+                .headers()
+                .get(http::header::CONTENT_TYPE)
+                .is_some_and(|t| t.as_bytes().starts_with(b"application/grpc"));
+            if grpc {
+                tonic::Status::resource_exhausted(message).into_http::<Body>()
+            } else {
+                crate::http::failure(http::StatusCode::TOO_MANY_REQUESTS, &message, Some(1_000))
+            }
+        }
+    })
+}
+
+async fn serve(
+    stream: TcpStream,
+    routes: Router,
+    tls: Option<TlsAcceptor>,
+    stop: watch::Receiver<bool>,
+) {
+    let _ = stream.set_nodelay(true);
+    match tls {
+        None => talk(stream, routes, stop).await,
+        Some(tls) => match tokio::time::timeout(HEAD_MAX, tls.accept(stream)).await {
+            Ok(Ok(stream)) => talk(stream, routes, stop).await,
+            Ok(Err(e)) => tracing::debug!(error = %e, "a client failed to agree on TLS"),
+            Err(_) => tracing::debug!("a client did not begin TLS in time"),
+        },
+    }
+}
+
+async fn talk(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    routes: Router,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_frame_size(HTTP2_FRAME_BYTES)
+        .max_send_buf_size(1 << 20)
+        .keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_timeout(KEEP_ALIVE);
+    let connection =
+        builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = &mut connection => ended,
+        () = stopping(&mut stop) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(e) = ended {
+        tracing::debug!(error = %e, "a connection ended");
+    }
+}

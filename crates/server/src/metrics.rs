@@ -1,0 +1,294 @@
+//! What the server counts, and how Prometheus reads it.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The calls, in the order of their numbers in `Request`; number 0 is none of them.
+pub(crate) const CALLS: [&str; 22] = [
+    "unknown",
+    "ping",
+    "schema",
+    "define",
+    "read_vertices",
+    "read_edges",
+    "scan_edges",
+    "scan_vertices",
+    "vertex_history",
+    "edge_history",
+    "degrees",
+    "top_degrees",
+    "counts",
+    "diff",
+    "travel",
+    "applied",
+    "apply",
+    "stats",
+    "check",
+    "compact",
+    "persist",
+    "backup",
+];
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A number that goes up and down.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge(AtomicI64);
+
+impl Gauge {
+    pub(crate) fn add(&self, n: i64) {
+        self.0.fetch_add(n, Ordering::AcqRel);
+    }
+
+    pub(crate) fn get(&self) -> i64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// Counts by size, in buckets that double.
+#[derive(Debug)]
+pub(crate) struct Histogram<const N: usize> {
+    /// The first bucket ends at this; each other at twice the one before.
+    first: u64,
+    buckets: [Counter; N],
+    over: Counter,
+    sum: Counter,
+}
+
+impl<const N: usize> Histogram<N> {
+    fn new(first: u64) -> Self {
+        Self {
+            first,
+            buckets: std::array::from_fn(|_| Counter::default()),
+            over: Counter::default(),
+            sum: Counter::default(),
+        }
+    }
+
+    pub(crate) fn record(&self, value: u64) {
+        let index = value
+            .div_ceil(self.first)
+            .max(1)
+            .next_power_of_two()
+            .trailing_zeros();
+        self.buckets
+            .get(index as usize)
+            .unwrap_or(&self.over)
+            .add(1);
+        self.sum.add(value);
+    }
+
+    /// Prometheus's text; `unit` divides bounds and sum.
+    fn write(&self, name: &str, labels: &str, unit: f64, out: &mut String) {
+        let (mut total, mut end) = (0, self.first);
+        let comma = if labels.is_empty() { "" } else { "," };
+        for bucket in &self.buckets {
+            total += bucket.get();
+            let _ = writeln!(
+                out,
+                "{name}_bucket{{{labels}{comma}le=\"{}\"}} {total}",
+                end as f64 / unit
+            );
+            end *= 2;
+        }
+        total += self.over.get();
+        let braces = |l: &str| {
+            if l.is_empty() {
+                String::new()
+            } else {
+                format!("{{{l}}}")
+            }
+        };
+        let _ = writeln!(out, "{name}_bucket{{{labels}{comma}le=\"+Inf\"}} {total}");
+        let _ = writeln!(
+            out,
+            "{name}_sum{} {}",
+            braces(labels),
+            self.sum.get() as f64 / unit
+        );
+        let _ = writeln!(out, "{name}_count{} {total}", braces(labels));
+    }
+}
+
+/// Everything that is counted.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    /// By call: from arrival to the last answer, in microseconds.
+    latency: [Histogram<20>; CALLS.len()],
+    failed: [Counter; CALLS.len()],
+    /// Requests that were turned away.
+    pub(crate) shed: Counter,
+    /// Requests under way.
+    pub(crate) in_flight: Gauge,
+    pub(crate) connections: Gauge,
+    pub(crate) connections_refused: Counter,
+    pub(crate) received: Counter,
+    pub(crate) sent: Arc<Counter>,
+    /// Batches in one group commit.
+    pub(crate) groups: Histogram<13>,
+    /// Mutations in one batch.
+    pub(crate) batches: Histogram<17>,
+    pub(crate) http: Counter,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        Self {
+            latency: std::array::from_fn(|_| Histogram::new(16)),
+            failed: std::array::from_fn(|_| Counter::default()),
+            shed: Counter::default(),
+            in_flight: Gauge::default(),
+            connections: Gauge::default(),
+            connections_refused: Counter::default(),
+            received: Counter::default(),
+            sent: Arc::new(Counter::default()),
+            groups: Histogram::new(1),
+            batches: Histogram::new(1),
+            http: Counter::default(),
+        }
+    }
+
+    /// A call has been answered.
+    pub(crate) fn answered(&self, call: usize, took: Duration, failed: bool) {
+        if let Some(latency) = self.latency.get(call) {
+            latency.record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+        }
+        if failed && let Some(counter) = self.failed.get(call) {
+            counter.add(1);
+        }
+    }
+
+    /// What the server itself counts, as text.
+    pub(crate) fn write(&self, out: &mut String) {
+        head(
+            out,
+            "esker_request_seconds",
+            "histogram",
+            "Time from a request's arrival to its last answer, by call.",
+        );
+        for (name, latency) in CALLS.iter().zip(&self.latency) {
+            if latency.buckets.iter().any(|b| b.get() > 0) || latency.over.get() > 0 {
+                latency.write(
+                    "esker_request_seconds",
+                    &format!("call=\"{name}\""),
+                    1e6,
+                    out,
+                );
+            }
+        }
+        head(
+            out,
+            "esker_request_failures_total",
+            "counter",
+            "Requests answered with an error, by call.",
+        );
+        for (name, failed) in CALLS.iter().zip(&self.failed) {
+            let _ = writeln!(
+                out,
+                "esker_request_failures_total{{call=\"{name}\"}} {}",
+                failed.get()
+            );
+        }
+        head(
+            out,
+            "esker_group_batches",
+            "histogram",
+            "Batches applied in one group commit.",
+        );
+        self.groups.write("esker_group_batches", "", 1.0, out);
+        head(
+            out,
+            "esker_batch_mutations",
+            "histogram",
+            "Mutations in one batch.",
+        );
+        self.batches.write("esker_batch_mutations", "", 1.0, out);
+        for (name, help, value) in [
+            (
+                "esker_shed_total",
+                "Requests turned away because there was too much to do.",
+                self.shed.get(),
+            ),
+            (
+                "esker_received_bytes_total",
+                "Bytes of requests.",
+                self.received.get(),
+            ),
+            (
+                "esker_sent_bytes_total",
+                "Bytes of answers on Exchange streams.",
+                self.sent.get(),
+            ),
+            (
+                "esker_connections_refused_total",
+                "Connections turned away because there were too many.",
+                self.connections_refused.get(),
+            ),
+            (
+                "esker_http_requests_total",
+                "Requests to the HTTP API.",
+                self.http.get(),
+            ),
+        ] {
+            value_of(out, name, "counter", help, value as f64);
+        }
+        value_of(
+            out,
+            "esker_in_flight",
+            "gauge",
+            "Requests under way.",
+            self.in_flight.get() as f64,
+        );
+        value_of(
+            out,
+            "esker_connections",
+            "gauge",
+            "Open connections.",
+            self.connections.get() as f64,
+        );
+    }
+}
+
+fn head(out: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+/// One metric of one value.
+pub(crate) fn value_of(out: &mut String, name: &str, kind: &str, help: &str, value: f64) {
+    head(out, name, kind, help);
+    let _ = writeln!(out, "{name} {value}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_hold_what_is_at_most_their_bound() {
+        let histogram = Histogram::<3>::new(10);
+        for value in [0, 1, 10, 11, 20, 21, 40, 41, 1_000] {
+            histogram.record(value);
+        }
+        let mut out = String::new();
+        histogram.write("x", "call=\"a\"", 1.0, &mut out);
+        assert_eq!(
+            out,
+            "x_bucket{call=\"a\",le=\"10\"} 3\nx_bucket{call=\"a\",le=\"20\"} 5\nx_bucket{call=\"a\",le=\"40\"} 7\n\
+             x_bucket{call=\"a\",le=\"+Inf\"} 9\nx_sum{call=\"a\"} 1144\nx_count{call=\"a\"} 9\n"
+        );
+    }
+}

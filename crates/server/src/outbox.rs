@@ -1,0 +1,134 @@
+//! Answers on their way to one client: encoded by whoever has them, joined into messages by the connection.
+
+use crate::limits::MESSAGE_BYTES;
+use esker_rpc::frame::put_answer;
+use esker_rpc::proto;
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use tonic::Status;
+use tonic::codegen::tokio_stream::Stream;
+
+/// The queue between workers and a connection.
+pub(crate) struct Outbox {
+    state: Mutex<State>,
+    /// Bytes in memory, of all connections.
+    memory: Arc<AtomicUsize>,
+    sent: Arc<crate::metrics::Counter>,
+}
+
+#[derive(Default)]
+struct State {
+    full: VecDeque<Vec<u8>>,
+    filling: Vec<u8>,
+    bytes: usize,
+    waker: Option<Waker>,
+    closed: bool,
+}
+
+impl Outbox {
+    pub(crate) fn new(memory: Arc<AtomicUsize>, sent: Arc<crate::metrics::Counter>) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::default(),
+            memory,
+            sent,
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues an answer.
+    pub(crate) fn answer(&self, answer: &proto::Answer) {
+        let mut part = Vec::new();
+        put_answer(answer, &mut part);
+        self.push(part);
+    }
+
+    /// Queues a part of a message.
+    pub(crate) fn push(&self, part: Vec<u8>) {
+        let mut state = self.state();
+        if state.closed {
+            return;
+        }
+        state.bytes += part.len();
+        self.memory.fetch_add(part.len(), Ordering::AcqRel);
+        if state.filling.len() + part.len() > MESSAGE_BYTES && !state.filling.is_empty() {
+            let full = std::mem::take(&mut state.filling);
+            state.full.push_back(full);
+        }
+        if state.filling.is_empty() {
+            state.filling = part;
+        } else {
+            state.filling.extend_from_slice(&part);
+        }
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Whether all was handed to the connection.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state().bytes == 0
+    }
+
+    /// Ends the stream once what is queued has gone.
+    pub(crate) fn finish(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// The client is gone: nothing is kept for it.
+    pub(crate) fn abandon(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        self.memory.fetch_sub(state.bytes, Ordering::AcqRel);
+        state.bytes = 0;
+        state.full.clear();
+        state.filling = Vec::new();
+    }
+}
+
+/// An outbox as the stream that a connection sends.
+pub(crate) struct Messages(pub(crate) Arc<Outbox>);
+
+impl Stream for Messages {
+    type Item = Result<Vec<u8>, Status>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let outbox = &self.0;
+        let mut state = outbox.state();
+        let message = match state.full.pop_front() {
+            Some(message) => message,
+            None => std::mem::take(&mut state.filling),
+        };
+        if message.is_empty() {
+            if state.closed {
+                return Poll::Ready(None);
+            }
+            state.waker = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        state.bytes -= message.len();
+        drop(state);
+        outbox.memory.fetch_sub(message.len(), Ordering::AcqRel);
+        outbox.sent.add(message.len() as u64);
+        Poll::Ready(Some(Ok(message)))
+    }
+}
+
+impl Drop for Messages {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}

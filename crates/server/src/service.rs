@@ -1,0 +1,318 @@
+//! What a server is to all that serve it: the database, the threads, the limits. Every call comes in at
+//! [`Service::call`], whichever way it came.
+
+use crate::answer;
+use crate::call::{Call, Watch};
+use crate::limits::DECODE_HERE_BYTES;
+use crate::metrics::Metrics;
+use crate::settings::Settings;
+use crate::work::{Full, Lane};
+use crate::writer::Writer;
+use bytes::Bytes;
+use esker::Database;
+use esker_model::{Batch, Error, GraphRead as _, Result, Version};
+use esker_rpc::convert::batch_in;
+use esker_rpc::failure::{busy, failure_out};
+use esker_rpc::frame::call_number;
+use esker_rpc::proto;
+use esker_rpc::proto::reply::Reply;
+use esker_rpc::proto::request::Call as Request;
+use prost::Message as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// The numbers of calls in `Request` that are treated apart.
+const PING: usize = 1;
+const APPLY: usize = 16;
+
+/// The running server, shared by all its connections.
+pub(crate) struct Service {
+    pub(crate) database: Database,
+    pub(crate) settings: Settings,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Bytes of requests and answers in memory.
+    pub(crate) memory: Arc<AtomicUsize>,
+    pub(crate) readers: Arc<Lane>,
+    pub(crate) scanners: Arc<Lane>,
+    pub(crate) writer: Writer,
+    /// The newest version that a client may have seen.
+    newest: AtomicU64,
+    /// No new calls.
+    closing: AtomicBool,
+    /// What is under way is cut off.
+    pub(crate) cut: Arc<AtomicBool>,
+}
+
+/// Which threads a call is for.
+fn is_long(number: usize) -> bool {
+    // Scans, differences, traversals, top degrees, histories with archives, check, compact, backup.
+    matches!(number, 6 | 7 | 8 | 9 | 11 | 13 | 14 | 18 | 19 | 21)
+}
+
+impl Service {
+    pub(crate) fn new(database: Database, settings: Settings) -> Result<Self> {
+        let newest = database.stats()?.newest.unwrap_or(Version::ZERO);
+        let waiting = settings.limits.waiting;
+        Ok(Self {
+            readers: Lane::new("esker-read", settings.readers, waiting),
+            scanners: Lane::new("esker-scan", settings.scanners, waiting),
+            writer: Writer::new(waiting),
+            metrics: Arc::new(Metrics::new()),
+            memory: Arc::new(AtomicUsize::new(0)),
+            newest: AtomicU64::new(newest.0),
+            closing: AtomicBool::new(false),
+            cut: Arc::new(AtomicBool::new(false)),
+            database,
+            settings,
+        })
+    }
+
+    /// Notes a version that goes to a client.
+    pub(crate) fn saw(&self, version: Version) {
+        if version != Version::MAX {
+            self.newest.fetch_max(version.0, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether the database has that version, as far as is known without asking it.
+    pub(crate) fn has(&self, version: Version) -> bool {
+        version.0 <= self.newest.load(Ordering::Acquire)
+    }
+
+    /// Takes no new calls from now on.
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// Why a call cannot be taken on, if so.
+    fn refusal(&self) -> Option<proto::Failure> {
+        if self.closing() {
+            let error = Error::Unavailable(
+                "the server is stopping and takes no more calls: try again once it is back".into(),
+            );
+            return Some(proto::Failure {
+                code: "closing".into(),
+                ..failure_out(&error)
+            });
+        }
+        let (memory, most) = (
+            self.memory.load(Ordering::Acquire),
+            self.settings.limits.memory_bytes,
+        );
+        (memory > most).then(|| {
+            let message = format!(
+                "the server is busy: requests and answers in memory take {memory} bytes, the most they may is {most}; \
+                 try again in 50 ms"
+            );
+            busy(message, 50)
+        })
+    }
+
+    fn turn_away(&self, call: Call, full: &Full) {
+        self.metrics.shed.add(1);
+        call.done(Reply::Failure(full.failure()));
+    }
+
+    /// Takes a call whose request is bytes still.
+    pub(crate) fn call(self: &Arc<Self>, request: Bytes, number: usize, call: Call) {
+        if let Some(refusal) = self.refusal() {
+            self.metrics.shed.add(u64::from(refusal.retry_after_ms > 0));
+            call.done(Reply::Failure(refusal));
+            return;
+        }
+        if number == PING {
+            call.done(Reply::Ping(proto::PingReply {}));
+            return;
+        }
+        if number == APPLY && request.len() <= DECODE_HERE_BYTES {
+            self.decode(request, call);
+            return;
+        }
+        let lane = if is_long(number) {
+            &self.scanners
+        } else {
+            &self.readers
+        };
+        self.submit(lane, call, move |service, call| {
+            service.decode(request, call)
+        });
+    }
+
+    /// Runs something on the threads of a lane.
+    fn submit(
+        self: &Arc<Self>,
+        lane: &Arc<Lane>,
+        call: Call,
+        run: impl FnOnce(&Arc<Self>, Call) + Send + 'static,
+    ) {
+        // The call has to come back if there is no room for it.
+        let held = Arc::new(std::sync::Mutex::new(Some(call)));
+        let (service, inner) = (Arc::clone(self), Arc::clone(&held));
+        let take = |held: &std::sync::Mutex<Option<Call>>| {
+            held.lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .take()
+        };
+        let job = Box::new(move || {
+            if let Some(call) = take(&inner) {
+                run(&service, call);
+            }
+        });
+        if let Err(full) = lane.submit(job)
+            && let Some(call) = take(&held)
+        {
+            self.turn_away(call, &full);
+        }
+    }
+
+    fn decode(self: &Arc<Self>, request: Bytes, call: Call) {
+        match proto::Request::decode(request) {
+            Ok(proto::Request { call: Some(request) }) => self.answer(request, call),
+            Ok(proto::Request { call: None }) => call.failed(&Error::Invalid(
+                "malformed message: `request.call`: expected one of its fields to be set (is the server older than \
+                 the client?)"
+                    .into(),
+            )),
+            Err(e) => call.failed(&Error::Invalid(format!("malformed message: `request`: {e}"))),
+        }
+    }
+
+    /// Answers a request on this thread, or hands a batch to the writer.
+    fn answer(self: &Arc<Self>, request: Request, call: Call) {
+        match request {
+            Request::Apply(request) => {
+                let batch = self
+                    .database
+                    .schema()
+                    .and_then(|schema| Ok(batch_in(request, &schema)?));
+                match batch {
+                    Ok((batch, sync)) => self.write(batch, sync, call),
+                    Err(e) => call.failed(&e),
+                }
+            }
+            request => answer::answer(self, request, call),
+        }
+    }
+
+    /// Hands a batch to the writer.
+    pub(crate) fn write(&self, batch: Batch, sync: bool, call: Call) {
+        if let Err((call, full)) = self.writer.submit(batch, sync, call) {
+            self.turn_away(call, &full);
+        }
+    }
+
+    /// Runs something on the threads that a call of that number has, and waits for it. If whoever waits goes away, the
+    /// work is told.
+    pub(crate) async fn work<T: Send + 'static>(
+        self: &Arc<Self>,
+        number: usize,
+        work: impl FnOnce(&Self, &Watch) -> T + Send + 'static,
+    ) -> Result<T, proto::Failure> {
+        struct Abandon(Arc<Watch>);
+        impl Drop for Abandon {
+            fn drop(&mut self) {
+                self.0.abandon();
+            }
+        }
+        if let Some(refusal) = self.refusal() {
+            self.metrics.shed.add(u64::from(refusal.retry_after_ms > 0));
+            return Err(refusal);
+        }
+        let watch = Watch::new(self.deadline(None), Arc::clone(&self.cut));
+        let _abandon = Abandon(Arc::clone(&watch));
+        let (tell, told) = oneshot::channel();
+        let (service, began) = (Arc::clone(self), Instant::now());
+        let under_way = UnderWay::new(&self.metrics);
+        let job = Box::new(move || {
+            let outcome = work(&service, &watch);
+            if number > 0 {
+                service.metrics.answered(number, began.elapsed(), false);
+            }
+            drop(service);
+            drop(under_way);
+            let _ = tell.send(outcome);
+        });
+        let lane = if is_long(number) {
+            &self.scanners
+        } else {
+            &self.readers
+        };
+        if let Err(full) = lane.submit(job) {
+            self.metrics.shed.add(1);
+            return Err(full.failure());
+        }
+        told.await.map_err(|_| {
+            failure_out(&Error::Unavailable(
+                "the server could not finish this call; its log says more".into(),
+            ))
+        })
+    }
+
+    /// Takes a call whose request is decoded.
+    pub(crate) fn request(self: &Arc<Self>, request: Request, number: usize, call: Call) {
+        if let Some(refusal) = self.refusal() {
+            self.metrics.shed.add(u64::from(refusal.retry_after_ms > 0));
+            call.done(Reply::Failure(refusal));
+            return;
+        }
+        let lane = if is_long(number) {
+            &self.scanners
+        } else {
+            &self.readers
+        };
+        self.submit(lane, call, move |service, call| {
+            service.answer(request, call)
+        });
+    }
+
+    /// The deadline of a call that may take so long.
+    pub(crate) fn deadline(&self, timeout: Option<Duration>) -> Option<Instant> {
+        let limit = match (timeout, self.settings.limits.time) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        limit.and_then(|t| Instant::now().checked_add(t))
+    }
+}
+
+impl Full {
+    /// What a client that is turned away is told.
+    fn failure(&self) -> proto::Failure {
+        let millis = u32::try_from(self.after.as_millis()).unwrap_or(u32::MAX);
+        let message = format!(
+            "the server is busy: {} requests wait, the most that may; try again in {millis} ms",
+            self.waiting
+        );
+        busy(message, millis)
+    }
+}
+
+/// A request that counts as under way until it is dropped.
+struct UnderWay(Arc<Metrics>);
+
+impl UnderWay {
+    fn new(metrics: &Arc<Metrics>) -> Self {
+        metrics.in_flight.add(1);
+        Self(Arc::clone(metrics))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.in_flight.add(-1);
+    }
+}
+
+/// Which call a request is; 0 if it is none of those known.
+pub(crate) fn number_of(request: &[u8]) -> usize {
+    match call_number(request) {
+        Some(number) if (number as usize) < crate::metrics::CALLS.len() => number as usize,
+        _ => 0,
+    }
+}

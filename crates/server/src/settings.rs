@@ -1,0 +1,80 @@
+//! What can be chosen about a server. Plain data; `config` reads it from a file.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How a server is to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Where to listen, `host:port`; port 0 lets the system choose.
+    pub listen: String,
+    /// How much at most.
+    pub limits: Limits,
+    /// With TLS: what proves who the server is.
+    pub tls: Option<Tls>,
+    /// Below which folder clients may have backups made; without one they may not.
+    pub backups: Option<PathBuf>,
+    /// How long a stop waits for what is under way.
+    pub drain: Duration,
+    /// Asynchronous threads, which move bytes.
+    pub threads: usize,
+    /// Threads that read for short calls.
+    pub readers: usize,
+    /// Threads for calls that take long: scans, traversals, checks.
+    pub scanners: usize,
+}
+
+/// The server's certificate and its key, in PEM form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// The chain of certificates, the server's first.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+/// What a server takes on at most. What is beyond is refused with a clear answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one request.
+    pub request_bytes: usize,
+    /// Vertices or edges named in one request.
+    pub frontier: usize,
+    /// Bytes of requests and answers in memory at once.
+    pub memory_bytes: usize,
+    /// Requests that wait for a thread.
+    pub waiting: usize,
+    /// Connections at once.
+    pub connections: usize,
+    /// How long one request may take; none for as long as it takes.
+    pub time: Option<Duration>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            request_bytes: esker_rpc::limits::MESSAGE_BYTES_MAX,
+            frontier: 1 << 20,
+            memory_bytes: 512 << 20,
+            waiting: 16_384,
+            connections: 1_024,
+            time: None,
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        Self {
+            listen: format!("127.0.0.1:{}", esker_rpc::address::DEFAULT_PORT),
+            limits: Limits::default(),
+            tls: None,
+            backups: None,
+            drain: Duration::from_secs(10),
+            threads: (cores / 2).clamp(1, 8),
+            readers: cores.clamp(2, 64),
+            scanners: (2 * cores).clamp(8, 128),
+        }
+    }
+}

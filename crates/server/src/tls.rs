@@ -1,0 +1,48 @@
+//! TLS: who the server is.
+
+use crate::settings::Tls;
+use esker_model::{Error, Result};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use std::path::Path;
+use std::sync::Arc;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+
+fn bad(file: &Path, what: &str, e: impl std::fmt::Display) -> Error {
+    Error::Target(format!(
+        "`{}` holds no {what} in PEM form: {e}",
+        file.display()
+    ))
+}
+
+/// Reads the certificate and its key.
+pub(crate) fn acceptor(tls: &Tls) -> Result<TlsAcceptor> {
+    let read = |file: &Path| {
+        std::fs::read(file).map_err(|e| Error::io(format!("reading `{}`", file.display()), e))
+    };
+    let chain: Result<Vec<_>, _> =
+        CertificateDer::pem_slice_iter(&read(&tls.certificate)?).collect();
+    let chain = chain.map_err(|e| bad(&tls.certificate, "certificates", e))?;
+    if chain.is_empty() {
+        return Err(bad(&tls.certificate, "certificates", "the file has none"));
+    }
+    let key = PrivateKeyDer::from_pem_slice(&read(&tls.key)?)
+        .map_err(|e| bad(&tls.key, "private key", e))?;
+    let fits = |e: tokio_rustls::rustls::Error| {
+        Error::Target(format!(
+            "the key in `{}` and the certificates in `{}` make no server's identity: {e}",
+            tls.key.display(),
+            tls.certificate.display()
+        ))
+    };
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(fits)?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .map_err(fits)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}

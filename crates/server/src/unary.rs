@@ -1,0 +1,305 @@
+//! The calls of the service that are not `Exchange`: for clients of other languages.
+
+use crate::call::{Call, Sink, Terms, Version0, Watch};
+use crate::service::Service;
+use esker_model::Version;
+use esker_rpc::convert::Form;
+use esker_rpc::proto;
+use esker_rpc::proto::esker_server::{Esker, EskerServer};
+use esker_rpc::proto::failure::Kind;
+use esker_rpc::proto::reply::Reply;
+use esker_rpc::proto::request::Call as Message;
+use prost::Message as _;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tonic::codegen::tokio_stream::Stream;
+use tonic::metadata::{MetadataMap, MetadataValue};
+use tonic::{Code, Request, Response, Status, Streaming};
+
+/// Pieces of an answer that may wait for the client to take them.
+const PIECES: usize = 8;
+
+/// The generated service over ours.
+pub(crate) fn routes(service: &Arc<Service>) -> EskerServer<Unary> {
+    let limit = service.settings.limits.request_bytes;
+    EskerServer::new(Unary(Arc::clone(service))).max_decoding_message_size(limit)
+}
+
+/// Answers single calls.
+pub(crate) struct Unary(Arc<Service>);
+
+/// The status that says the same as a failure.
+fn status_of(failure: &proto::Failure) -> Status {
+    let code = match Kind::try_from(failure.kind) {
+        Ok(Kind::Missing) => Code::NotFound,
+        Ok(Kind::Invalid) => Code::InvalidArgument,
+        Ok(Kind::Storage) => Code::Internal,
+        Ok(Kind::Corrupt) => Code::DataLoss,
+        Ok(Kind::Interrupted) => Code::Cancelled,
+        Ok(Kind::Busy) => Code::ResourceExhausted,
+        Ok(Kind::Unavailable | Kind::Unspecified) | Err(_) => Code::Unavailable,
+    };
+    let mut metadata = MetadataMap::new();
+    metadata.insert_bin(
+        "esker-failure-bin",
+        MetadataValue::from_bytes(&failure.encode_to_vec()),
+    );
+    if failure.retry_after_ms > 0 {
+        metadata.insert("retry-after-ms", failure.retry_after_ms.into());
+    }
+    Status::with_metadata(code, failure.message.clone(), metadata)
+}
+
+fn timeout(metadata: &MetadataMap) -> Option<Duration> {
+    let text = metadata.get("grpc-timeout")?.to_str().ok()?;
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let number: u64 = number.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(number.checked_mul(3_600)?),
+        "M" => Duration::from_secs(number.checked_mul(60)?),
+        "S" => Duration::from_secs(number),
+        "m" => Duration::from_millis(number),
+        "u" => Duration::from_micros(number),
+        "n" => Duration::from_nanos(number),
+        _ => return None,
+    })
+}
+
+/// The pieces of one answer. Whoever drops it wants no more of them.
+struct Answer {
+    pieces: mpsc::Receiver<proto::Reply>,
+    watch: Arc<Watch>,
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.watch.abandon();
+    }
+}
+
+impl Unary {
+    fn ask<T>(
+        &self,
+        request: Request<T>,
+        call: impl FnOnce(T) -> Message,
+    ) -> Result<Answer, Status> {
+        let metadata = request.metadata();
+        let at_least = match metadata.get("esker-at-least") {
+            None => Version::ZERO,
+            Some(value) => {
+                let number = value.to_str().ok().and_then(|t| t.parse().ok());
+                Version(number.ok_or_else(|| {
+                    Status::invalid_argument(
+                        "metadata `esker-at-least`: expected a version, a decimal number",
+                    )
+                })?)
+            }
+        };
+        let typed = metadata.get("esker-typed-values").is_some_and(|v| v == "1");
+        let terms = Terms {
+            at_least: Version0(at_least),
+            deadline: self.0.deadline(timeout(metadata)),
+            form: if typed { Form::Typed } else { Form::Packed },
+        };
+        let request = proto::Request {
+            call: Some(call(request.into_inner())),
+        };
+        let bytes = request.encoded_len();
+        let number = number_of(&request);
+        let watch = Watch::new(terms.deadline, Arc::clone(&self.0.cut));
+        let (sender, pieces) = mpsc::channel(PIECES);
+        let sink = Sink::Channel(sender);
+        let call = Call::new(&self.0, number, bytes, terms, Arc::clone(&watch), sink);
+        self.0.metrics.received.add(bytes as u64);
+        if let Some(request) = request.call {
+            self.0.request(request, number, call);
+        }
+        Ok(Answer { pieces, watch })
+    }
+
+    async fn one<T, M: Default>(
+        &self,
+        request: Request<T>,
+        call: impl FnOnce(T) -> Message,
+        mut take: impl FnMut(&mut M, Reply) -> bool,
+    ) -> Result<Response<M>, Status> {
+        let mut answer = self.ask(request, call)?;
+        let mut whole = M::default();
+        while let Some(reply) = answer.pieces.recv().await {
+            match reply.reply {
+                Some(Reply::Failure(failure)) => return Err(status_of(&failure)),
+                Some(reply) => {
+                    if !take(&mut whole, reply) {
+                        return Err(Status::internal("an answer to another question"));
+                    }
+                }
+                None => return Err(Status::internal("an empty answer")),
+            }
+        }
+        Ok(Response::new(whole))
+    }
+
+    fn many<T, M>(
+        &self,
+        request: Request<T>,
+        call: impl FnOnce(T) -> Message,
+        read: fn(Reply) -> Option<M>,
+    ) -> Result<Response<Replies<M>>, Status> {
+        let answer = self.ask(request, call)?;
+        Ok(Response::new(Replies { answer, read }))
+    }
+}
+
+/// The number of a call in `Request`.
+fn number_of(request: &proto::Request) -> usize {
+    match &request.call {
+        None => 0,
+        Some(call) => match call {
+            Message::Ping(_) => 1,
+            Message::Schema(_) => 2,
+            Message::Define(_) => 3,
+            Message::ReadVertices(_) => 4,
+            Message::ReadEdges(_) => 5,
+            Message::ScanEdges(_) => 6,
+            Message::ScanVertices(_) => 7,
+            Message::VertexHistory(_) => 8,
+            Message::EdgeHistory(_) => 9,
+            Message::Degrees(_) => 10,
+            Message::TopDegrees(_) => 11,
+            Message::Counts(_) => 12,
+            Message::Diff(_) => 13,
+            Message::Travel(_) => 14,
+            Message::Applied(_) => 15,
+            Message::Apply(_) => 16,
+            Message::Stats(_) => 17,
+            Message::Check(_) => 18,
+            Message::Compact(_) => 19,
+            Message::Persist(_) => 20,
+            Message::Backup(_) => 21,
+        },
+    }
+}
+
+/// The pieces of an answer as a stream of one kind of message.
+pub(crate) struct Replies<M> {
+    answer: Answer,
+    read: fn(Reply) -> Option<M>,
+}
+
+impl<M> Stream for Replies<M> {
+    type Item = Result<M, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let reply = match self.answer.pieces.poll_recv(context) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(None) => return Poll::Ready(None),
+            Poll::Ready(Some(reply)) => reply.reply,
+        };
+        Poll::Ready(Some(match reply {
+            Some(Reply::Failure(failure)) => Err(status_of(&failure)),
+            Some(reply) => {
+                (self.read)(reply).ok_or_else(|| Status::internal("an answer to another question"))
+            }
+            None => Err(Status::internal("an empty answer")),
+        }))
+    }
+}
+
+/// A call with an answer of one message; `$list` is what its pieces are joined by.
+macro_rules! unary {
+    ($name:ident, $kind:ident, $request:ident => $reply_kind:ident $reply:ident $(, $list:ident)?) => {
+        fn $name<'a, 'async_trait>(
+            &'a self,
+            request: Request<proto::$request>,
+        ) -> Pin<Box<dyn Future<Output = Result<Response<proto::$reply>, Status>> + Send + 'async_trait>>
+        where
+            'a: 'async_trait,
+            Self: 'async_trait,
+        {
+            Box::pin(self.one(request, Message::$kind, |whole: &mut proto::$reply, reply| {
+                let Reply::$reply_kind(piece) = reply else {
+                    return false;
+                };
+                unary!(@join whole, piece $(, $list)?);
+                true
+            }))
+        }
+    };
+    (@join $whole:ident, $piece:ident) => {
+        *$whole = $piece
+    };
+    (@join $whole:ident, $piece:ident, $list:ident) => {
+        $whole.$list.extend($piece.$list)
+    };
+}
+
+/// A call with an answer of many messages.
+macro_rules! streaming {
+    ($name:ident, $kind:ident, $request:ident => $stream:ident $reply:ident) => {
+        type $stream = Replies<proto::$reply>;
+
+        fn $name<'a, 'async_trait>(
+            &'a self,
+            request: Request<proto::$request>,
+        ) -> Pin<
+            Box<dyn Future<Output = Result<Response<Self::$stream>, Status>> + Send + 'async_trait>,
+        >
+        where
+            'a: 'async_trait,
+            Self: 'async_trait,
+        {
+            let answer = self.many(request, Message::$kind, |reply| match reply {
+                Reply::$kind(piece) => Some(piece),
+                _ => None,
+            });
+            Box::pin(std::future::ready(answer))
+        }
+    };
+}
+
+impl Esker for Unary {
+    type ExchangeStream = Replies<proto::ToClient>;
+
+    fn exchange<'a, 'async_trait>(
+        &'a self,
+        _: Request<Streaming<proto::ToServer>>,
+    ) -> Pin<
+        Box<
+            dyn Future<Output = Result<Response<Self::ExchangeStream>, Status>>
+                + Send
+                + 'async_trait,
+        >,
+    >
+    where
+        'a: 'async_trait,
+        Self: 'async_trait,
+    {
+        // The route of `Exchange` is its own.
+        Box::pin(std::future::ready(Err(Status::unimplemented("Exchange"))))
+    }
+
+    unary!(ping, Ping, PingRequest => Ping PingReply);
+    unary!(schema, Schema, SchemaRequest => Schema SchemaReply);
+    unary!(define, Define, DefineRequest => Schema SchemaReply);
+    unary!(read_vertices, ReadVertices, ReadVerticesRequest => ReadVertices ReadVerticesReply, items);
+    unary!(read_edges, ReadEdges, ReadEdgesRequest => ReadEdges ReadEdgesReply, items);
+    streaming!(scan_edges, ScanEdges, ScanEdgesRequest => ScanEdgesStream ScanEdgesReply);
+    streaming!(scan_vertices, ScanVertices, ScanVerticesRequest => ScanVerticesStream ScanVerticesReply);
+    unary!(vertex_history, VertexHistory, VertexHistoryRequest => VertexHistory VertexHistoryReply, events);
+    unary!(edge_history, EdgeHistory, EdgeHistoryRequest => EdgeHistory EdgeHistoryReply, events);
+    unary!(degrees, Degrees, DegreesRequest => Degrees DegreesReply);
+    unary!(top_degrees, TopDegrees, TopDegreesRequest => TopDegrees TopDegreesReply, top);
+    unary!(counts, Counts, CountsRequest => Counts CountsReply);
+    streaming!(diff, Diff, DiffRequest => DiffStream DiffReply);
+    streaming!(travel, Travel, TravelRequest => TravelStream TravelReply);
+    unary!(applied, Applied, AppliedRequest => Applied AppliedReply);
+    unary!(apply, Apply, ApplyRequest => Apply ApplyReply);
+    unary!(stats, Stats, StatsRequest => Stats StatsReply);
+    streaming!(check, Check, CheckRequest => CheckStream CheckReply);
+    unary!(compact, Compact, CompactRequest => Compact CompactReply);
+    unary!(persist, Persist, PersistRequest => Persist PersistReply);
+    unary!(backup, Backup, BackupRequest => Backup BackupReply);
+}

@@ -1,0 +1,151 @@
+//! The thread through which all batches of all clients go: what gathers while one group commits is the next group.
+
+use crate::call::Call;
+use crate::limits::{GROUP_BATCHES_MAX, GROUP_BYTES_MAX};
+use crate::service::Service;
+use crate::work::{Full, retry_after};
+use esker_model::{Batch, Error, Result};
+use esker_rpc::convert::commit_out;
+use esker_rpc::proto::reply::Reply;
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A batch and who asked for it.
+struct Write {
+    batch: Batch,
+    sync: bool,
+    call: Call,
+}
+
+/// The queue of batches.
+pub(crate) struct Writer {
+    state: Mutex<State>,
+    more: Condvar,
+    waiting_max: usize,
+}
+
+#[derive(Default)]
+struct State {
+    writes: VecDeque<Write>,
+    idle: bool,
+    stopped: bool,
+    /// What a batch takes, in nanoseconds, as a moving average over groups.
+    nanos: u64,
+}
+
+impl Writer {
+    pub(crate) fn new(waiting_max: usize) -> Self {
+        Self {
+            state: Mutex::default(),
+            more: Condvar::new(),
+            waiting_max,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues a batch, if there is room; else gives the call back.
+    pub(crate) fn submit(&self, batch: Batch, sync: bool, call: Call) -> Result<(), (Call, Full)> {
+        let mut state = self.state();
+        let waiting = state.writes.len();
+        if waiting >= self.waiting_max || state.stopped {
+            let after = retry_after(waiting, Duration::from_nanos(state.nanos), 1);
+            return Err((call, Full { waiting, after }));
+        }
+        state.writes.push_back(Write { batch, sync, call });
+        let idle = std::mem::take(&mut state.idle);
+        drop(state);
+        if idle {
+            self.more.notify_one();
+        }
+        Ok(())
+    }
+
+    /// How many batches wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.state().writes.len()
+    }
+
+    /// Lets the thread finish what is queued and end.
+    pub(crate) fn stop(&self) {
+        self.state().stopped = true;
+        self.more.notify_all();
+    }
+
+    /// The next group; `None` once stopped.
+    fn next(&self) -> Option<Vec<Write>> {
+        let mut state = self.state();
+        while state.writes.is_empty() {
+            if state.stopped {
+                return None;
+            }
+            state.idle = true;
+            state = self
+                .more
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        let (mut bytes, mut count) = (0, 0);
+        for write in &state.writes {
+            bytes += write.call.bytes();
+            if count == GROUP_BATCHES_MAX || (count > 0 && bytes > GROUP_BYTES_MAX) {
+                break;
+            }
+            count += 1;
+        }
+        Some(state.writes.drain(..count).collect())
+    }
+
+    /// What the thread does.
+    pub(crate) fn work(&self, service: &Service) {
+        while let Some(group) = self.next() {
+            let began = Instant::now();
+            let count = group.len() as u64;
+            // A panic loses the group, whose calls are answered by their guards, and not the server.
+            let apply = std::panic::AssertUnwindSafe(|| apply(service, group));
+            let _ = std::panic::catch_unwind(apply);
+            let nanos =
+                u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX) / count.max(1);
+            let mut state = self.state();
+            state.nanos = state.nanos - state.nanos / 16 + nanos / 16;
+        }
+    }
+}
+
+fn apply(service: &Service, group: Vec<Write>) {
+    service.metrics.groups.record(group.len() as u64);
+    let (mut batches, mut calls) = (
+        Vec::with_capacity(group.len()),
+        Vec::with_capacity(group.len()),
+    );
+    let mut sync = false;
+    for write in group {
+        service.metrics.batches.record(write.batch.len() as u64);
+        sync |= write.sync;
+        batches.push(write.batch);
+        calls.push(write.call);
+    }
+    let mut commits = service.database.apply_together(batches);
+    if sync && let Err(e) = service.database.persist() {
+        // Nobody in the group can be told what became of theirs alone.
+        for commit in &mut commits {
+            if commit.is_ok() {
+                *commit = Err(Error::Unavailable(format!(
+                    "the batch was applied but could not be made to survive a power failure: {e}"
+                )));
+            }
+        }
+    }
+    for (call, commit) in calls.into_iter().zip(commits) {
+        match commit {
+            Ok(commit) => {
+                service.saw(commit.version);
+                call.done(Reply::Apply(commit_out(&commit)));
+            }
+            Err(e) => call.failed(&e),
+        }
+    }
+}
