@@ -119,7 +119,12 @@ impl Round {
                 check_vertex(schema, *vertex, key)?;
                 self.vertex(*vertex, 192 + key.len(), mutation.op, at);
             }
-            Op::SetAttributes {
+            Op::ChangeVertex {
+                vertex,
+                set,
+                remove,
+            }
+            | Op::SetAttributes {
                 vertex,
                 set,
                 remove,

@@ -4,7 +4,7 @@
 //!  format              u32, the number of the layout that model::key describes
 //!  schema              model::Schema
 //!  newest              u64, no version given before is larger (with the `pending` rows)
-//!  retained            u64, versions superseded before this one are in the archive
+//!  retained            u64, what was then, or at any later time, is told by the live store alone: see compact
 //!  bulk                present while a bulk load is under way: counters are to be recounted
 //!  once/<marker>       u64 version: batches applied before
 //!  pending/<slot 4>    degree changes of one commit, to be merged into `counts`

@@ -1,7 +1,24 @@
-//! Retention: versions that nobody can read any more under the policy move from the live store into the archive.
+//! Retention: versions that were superseded long enough ago move from the live store into the archive.
 //!
-//! A superseded version is needed by reads as of any time until its successor. So with a policy of "reads as of `since`
-//! or later", every version whose successor is not later than `since` may go.
+//! A superseded version is what is read as of any time from its own until its successor's. With a policy of "keep what
+//! was current at `since` or later", every version whose successor is not later than `since` may go.
+//!
+//! **Which reads the live store alone answers.** Of each row that moved, the version that superseded it is known at that
+//! moment; `retained` is the largest of them all. A read as of `t` needs the archive only if `t < retained`:
+//!
+//! - *When a row moves.* It was current from its version `v` until its successor `s`, and `v < s <= retained`. So for
+//!   any `t >= retained` the row is not what is read as of `t`: something of the same timeline lies in `(v, t]`, and if
+//!   that moved too, so does its successor, up to one that is in the live store, for what nothing superseded never moves.
+//! - *Afterwards.* What is in the live store of that timeline in `(v, retained]` may be replaced, never just go: a late
+//!   change adds a version; one that takes the place of a mere mention (`txn::vertex`) is older than the mention and
+//!   younger than all that comes before it. So something of the timeline stays in `(v, retained]`.
+//!
+//! Where nothing moved, `retained` stays what it was, whatever the policy: `--retain 90d` alone slows no read down.
+//! Reads of a time before it look into the archive as well (`read::Source`) and answer the same as before the move.
+//!
+//! **Crashes.** The rows go to the archive first, and are durable there; then one commit takes them out of the live store
+//! and raises `retained`. In between they are in both places, and shown once. In memory `retained` is raised before that
+//! commit, and readers look at it after they took their snapshot: who cannot see the rows any more knows where they are.
 
 use crate::Engine;
 use crate::catalog::{RETAINED_KEY, version_value};
@@ -50,36 +67,54 @@ impl Engine {
         report: &mut CompactReport,
     ) -> Result<()> {
         let _writer = lock(&self.writer);
-        let retained = self.retained_since.load(Ordering::Acquire).max(since.0);
-        // First nobody reads that past any more, then it goes.
-        let mut batch = WriteBatch::default();
-        batch.put(Table::Meta, RETAINED_KEY, version_value(Version(retained)));
-        self.store.commit(batch, Durability::Sync)?;
-        self.retained_since.store(retained, Ordering::Release);
         let snapshot = self.store.snapshot()?;
         let mut after: Option<(Vec<u8>, Timeline)> = None;
         loop {
             if cancel.cancelled() {
                 return Err(Error::Interrupted);
             }
-            let (rows, next) = portion(&*snapshot, after.take(), since, report)?;
-            if !rows.is_empty() {
-                self.archive.append(&mut rows.iter().cloned().map(Ok))?;
-                report.archived += rows.len() as u64;
-                let mut batch = WriteBatch::default();
-                rows.into_iter()
-                    .for_each(|(key, _)| batch.remove(Table::History, key));
-                self.store.commit(batch, Durability::Sync)?;
+            let portion = portion(&*snapshot, after.take(), since, report)?;
+            if !portion.rows.is_empty() {
+                self.archive_portion(portion.rows, portion.superseded_by, report)?;
             }
-            match next {
+            match portion.next {
                 Some(next) => after = Some(next),
                 None => return Ok(()),
             }
         }
     }
+
+    fn archive_portion(
+        &self,
+        rows: Rows,
+        superseded_by: Version,
+        report: &mut CompactReport,
+    ) -> Result<()> {
+        self.archive.append(&mut rows.iter().cloned().map(Ok))?;
+        report.archived += rows.len() as u64;
+        let before = self
+            .retained_since
+            .fetch_max(superseded_by.0, Ordering::AcqRel);
+        self.archive_moves.fetch_add(1, Ordering::AcqRel);
+        let retained = Version(before).max(superseded_by);
+        let mut batch = WriteBatch::default();
+        batch.put(Table::Meta, RETAINED_KEY, version_value(retained));
+        rows.into_iter()
+            .for_each(|(key, _)| batch.remove(Table::History, key));
+        self.store.commit(batch, Durability::Sync)
+    }
 }
 
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Rows to archive at one go.
+struct Portion {
+    rows: Rows,
+    /// The newest version that superseded one of them.
+    superseded_by: Version,
+    /// Where to go on; `None` at the end.
+    next: Option<(Vec<u8>, Timeline)>,
+}
 
 /// The part that the last row belonged to (its key without a version), and that row's version.
 struct Timeline {
@@ -87,14 +122,15 @@ struct Timeline {
     version: Version,
 }
 
-/// The next rows to archive, and where to go on; `None` at the end.
+/// The next rows to archive.
 fn portion(
     snapshot: &dyn Snapshot,
     after: Option<(Vec<u8>, Timeline)>,
     since: Version,
     report: &mut CompactReport,
-) -> Result<(Rows, Option<(Vec<u8>, Timeline)>)> {
+) -> Result<Portion> {
     let mut rows = Rows::new();
+    let mut superseded_by = Version::ZERO;
     let mut next = None;
     let (from, mut timeline) = match after {
         Some((key, timeline)) => ([key.as_slice(), &[0]].concat(), Some(timeline)),
@@ -124,7 +160,8 @@ fn portion(
             });
             // What nothing superseded stays: the removal of an attribute is all that keeps an older value, arriving late,
             // from being taken for the newest.
-            if successor.is_some_and(|s| s <= since) {
+            if let Some(successor) = successor.filter(|s| *s <= since) {
+                superseded_by = superseded_by.max(successor);
                 rows.push((key.to_vec(), value.to_vec()));
             } else {
                 report.kept += 1;
@@ -137,7 +174,11 @@ fn portion(
         },
     )?;
     error.into_result()?;
-    Ok((rows, next))
+    Ok(Portion {
+        rows,
+        superseded_by,
+        next,
+    })
 }
 
 /// The version of what stands in `rows` for the part that a row of `history` belongs to.

@@ -6,7 +6,7 @@ use crate::catalog;
 use crate::clock::{Clock, HybridClock};
 use crate::counts::{self, PendingCounters};
 use crate::deleted::DeletedVertices;
-use crate::read;
+use crate::read::{self, Source};
 use crate::settings::{Settings, Stats};
 use crate::traverse;
 use crate::txn::{Queue, Writer, lock};
@@ -15,7 +15,7 @@ use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
     Batch, Cancel, Commit, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect,
     EdgeTypeId, Flow, GraphRead, GraphWrite, Result, Schema, SchemaChange, Traversal, Version,
-    VersionRange, Versions, Vertex, VertexEvent, VertexId, VertexTypeId,
+    VersionRange, Versions, Vertex, VertexEvent, VertexId, VertexSelect,
 };
 use esker_store::{Durability, Store, Table};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,8 +35,10 @@ pub struct Engine {
     pub(crate) adjacency: Adjacency,
     /// The newest version that any change took.
     pub(crate) newest_seen: AtomicU64,
-    /// Versions superseded before this one are in the archive.
+    /// The live store alone tells what was then, or at any later time: see `compact`.
     pub(crate) retained_since: AtomicU64,
+    /// How often rows were moved from the live store to the archive since this was opened.
+    pub(crate) archive_moves: AtomicU64,
 }
 
 impl std::fmt::Debug for Engine {
@@ -77,6 +79,7 @@ impl Engine {
             counters: Mutex::new(pending),
             newest_seen: AtomicU64::new(newest.0),
             retained_since: AtomicU64::new(retained.map_or(0, |v| v.0)),
+            archive_moves: AtomicU64::new(0),
             store,
             clock,
             archive,
@@ -107,15 +110,31 @@ impl Engine {
         Arc::clone(&self.schema.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn check_retained(&self, as_of: Version) -> Result<()> {
-        read::check_retained(as_of, Version(self.retained_since.load(Ordering::Acquire)))
+    /// A moment to read what was at `oldest` or at any later time: the live store and, if that does not tell all of it,
+    /// the archive below it, of which only `versions` can be wanted.
+    pub(crate) fn source(&self, oldest: Version, versions: VersionRange) -> Result<Source<'_>> {
+        // Each is looked at after the snapshot: whoever moves rows announces it before they leave the live store.
+        let moves = || self.archive_moves.load(Ordering::Acquire);
+        let retained_since = || Version(self.retained_since.load(Ordering::Acquire));
+        let live = self.store.snapshot()?;
+        if oldest >= retained_since() {
+            return Ok(Source::live(live));
+        }
+        drop(live);
+        loop {
+            let before = moves();
+            // The archive first: what is in it by now was written before the snapshot.
+            let view = self.archive.view()?;
+            let live = self.store.snapshot()?;
+            if moves() == before {
+                return Ok(Source::with_archive(live, view, versions));
+            }
+        }
     }
 
-    fn check_versions(&self, versions: Versions) -> Result<()> {
-        match versions {
-            Versions::AsOf(as_of) => self.check_retained(as_of),
-            Versions::Range(_) => Ok(()),
-        }
+    /// The same for a read of vertices or edges as of a version.
+    fn source_as_of(&self, as_of: Version) -> Result<Source<'_>> {
+        self.source(as_of, until(as_of))
     }
 
     /// What the database holds and what it costs.
@@ -135,31 +154,31 @@ impl Engine {
     }
 }
 
+/// All versions up to one.
+fn until(last: Version) -> VersionRange {
+    VersionRange {
+        from: Version::ZERO,
+        until: last.next(),
+    }
+}
+
 impl GraphRead for Engine {
     fn schema(&self) -> Result<Arc<Schema>> {
         Ok(self.schema_now())
     }
 
     fn read_vertices(&self, ids: &[VertexId], as_of: Version) -> Result<Vec<Option<Vertex>>> {
-        self.check_retained(as_of)?;
         if let [id] = ids
             && as_of == Version::MAX
         {
             // One row is one moment by itself.
             return Ok(vec![read::read_vertex(&*self.store, *id, as_of)?]);
         }
-        let snapshot = self.store.snapshot()?;
-        ids.iter()
-            .map(|id| read::read_vertex(&*snapshot, *id, as_of))
-            .collect()
+        read::read_vertices(&self.source_as_of(as_of)?, ids, as_of)
     }
 
     fn read_edges(&self, keys: &[EdgeKey], as_of: Version) -> Result<Vec<Option<Edge>>> {
-        self.check_retained(as_of)?;
-        let snapshot = self.store.snapshot()?;
-        keys.iter()
-            .map(|key| read::read_edge(&*snapshot, *key, as_of))
-            .collect()
+        read::read_edges(&self.source_as_of(as_of)?, keys, as_of)
     }
 
     fn scan_edges(
@@ -168,21 +187,20 @@ impl GraphRead for Engine {
         select: &EdgeSelect,
         sink: &mut dyn FnMut(usize, Edge) -> Flow,
     ) -> Result<()> {
-        self.check_versions(select.versions)?;
-        let snapshot = self.store.snapshot()?;
-        read::scan_edges(&*snapshot, frontier, select, sink)
+        let source = match select.versions {
+            Versions::AsOf(as_of) => self.source_as_of(as_of),
+            Versions::Range(range) => self.source(range.from, range),
+        };
+        read::scan_edges(&source?, frontier, select, sink)
     }
 
     fn scan_vertices(
         &self,
-        type_id: VertexTypeId,
-        after: Option<(VertexTypeId, VertexId)>,
-        as_of: Version,
+        select: &VertexSelect,
         sink: &mut dyn FnMut(Vertex) -> Flow,
     ) -> Result<()> {
-        self.check_retained(as_of)?;
-        let snapshot = self.store.snapshot()?;
-        read::scan_vertices(&*snapshot, &self.schema_now(), type_id, after, as_of, sink)
+        let source = self.source_as_of(select.as_of)?;
+        read::scan_vertices(&source, &self.schema_now(), select, sink)
     }
 
     fn vertex_history(&self, id: VertexId, range: VersionRange) -> Result<Vec<VertexEvent>> {
@@ -234,10 +252,8 @@ impl GraphRead for Engine {
         after: Version,
         sink: &mut dyn FnMut(Difference) -> Flow,
     ) -> Result<()> {
-        self.check_retained(before)?;
-        self.check_retained(after)?;
-        let snapshot = self.store.snapshot()?;
-        read::diff(&*snapshot, &self.schema_now(), before, after, sink)
+        let source = self.source(before.min(after), until(before.max(after)))?;
+        read::diff(&source, &self.schema_now(), before, after, sink)
     }
 
     fn travel(
@@ -246,9 +262,6 @@ impl GraphRead for Engine {
         budget: &Budget,
         cancel: &dyn Cancel,
     ) -> Result<TravelResult> {
-        if let Some(as_of) = traversal.as_of {
-            self.check_retained(as_of)?;
-        }
         traverse::run(self, traversal, budget, cancel)
     }
 

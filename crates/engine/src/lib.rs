@@ -23,7 +23,7 @@ mod top;
 mod traverse;
 mod txn;
 
-pub use archive::{Archive, HistoryRows, NoArchive};
+pub use archive::{Archive, ArchiveCursor, ArchiveView, HistoryRows, NoArchive};
 pub use catalog::FORMAT;
 pub use clock::Clock;
 pub use engine::Engine;

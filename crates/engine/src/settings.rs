@@ -45,7 +45,7 @@ pub struct Stats {
     pub adjacency_bytes_max: u64,
     /// The newest version given.
     pub newest: Option<Version>,
-    /// Versions superseded before this one are in the archive.
+    /// Reads as of this version or later need the live store alone; those of an earlier time look into the archive too.
     pub retained_since: Option<Version>,
 }
 

@@ -15,7 +15,7 @@ use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
     Batch, Cancel, Commit, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect,
     EdgeTypeId, Error, Flow, GraphRead, GraphWrite, Mutation, Result, Schema, SchemaChange,
-    Traversal, Version, VersionRange, Vertex, VertexEvent, VertexId, VertexTypeId,
+    Traversal, Version, VersionRange, Vertex, VertexEvent, VertexId, VertexSelect,
 };
 use esker_rpc::resume::{EdgesResume, VerticesResume};
 use esker_rpc::{Address, Client};
@@ -421,21 +421,24 @@ impl GraphRead for Database {
 
     fn scan_vertices(
         &self,
-        type_id: VertexTypeId,
-        after: Option<(VertexTypeId, VertexId)>,
-        as_of: Version,
+        select: &VertexSelect,
         sink: &mut dyn FnMut(Vertex) -> Flow,
     ) -> Result<()> {
-        let mut resume = VerticesResume::after(after);
-        self.run(|s| match s {
-            Session::Owner(o) => {
-                let after = resume.position();
-                Ok(o.engine()?
-                    .scan_vertices(type_id, after, as_of, &mut |v| resume.pass(v, sink))?)
-            }
-            Session::Attached(r) => {
-                let request = Request::ScanVertices(type_id, resume.position(), as_of);
-                r.stream(&request, &mut |v: Vertex| resume.pass(v, sink))
+        let mut resume = VerticesResume::after(select.after);
+        self.run(|s| {
+            let rest = VertexSelect {
+                after: resume.position(),
+                ..*select
+            };
+            match s {
+                Session::Owner(o) => {
+                    let engine = o.engine()?;
+                    Ok(engine.scan_vertices(&rest, &mut |v| resume.pass(v, sink))?)
+                }
+                Session::Attached(r) => {
+                    let request = Request::ScanVertices(rest);
+                    r.stream(&request, &mut |v: Vertex| resume.pass(v, sink))
+                }
             }
             Session::Server(c) => Ok(c.scan_vertices(type_id, after, as_of, sink)?),
         })

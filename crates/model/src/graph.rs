@@ -108,6 +108,31 @@ pub struct EdgeSelect {
     pub properties: bool,
 }
 
+/// Which vertices to go through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VertexSelect {
+    /// Their type; specialisations of it count.
+    pub type_id: VertexTypeId,
+    /// Only those behind that one, by (type, id).
+    pub after: Option<(VertexTypeId, VertexId)>,
+    /// As they were then.
+    pub as_of: Version,
+    /// Whether those that were deleted by then show too, marked.
+    pub deleted: bool,
+}
+
+impl VertexSelect {
+    /// All of a type that exist now.
+    pub const fn of(type_id: VertexTypeId) -> Self {
+        Self {
+            type_id,
+            after: None,
+            as_of: Version::MAX,
+            deleted: false,
+        }
+    }
+}
+
 /// Which versions a read sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Versions {
@@ -197,12 +222,10 @@ pub trait GraphRead: Send + Sync {
         sink: &mut dyn FnMut(usize, Edge) -> Flow,
     ) -> Result<()>;
 
-    /// Vertices of a type (specialisations included) by (type, id), those after `after` first; deleted ones left out.
+    /// All selected vertices, by (type, id).
     fn scan_vertices(
         &self,
-        type_id: VertexTypeId,
-        after: Option<(VertexTypeId, VertexId)>,
-        as_of: Version,
+        select: &VertexSelect,
         sink: &mut dyn FnMut(Vertex) -> Flow,
     ) -> Result<()>;
 

@@ -22,7 +22,7 @@ pub mod version;
 pub use error::{Error, ErrorKind, Result};
 pub use graph::{
     Cancel, Counts, Degree, Difference, Edge, EdgeEvent, EdgeSelect, Flow, GraphRead, GraphWrite,
-    NeverCancel, Versions, Vertex, VertexChange, VertexEvent,
+    NeverCancel, Versions, Vertex, VertexChange, VertexEvent, VertexSelect,
 };
 pub use id::{EdgeTypeId, VertexId, VertexName, VertexRef, VertexTypeId};
 pub use key::EdgeKey;

@@ -25,6 +25,16 @@ pub enum Op {
         /// Its external key.
         key: String,
     },
+    /// Sets and removes single predefined attributes of a vertex that exists at that version; the others stay as they are
+    /// there. What it is at later versions that are known already does not change.
+    ChangeVertex {
+        /// Which.
+        vertex: VertexRef,
+        /// Those to set, as the schema declares them.
+        set: Properties,
+        /// Those to remove, by name.
+        remove: Vec<String>,
+    },
     /// Sets and removes user-defined attributes of an existing vertex.
     SetAttributes {
         /// Which.

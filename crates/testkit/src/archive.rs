@@ -1,16 +1,20 @@
 //! An archive in memory.
 
-use esker_engine::{Archive, HistoryRows};
-use esker_model::{Flow, Result};
-use esker_store::KeyRange;
+use esker_engine::{Archive, ArchiveCursor, ArchiveView, HistoryRows};
+use esker_model::{Result, VersionRange};
+use esker_store::{Cursor, KeyRange};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Keeps what it is given; of a row given twice, the later.
 #[derive(Debug, Default)]
-pub struct MemoryArchive(Mutex<Rows>);
+pub struct MemoryArchive {
+    rows: Mutex<Arc<Rows>>,
+    passes: AtomicU64,
+}
 
 impl MemoryArchive {
     /// How many rows it holds.
@@ -23,8 +27,13 @@ impl MemoryArchive {
         self.len() == 0
     }
 
-    fn rows(&self) -> std::sync::MutexGuard<'_, Rows> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// How many cursors were asked of it so far.
+    pub fn passes(&self) -> u64 {
+        self.passes.load(Ordering::Relaxed)
+    }
+
+    fn rows(&self) -> std::sync::MutexGuard<'_, Arc<Rows>> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -39,24 +48,69 @@ impl Archive for MemoryArchive {
                 "rows come in ascending key order"
             );
             last = Some(key.clone());
-            self.rows().insert(key, value);
+            Arc::make_mut(&mut self.rows()).insert(key, value);
             count += 1;
         }
         Ok(count)
     }
 
-    fn scan(&self, range: &KeyRange, sink: &mut dyn FnMut(&[u8], &[u8]) -> Flow) -> Result<()> {
-        let rows: Vec<_> = self
-            .rows()
-            .range(range.from.clone()..)
-            .take_while(|(k, _)| range.until.as_ref().is_none_or(|until| *k < until))
-            .map(|(k, v)| (k.clone(), v.clone()))
-            .collect();
-        for (key, value) in rows {
-            if sink(&key, &value).is_break() {
-                break;
-            }
-        }
-        Ok(())
+    fn view(&self) -> Result<Box<dyn ArchiveView + '_>> {
+        Ok(Box::new(View {
+            rows: Arc::clone(&self.rows()),
+            passes: &self.passes,
+        }))
+    }
+}
+
+struct View<'a> {
+    rows: Arc<Rows>,
+    passes: &'a AtomicU64,
+}
+
+impl ArchiveView for View<'_> {
+    /// Leaves out what it may, so that whoever asks for too little is found out.
+    fn cursor(&self, versions: VersionRange) -> Result<Box<dyn ArchiveCursor + '_>> {
+        self.passes.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(Found {
+            kept: &self.rows,
+            versions,
+            rows: Box::new(std::iter::empty()),
+            row: (&[], &[]),
+        }))
+    }
+}
+
+struct Found<'v> {
+    kept: &'v Rows,
+    versions: VersionRange,
+    rows: Box<dyn Iterator<Item = (&'v Vec<u8>, &'v Vec<u8>)> + 'v>,
+    row: (&'v [u8], &'v [u8]),
+}
+
+impl ArchiveCursor for Found<'_> {
+    fn seek(&mut self, range: &KeyRange) {
+        let (until, versions) = (range.until.clone(), self.versions);
+        let rows = self.kept.range(range.from.clone()..);
+        let rows = rows.take_while(move |(key, _)| until.as_ref().is_none_or(|u| *key < u));
+        self.rows = Box::new(rows.filter(move |(key, _)| {
+            let version = key.last_chunk().map(|v| !u64::from_be_bytes(*v));
+            version.is_some_and(|v| versions.contains(esker_model::Version(v)))
+        }));
+    }
+}
+
+impl Cursor for Found<'_> {
+    fn advance(&mut self) -> Result<bool> {
+        let next = self.rows.next();
+        self.row = next.map_or((&[], &[]), |(key, value)| (key, value));
+        Ok(next.is_some())
+    }
+
+    fn key(&self) -> &[u8] {
+        self.row.0
+    }
+
+    fn value(&self) -> &[u8] {
+        self.row.1
     }
 }

@@ -8,7 +8,7 @@ use esker_engine::{CheckOptions, Engine, explain};
 use esker_model::traversal::{Budget, StopReason, TravelResult};
 use esker_model::{
     EdgeKey, EdgeSelect, EdgeTypeId, Flow, GraphRead, NeverCancel, Traversal, Version,
-    VersionRange, Versions, VertexId,
+    VersionRange, Versions, VertexId, VertexSelect,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -33,8 +33,8 @@ fn ok<T>(what: &str, result: esker_model::Result<T>) -> Result<T, String> {
 /// Compares all reads, as of now and of some random times, and some random traversals, twice each.
 pub fn compare(engine: &Engine, model: &GraphModel, world: &World, rng: &mut Rng) -> Compared {
     let seen: Vec<Version> = model.versions().into_iter().collect();
-    let mut times = vec![Version::MAX, model.retained];
-    for _ in 0..3 {
+    let mut times = vec![Version::MAX];
+    for _ in 0..4 {
         if !seen.is_empty() {
             let v = *rng.pick(&seen);
             times.push(if rng.percent(30) { Version(v.0 - 1) } else { v });
@@ -56,7 +56,7 @@ pub fn compare(engine: &Engine, model: &GraphModel, world: &World, rng: &mut Rng
         diff(engine, model, at(), at())?;
     }
     for _ in 0..6 {
-        let traversal = traversal(world, rng, model.retained);
+        let traversal = traversal(world, rng);
         for time in ["cold", "warm"] {
             travel(engine, model, &traversal).map_err(|e| format!("({time}) {e}"))?;
         }
@@ -67,13 +67,6 @@ pub fn compare(engine: &Engine, model: &GraphModel, world: &World, rng: &mut Rng
 fn as_of(engine: &Engine, model: &GraphModel, world: &World, time: Version) -> Compared {
     let ids = world.ids();
     let read = engine.read_vertices(&ids, time);
-    if !model.readable(time) {
-        return same(
-            || format!("reading as of {time}, which is archived"),
-            &read.is_err(),
-            &true,
-        );
-    }
     let expected: Vec<_> = ids.iter().map(|id| model.vertex(*id, time)).collect();
     same(
         || format!("vertices as of {time:?}"),
@@ -103,21 +96,22 @@ fn as_of(engine: &Engine, model: &GraphModel, world: &World, time: Version) -> C
         Versions::AsOf(time),
     )?;
     for (t, _) in model.schema.vertex_types() {
-        let all = model.vertices_of(t, None, time);
+        let mut select = VertexSelect {
+            as_of: time,
+            ..VertexSelect::of(t)
+        };
+        let all = model.vertices_of(&select);
         let middle = all.get(all.len() / 2).map(|v| (v.type_id, v.id));
-        for after in [None, middle] {
+        for (after, deleted) in [(None, false), (None, true), (middle, false), (middle, true)] {
+            (select.after, select.deleted) = (after, deleted);
             let mut found = Vec::new();
-            let read = engine.scan_vertices(t, after, time, &mut |v| {
+            let read = engine.scan_vertices(&select, &mut |v| {
                 found.push(v);
                 Flow::Continue(())
             });
             ok("scan_vertices", read)?;
-            let expected = model.vertices_of(t, after, time);
-            same(
-                || format!("vertices of type {t:?} after {after:?} as of {time:?}"),
-                &found,
-                &expected,
-            )?;
+            let expected = model.vertices_of(&select);
+            same(|| format!("vertices of {select:?}"), &found, &expected)?;
         }
     }
     Ok(())
@@ -266,13 +260,6 @@ fn diff(engine: &Engine, model: &GraphModel, before: Version, after: Version) ->
         found.push(d);
         Flow::Continue(())
     });
-    if !(model.readable(before) && model.readable(after)) {
-        return same(
-            || "diff with an archived time".into(),
-            &read.is_err(),
-            &true,
-        );
-    }
     ok("diff", read)?;
     same(
         || format!("diff of {before:?} and {after:?}"),
@@ -285,14 +272,6 @@ fn diff(engine: &Engine, model: &GraphModel, before: Version, after: Version) ->
 pub fn travel(engine: &Engine, model: &GraphModel, traversal: &Traversal) -> Compared {
     let result = engine.travel(traversal, &Budget::default(), &NeverCancel);
     let what = |e: String| format!("{traversal}\n{e}");
-    if traversal.as_of.is_some_and(|t| !model.readable(t)) {
-        return same(
-            || "a traversal of an archived time".into(),
-            &result.is_err(),
-            &true,
-        )
-        .map_err(what);
-    }
     let answer = model
         .travel(traversal)
         .ok_or("the model refuses the traversal")?;

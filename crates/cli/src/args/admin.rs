@@ -62,7 +62,7 @@ pub(crate) struct CheckArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Archived versions still show in `esker history`.\n\nExamples:\n  \
+    after_help = "Every read of a past time answers as before; one whose time is archived takes longer.\n\nExamples:\n  \
                   esker compact lab.esker\n  esker compact lab.esker --retain 90d"
 )]
 pub(crate) struct CompactArgs {

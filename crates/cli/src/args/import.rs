@@ -132,9 +132,32 @@ pub(crate) struct ExportArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ExportCommand {
     /// Write vertices with their attributes
-    Vertices(ExportTableArgs),
+    #[command(
+        after_help = format!("{EXPORT}\n\nExamples:\n  \
+                      esker export vertices lab.esker files.parquet --type File\n  \
+                      esker export vertices lab.esker - --output ndjson --deleted | head")
+    )]
+    Vertices(ExportVerticesArgs),
     /// Write edges with their properties
+    #[command(
+        after_help = format!("{EXPORT}\nAn edge of a deleted vertex is one as long as it is not deleted itself, and is \
+                      written too; `export vertices --deleted` writes such vertices.\n\nExamples:\n  \
+                      esker export edges lab.esker edges.csv --as-of 2026-03-01\n  \
+                      esker export edges lab.esker - --output ndjson | head")
+    )]
     Edges(ExportTableArgs),
+}
+
+const EXPORT: &str = "The format is told by the ending: .csv, .ndjson or .jsonl, .parquet. `-` is standard output. The \
+                      file is as of one moment, and `esker import` reads it back.";
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportVerticesArgs {
+    #[command(flatten)]
+    pub(crate) table: ExportTableArgs,
+    /// Also those that were deleted by then, marked as such
+    #[arg(long)]
+    pub(crate) deleted: bool,
 }
 
 /// What a table holds.
@@ -147,13 +170,6 @@ pub(crate) enum TableKind {
 }
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "The format is told by the ending: .csv, .ndjson or .jsonl, .parquet. `-` is standard output. The file is \
-                  as of one moment, and `esker import` reads it back.\n\nExamples:\n  \
-                  esker export vertices lab.esker files.parquet --type File\n  \
-                  esker export edges lab.esker edges.csv --as-of 2026-03-01\n  \
-                  esker export edges lab.esker - --output ndjson | head"
-)]
 pub(crate) struct ExportTableArgs {
     #[command(flatten)]
     pub(crate) target: Target,

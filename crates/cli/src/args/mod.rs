@@ -24,7 +24,7 @@ pub(crate) use placement::{
 };
 pub(crate) use read::{DiffArgs, GetArgs, HistoryArgs, ScanArgs, TopArgs, TopBy};
 pub(crate) use serve::{LogFormat, ServeArgs};
-pub(crate) use walk::{GraphFormat, ImpactArgs, LineageArgs, TravelArgs};
+pub(crate) use walk::{GraphFormat, ImpactArgs, LineageArgs, TravelArgs, WalkArgs};
 pub(crate) use write::{DeleteArgs, LinkArgs, PutArgs, SchemaArgs, SchemaCommand, SetArgs};
 
 use crate::units::{parse_duration, parse_size};

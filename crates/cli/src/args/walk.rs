@@ -1,7 +1,7 @@
 //! Arguments of the commands that walk the graph.
 
 use super::Target;
-use crate::times::parse_as_of;
+use crate::times::{parse_as_of, parse_at};
 use crate::units::parse_size;
 use clap::{Args, ValueEnum};
 use esker_model::Version;
@@ -23,14 +23,12 @@ pub(crate) enum GraphFormat {
     Dot,
 }
 
+const WALK: &str = "Exit code 1 if the search did not come to its end (--timeout, --max-edges, --memory, Ctrl-C). \
+                    --made-by and --used name edge types of the schema; several with commas, or given again.";
+
+/// What `lineage` and `impact` have in common.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Exit code 1 if the search did not come to its end (--timeout, Ctrl-C).\n\nExamples:\n  \
-                  esker lineage lab.esker file:/scratch/plot.png\n  \
-                  esker lineage lab.esker file:/scratch/plot.png --as-of 2026-03-01 --depth 2\n  \
-                  esker lineage lab.esker file:/scratch/plot.png --format dot | dot -Tsvg > plot.svg"
-)]
-pub(crate) struct LineageArgs {
+pub(crate) struct WalkArgs {
     #[command(flatten)]
     pub(crate) target: Target,
     /// The vertex, as TYPE:KEY
@@ -39,9 +37,31 @@ pub(crate) struct LineageArgs {
     /// As it was then
     #[arg(long, value_name = "TIME", value_parser = parse_as_of)]
     pub(crate) as_of: Option<Version>,
-    /// Go back through that many jobs at most
+    /// Go through that many jobs at most
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<u32>,
+    /// Find that many vertices at most
+    #[arg(long, value_name = "N")]
+    pub(crate) max_vertices: Option<u64>,
+    /// Look at that many edges at most
+    #[arg(long, value_name = "N")]
+    pub(crate) max_edges: Option<u64>,
+    /// Edge types from data to what made it
+    #[arg(
+        long,
+        value_name = "EDGETYPE",
+        value_delimiter = ',',
+        default_value = "wasWrittenBy"
+    )]
+    pub(crate) made_by: Vec<String>,
+    /// Edge types from what made data to the data that it used
+    #[arg(
+        long,
+        value_name = "EDGETYPE",
+        value_delimiter = ',',
+        default_value = "read"
+    )]
+    pub(crate) used: Vec<String>,
     /// How to print
     #[arg(long, value_enum, default_value_t = GraphFormat::Table)]
     pub(crate) format: GraphFormat,
@@ -49,24 +69,29 @@ pub(crate) struct LineageArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit code 1 if the search did not come to its end (--timeout, Ctrl-C).\n\nExample:\n  \
-                  esker impact lab.esker file:/scratch/raw.h5"
+    after_help = format!("{WALK}\n\nExamples:\n  \
+                  esker lineage lab.esker file:/scratch/plot.png\n  \
+                  esker lineage lab.esker file:/scratch/plot.png --as-of 2026-03-01 --depth 2\n  \
+                  esker lineage lab.esker dataset:v2 --made-by wasWrittenBy,derivedBy --used read,cites\n  \
+                  esker lineage lab.esker file:/scratch/plot.png --format dot | dot -Tsvg > plot.svg")
+)]
+pub(crate) struct LineageArgs {
+    #[command(flatten)]
+    pub(crate) walk: WalkArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = format!("{WALK}\n\nExamples:\n  \
+                  esker impact lab.esker file:/scratch/raw.h5\n  \
+                  esker impact lab.esker file:/scratch/raw.h5 --since 2026-03-01 --max-vertices 1000")
 )]
 pub(crate) struct ImpactArgs {
     #[command(flatten)]
-    pub(crate) target: Target,
-    /// The vertex, as TYPE:KEY
-    #[arg(value_name = "VERTEX")]
-    pub(crate) vertex: String,
-    /// As it was then
-    #[arg(long, value_name = "TIME", value_parser = parse_as_of)]
-    pub(crate) as_of: Option<Version>,
-    /// Go on through that many jobs at most
-    #[arg(long, value_name = "N")]
-    pub(crate) depth: Option<u32>,
-    /// How to print
-    #[arg(long, value_enum, default_value_t = GraphFormat::Table)]
-    pub(crate) format: GraphFormat,
+    pub(crate) walk: WalkArgs,
+    /// Leave out who read it before then and saw only what was older
+    #[arg(long, value_name = "TIME", value_parser = parse_at)]
+    pub(crate) since: Option<Version>,
 }
 
 #[derive(Debug, Args)]

@@ -12,7 +12,7 @@ use esker::Database;
 use esker_import::table::{self, Format, TableWriter};
 use esker_model::{
     Cancel as _, EdgeSelect, EdgeTypeId, Error, GraphRead as _, Schema, Version, Versions, Vertex,
-    VertexId, VertexTypeId,
+    VertexId, VertexSelect, VertexTypeId,
 };
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -28,9 +28,9 @@ const PAGE: usize = 2048;
 const CHUNK: usize = 2048;
 
 pub(crate) fn run(command: &ExportCommand, context: &mut Context) -> anyhow::Result<Outcome> {
-    let (args, kind) = match command {
-        ExportCommand::Vertices(args) => (args, TableKind::Vertices),
-        ExportCommand::Edges(args) => (args, TableKind::Edges),
+    let (args, kind, deleted) = match command {
+        ExportCommand::Vertices(args) => (&args.table, TableKind::Vertices, args.deleted),
+        ExportCommand::Edges(args) => (args, TableKind::Edges, false),
     };
     let format = format_of(args)?;
     let stdout = args.file == Path::new("-");
@@ -52,6 +52,7 @@ pub(crate) fn run(command: &ExportCommand, context: &mut Context) -> anyhow::Res
         schema: &schema,
         as_of,
         kind,
+        deleted,
         context,
     };
     let types = export.select(&args.types)?;
@@ -150,6 +151,8 @@ struct Export<'a> {
     schema: &'a Schema,
     as_of: Version,
     kind: TableKind,
+    /// Whether deleted vertices are written too.
+    deleted: bool,
     context: &'a Context,
 }
 
@@ -247,16 +250,29 @@ impl Export<'_> {
         root: VertexTypeId,
         after: Option<(VertexTypeId, VertexId)>,
     ) -> anyhow::Result<Option<Vec<Vertex>>> {
+        let select = match self.kind {
+            TableKind::Vertices => VertexSelect {
+                type_id: root,
+                after,
+                as_of: self.as_of,
+                deleted: self.deleted,
+            },
+            // Edges outlive the vertices that they leave, and some are known to be older: all sources that ever were.
+            TableKind::Edges => VertexSelect {
+                after,
+                deleted: true,
+                ..VertexSelect::of(root)
+            },
+        };
         let mut page = Vec::new();
-        self.database
-            .scan_vertices(root, after, self.as_of, &mut |vertex| {
-                page.push(vertex);
-                if page.len() < PAGE {
-                    ControlFlow::Continue(())
-                } else {
-                    ControlFlow::Break(())
-                }
-            })?;
+        self.database.scan_vertices(&select, &mut |vertex| {
+            page.push(vertex);
+            if page.len() < PAGE {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })?;
         Ok((!page.is_empty()).then_some(page))
     }
 

@@ -1,7 +1,7 @@
 //! `esker lineage` and `esker impact`: how something came to be, and what came of it.
 
 use super::is_interrupted;
-use crate::args::{GraphFormat, ImpactArgs, LineageArgs, RowFormat, Target};
+use crate::args::{GraphFormat, ImpactArgs, LineageArgs, RowFormat, WalkArgs};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::graph::{Named, edge_type_name};
@@ -17,44 +17,31 @@ use std::collections::HashMap;
 use std::io::{IsTerminal as _, Write as _};
 
 pub(crate) fn lineage(args: &LineageArgs, context: &mut Context) -> anyhow::Result<Outcome> {
-    let asked = Asked {
-        target: &args.target,
-        vertex: &args.vertex,
-        as_of: args.as_of,
-        depth: args.depth,
-        format: args.format,
-    };
-    run(&asked, Direction::Lineage, context)
+    run(&args.walk, None, Direction::Lineage, context)
 }
 
 pub(crate) fn impact(args: &ImpactArgs, context: &mut Context) -> anyhow::Result<Outcome> {
-    let asked = Asked {
-        target: &args.target,
-        vertex: &args.vertex,
-        as_of: args.as_of,
-        depth: args.depth,
-        format: args.format,
-    };
-    run(&asked, Direction::Impact, context)
+    run(&args.walk, args.since, Direction::Impact, context)
 }
 
-/// What both commands are asked.
-struct Asked<'a> {
-    target: &'a Target,
-    vertex: &'a str,
-    as_of: Option<Version>,
-    depth: Option<u32>,
-    format: GraphFormat,
-}
-
-fn run(asked: &Asked<'_>, direction: Direction, context: &mut Context) -> anyhow::Result<Outcome> {
-    let database = context.open(asked.target)?;
+fn run(
+    args: &WalkArgs,
+    since: Option<Version>,
+    direction: Direction,
+    context: &mut Context,
+) -> anyhow::Result<Outcome> {
+    let database = context.open(&args.target)?;
     let schema = database.schema()?;
-    let named = Named::parse(asked.vertex, &schema)?;
+    let named = Named::parse(&args.vertex, &schema)?;
     let options = LineageOptions {
-        as_of: asked.as_of.unwrap_or(Version::MAX),
-        depth: asked.depth,
+        as_of: args.as_of.unwrap_or(Version::MAX),
+        since,
+        depth: args.depth,
+        vertices: args.max_vertices,
+        edges: args.max_edges,
         bytes: Some(context.globals.memory),
+        made_by: args.made_by.clone(),
+        used: args.used.clone(),
         ..LineageOptions::default()
     };
     let id = named.vertex.id;
@@ -69,10 +56,10 @@ fn run(asked: &Asked<'_>, direction: Direction, context: &mut Context) -> anyhow
         Err(esker_model::Error::NoVertex { hint, .. }) => return Err(named.missing(&hint).into()),
         found => found?,
     };
-    print(&found, &schema, asked.format, context)?;
+    print(&found, &schema, args.format, context)?;
     context.out.flush()?;
     // The tree says so in its last line.
-    if asked.format != GraphFormat::Table && !found.complete {
+    if args.format != GraphFormat::Table && !found.complete {
         let stops: Vec<_> = found.stopped.iter().map(stop_text).collect();
         context.note(&format!("not complete: {}", stops.join("; ")));
     }

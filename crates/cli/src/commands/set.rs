@@ -26,6 +26,7 @@ pub(crate) fn run(args: &SetArgs, context: &mut Context) -> anyhow::Result<Outco
         .cloned()
         .partition(|name| schema.attribute(named.vertex.type_id, name).is_some());
 
+    // Read only to say what is wrong with what was asked: the change itself is made where nobody comes in between.
     // A time in the past changes the vertex as it was then; its later versions stay as they are.
     let as_of = args.at.unwrap_or(Version::MAX);
     let read = database.read_vertices(&[named.vertex.id], as_of)?;
@@ -35,25 +36,21 @@ pub(crate) fn run(args: &SetArgs, context: &mut Context) -> anyhow::Result<Outco
             .missing(&format!("{when}; `esker put` inserts it"))
             .into());
     };
+    let of_user = |name: &&String| !vertex.user.iter().any(|a| a.name == **name);
+    let of_schema = |name: &&String| vertex.attributes.get(name).is_none();
     let unknown = remove
         .iter()
-        .find(|name| !vertex.user.iter().any(|a| a.name == **name));
+        .find(of_user)
+        .or_else(|| remove_predefined.iter().find(of_schema));
     if let Some(name) = unknown {
         return Err(usage(format!("`{}` has no attribute `{name}`", named.name)));
     }
     let mut change = Change::new(args.at);
     if !predefined.is_empty() || !remove_predefined.is_empty() {
-        let mut attributes = vertex.attributes;
-        for (name, value) in predefined {
-            attributes.set(name, value);
-        }
-        for name in &remove_predefined {
-            attributes.remove(name);
-        }
-        change.push(Op::PutVertex {
+        change.push(Op::ChangeVertex {
             vertex: named.vertex,
-            key: named.name.key.clone(),
-            attributes,
+            set: predefined,
+            remove: remove_predefined,
         });
     }
     if !set.is_empty() || !remove.is_empty() {

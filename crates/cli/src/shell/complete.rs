@@ -3,7 +3,7 @@
 use crate::args::Cli;
 use clap::{ArgAction, CommandFactory as _};
 use esker::Database;
-use esker_model::{GraphRead as _, Schema, Version, VertexTypeId};
+use esker_model::{GraphRead as _, Schema, VertexSelect, VertexTypeId};
 use reedline::{Completer, Span, Suggestion};
 use std::ops::ControlFlow;
 
@@ -101,7 +101,7 @@ impl ShellCompleter {
         // Only the type itself: `dataobject:/x` does not name a file.
         let scanned = self
             .database
-            .scan_vertices(type_id, None, Version::MAX, &mut |vertex| {
+            .scan_vertices(&VertexSelect::of(type_id), &mut |vertex| {
                 seen += 1;
                 if vertex.type_id == type_id && vertex.key.starts_with(key) {
                     names.push(format!("{type_name}:{}", vertex.key));

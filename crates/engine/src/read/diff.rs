@@ -1,62 +1,106 @@
 //! What differs between two times: one pass over `rows`, looking into `history` only where something changed since.
 
-use super::edges::read_edge;
-use super::vertices::read_vertex;
-use super::{FirstError, corrupt};
+use super::edges::{read_edge, versions_until};
+use super::vertices::{past_of_vertex, read_vertex};
+use super::{FirstError, Source, corrupt};
 use esker_model::key::RowKey;
 use esker_model::record::{EdgeRecord, VertexRecord};
 use esker_model::{Difference, Flow, Result, Schema, Version};
-use esker_store::{KeyRange, Read, Table};
+use esker_store::{KeyRange, Read as _, Table};
 
 /// Calls `sink` with each vertex and each edge (in its defined direction) that is not the same at both times.
 pub(crate) fn diff(
-    read: &(impl Read + ?Sized),
+    source: &Source<'_>,
     schema: &Schema,
     before: Version,
     after: Version,
     sink: &mut dyn FnMut(Difference) -> Flow,
 ) -> Result<()> {
     let (first, last) = (before.min(after), before.max(after));
+    let past = |key: &RowKey, ranges: &mut Vec<_>| match key {
+        RowKey::Vertex(id) => past_of_vertex(id, ranges),
+        RowKey::Edge(edge) => ranges.push(versions_until(edge, last)),
+    };
+    let mut give = |changed: &[RowKey]| -> Result<Flow> {
+        let mut flow = Flow::Continue(());
+        source.in_pieces(changed, past, |_, piece| {
+            for key in piece {
+                if let Some(difference) = at_both(source, key, before, after)? {
+                    flow = sink(difference);
+                    if flow.is_break() {
+                        break;
+                    }
+                }
+            }
+            Ok(flow)
+        })?;
+        Ok(flow)
+    };
+    let mut changed = Vec::new();
     let mut error = FirstError::default();
-    read.scan(Table::Rows, &KeyRange::ALL, &mut |key, value| {
-        let bad = |e| corrupt("rows", e);
-        match error.keep(RowKey::decode(key).map_err(bad))? {
-            RowKey::Vertex(id) => {
-                let record = error.keep(VertexRecord::decode(value).map_err(bad))?;
-                // Nothing newer than the first time, or nothing by the last: the same at both.
-                if record.latest <= first || record.first > last {
-                    return Flow::Continue(());
-                }
-                let old = error
-                    .keep(read_vertex(read, id, before))?
-                    .filter(|v| !v.deleted);
-                let new = error
-                    .keep(read_vertex(read, id, after))?
-                    .filter(|v| !v.deleted);
-                if old == new {
-                    Flow::Continue(())
-                } else {
-                    sink(Difference::Vertex(old, new))
-                }
-            }
-            RowKey::Edge(edge) => {
-                let forward = schema.edge_type(edge.edge_type).is_some_and(|t| {
-                    t.forward && (t.inverse != edge.edge_type || edge.source <= edge.destination)
-                });
-                let head = EdgeRecord::decode_head(value).map_err(bad);
-                let (_, version) = error.keep(head)?;
-                if !forward || version <= first {
-                    return Flow::Continue(());
-                }
-                let old = error.keep(read_edge(read, edge, before))?;
-                let new = error.keep(read_edge(read, edge, after))?;
-                if old == new {
-                    Flow::Continue(())
-                } else {
-                    sink(Difference::Edge(old, new))
-                }
-            }
+    source.scan(Table::Rows, &KeyRange::ALL, &mut |key, value| {
+        let key = error.keep(RowKey::decode(key).map_err(|e| corrupt("rows", e)))?;
+        if !error.keep(may_differ(&key, value, schema, first, last))? {
+            return Flow::Continue(());
         }
+        changed.push(key);
+        if changed.len() < source.piece() {
+            return Flow::Continue(());
+        }
+        let flow = error.keep(give(&changed))?;
+        changed.clear();
+        flow
     })?;
-    error.into_result()
+    error.into_result()?;
+    // Where the sink had enough, none are left.
+    give(&changed).map(|_| ())
+}
+
+/// Whether something may have happened to what lies under that key between two times.
+fn may_differ(
+    key: &RowKey,
+    value: &[u8],
+    schema: &Schema,
+    first: Version,
+    last: Version,
+) -> Result<bool> {
+    let bad = |e| corrupt("rows", e);
+    match key {
+        RowKey::Vertex(_) => {
+            let record = VertexRecord::decode(value).map_err(bad)?;
+            // Nothing newer than the first time, or nothing by the last: the same at both.
+            Ok(record.latest > first && record.first <= last)
+        }
+        RowKey::Edge(edge) => {
+            let forward = schema.edge_type(edge.edge_type).is_some_and(|t| {
+                t.forward && (t.inverse != edge.edge_type || edge.source <= edge.destination)
+            });
+            let (_, version) = EdgeRecord::decode_head(value).map_err(bad)?;
+            Ok(forward && version > first)
+        }
+    }
+}
+
+/// What something was at both times, if that is not the same.
+fn at_both(
+    source: &Source<'_>,
+    key: &RowKey,
+    before: Version,
+    after: Version,
+) -> Result<Option<Difference>> {
+    match key {
+        RowKey::Vertex(id) => {
+            let at =
+                |time| -> Result<_> { Ok(read_vertex(source, *id, time)?.filter(|v| !v.deleted)) };
+            let (old, new) = (at(before)?, at(after)?);
+            Ok((old != new).then_some(Difference::Vertex(old, new)))
+        }
+        RowKey::Edge(edge) => {
+            let (old, new) = (
+                read_edge(source, *edge, before)?,
+                read_edge(source, *edge, after)?,
+            );
+            Ok((old != new).then_some(Difference::Edge(old, new)))
+        }
+    }
 }

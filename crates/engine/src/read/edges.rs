@@ -1,12 +1,38 @@
 //! Edges as of a version, or in a range of versions: current rows merged with `history`.
 
-use super::corrupt;
+use super::{Source, corrupt};
 use esker_model::key::{EdgeKey, edges_of_type_prefix, edges_prefix};
 use esker_model::record::EdgeRecord;
 use esker_model::{
-    Edge, EdgeSelect, Flow, Properties, Result, Version, VersionRange, Versions, VertexId,
+    Edge, EdgeSelect, EdgeTypeId, Flow, Properties, Result, Version, VersionRange, Versions,
+    VertexId,
 };
 use esker_store::{Cursor, KeyRange, Read, Table};
+
+/// Edges as of a version, in the order asked for.
+pub(crate) fn read_edges(
+    source: &Source<'_>,
+    keys: &[EdgeKey],
+    as_of: Version,
+) -> Result<Vec<Option<Edge>>> {
+    let mut found = Vec::with_capacity(keys.len());
+    let past = |key: &EdgeKey, ranges: &mut Vec<_>| ranges.push(versions_until(key, as_of));
+    source.in_pieces(keys, past, |_, piece| {
+        for key in piece {
+            found.push(read_edge(source, *key, as_of)?);
+        }
+        Ok(Flow::Continue(()))
+    })?;
+    Ok(found)
+}
+
+/// Where an edge's superseded versions lie, from that one back.
+pub(super) fn versions_until(key: &EdgeKey, as_of: Version) -> KeyRange {
+    KeyRange {
+        from: key.history(as_of),
+        until: Some([key.history(Version::ZERO).as_slice(), &[0]].concat()),
+    }
+}
 
 /// One edge as of a version.
 pub(crate) fn read_edge(
@@ -25,10 +51,7 @@ pub(crate) fn read_edge(
         return Ok((!current.gone).then(|| edge(key, current)));
     }
     let mut past = None;
-    let range = KeyRange {
-        from: key.history(as_of),
-        until: Some([key.history(Version::ZERO).as_slice(), &[0]].concat()),
-    };
+    let range = versions_until(&key, as_of);
     read.scan(Table::History, &range, &mut |k, value| {
         past = Some(decode_past(k, value, true));
         Flow::Break(())
@@ -82,31 +105,56 @@ fn decode_past(key: &[u8], value: &[u8], properties: bool) -> Result<Edge> {
 
 /// All selected edges that leave a frontier, in the frontier's order.
 pub(crate) fn scan_edges(
-    read: &(impl Read + ?Sized),
+    source: &Source<'_>,
     frontier: &[VertexId],
     select: &EdgeSelect,
     sink: &mut dyn FnMut(usize, Edge) -> Flow,
 ) -> Result<()> {
-    let mut types = select.types.clone();
-    types.sort_unstable();
-    types.dedup();
-    for (i, id) in frontier.iter().enumerate() {
-        let ranges: Vec<KeyRange> = if types.is_empty() {
-            vec![KeyRange::prefix(&edges_prefix(*id))]
-        } else {
-            types
-                .iter()
-                .map(|t| KeyRange::prefix(&edges_of_type_prefix(*id, *t)))
-                .collect()
-        };
-        for range in ranges {
-            let flow = scan_range(read, &range, select, &mut |edge| sink(i, edge))?;
-            if flow.is_break() {
-                return Ok(());
+    let mut select = select.clone();
+    select.types.sort_unstable();
+    select.types.dedup();
+    let past = |id: &VertexId, ranges: &mut Vec<_>| ranges_ahead(*id, &select.types, ranges);
+    source.in_pieces(frontier, past, |before, piece| {
+        for (i, id) in piece.iter().enumerate() {
+            let mut sink = |edge| sink(before + i, edge);
+            if scan_one(source, *id, &select, &mut sink)?.is_break() {
+                return Ok(Flow::Break(()));
             }
         }
+        Ok(Flow::Continue(()))
+    })
+}
+
+/// With more edge types than this, what is archived of a vertex's edges is read ahead in one range.
+const RANGES_AHEAD_MAX: usize = 4;
+
+/// Where in `history` the edges of those types (sorted; none: all) lie that leave a vertex.
+pub(crate) fn ranges_ahead(id: VertexId, types: &[EdgeTypeId], ranges: &mut Vec<KeyRange>) {
+    if types.is_empty() || types.len() > RANGES_AHEAD_MAX {
+        ranges.push(KeyRange::prefix(&edges_prefix(id)));
+    } else {
+        let of_type = |t: &EdgeTypeId| KeyRange::prefix(&edges_of_type_prefix(id, *t));
+        ranges.extend(types.iter().map(of_type));
     }
-    Ok(())
+}
+
+/// The selected edges that leave one vertex. Types must be sorted, each there once.
+pub(crate) fn scan_one(
+    read: &(impl Read + ?Sized),
+    id: VertexId,
+    select: &EdgeSelect,
+    sink: &mut dyn FnMut(Edge) -> Flow,
+) -> Result<Flow> {
+    if select.types.is_empty() {
+        return scan_range(read, &KeyRange::prefix(&edges_prefix(id)), select, sink);
+    }
+    for edge_type in &select.types {
+        let range = KeyRange::prefix(&edges_of_type_prefix(id, *edge_type));
+        if scan_range(read, &range, select, sink)?.is_break() {
+            return Ok(Flow::Break(()));
+        }
+    }
+    Ok(Flow::Continue(()))
 }
 
 fn scan_range(

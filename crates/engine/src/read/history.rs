@@ -6,7 +6,7 @@ use crate::archive::Archive;
 use esker_model::key::{EdgeKey, HistoryKey, vertex_history_range};
 use esker_model::record::{AttributeRecord, EdgeRecord, StaticRecord};
 use esker_model::{
-    Edge, EdgeEvent, Error, Flow, Result, VersionRange, VertexChange, VertexEvent, VertexId,
+    Edge, EdgeEvent, Flow, Result, VersionRange, VertexChange, VertexEvent, VertexId,
 };
 use esker_store::{KeyRange, Read, Table};
 use std::collections::BTreeSet;
@@ -155,17 +155,4 @@ fn both(
         }
     })?;
     error.into_result()
-}
-
-/// Refuses reads of a past that has been archived: only histories see it.
-pub(crate) fn check_retained(
-    as_of: esker_model::Version,
-    since: esker_model::Version,
-) -> Result<()> {
-    if as_of < since {
-        return Err(Error::Invalid(format!(
-            "versions before {since} are in the archive: `history` still reads them, reads as of {as_of} do not"
-        )));
-    }
-    Ok(())
 }

@@ -3,14 +3,16 @@
 mod diff;
 mod edges;
 mod history;
+mod source;
 mod vertices;
 
 pub(crate) use diff::diff;
-pub(crate) use edges::{read_edge, scan_edges};
-pub(crate) use history::{check_retained, edge_history, vertex_history};
+pub(crate) use edges::{ranges_ahead, read_edges, scan_edges, scan_one};
+pub(crate) use history::{edge_history, vertex_history};
+pub(crate) use source::Source;
 pub(crate) use vertices::{
-    attributes_as_of, decode_attribute_event, exists, read_vertex, scan_type_index, scan_vertices,
-    vertex_record,
+    attributes_as_of, decode_attribute_event, exists, past_of_vertex, read_vertex, read_vertices,
+    scan_type_index, scan_vertices, vertex_record,
 };
 
 use esker_model::codec::DecodeError;

@@ -1,13 +1,13 @@
 //! Vertices as of a version: the current row where it is old enough, else its parts from `history`.
 
-use super::{FirstError, corrupt};
+use super::{FirstError, Source, corrupt};
 use esker_model::key::{
     HistoryKey, decode_type_index, static_history, type_index, type_index_prefix,
     vertex as vertex_key, vertex_history_range,
 };
 use esker_model::record::{AttributeRecord, StaticRecord, UserAttribute, VertexRecord};
 use esker_model::{
-    Flow, Properties, Result, Schema, Value, Version, Vertex, VertexId, VertexTypeId,
+    Flow, Properties, Result, Schema, Value, Version, Vertex, VertexId, VertexSelect, VertexTypeId,
 };
 use esker_store::{KeyRange, Read, Table};
 use std::ops::ControlFlow;
@@ -22,6 +22,28 @@ pub(crate) fn vertex_record(
         record = Some(VertexRecord::decode(value));
     })?;
     record.transpose().map_err(|e| corrupt("rows", e))
+}
+
+/// Vertices as of a version, in the order asked for.
+pub(crate) fn read_vertices(
+    source: &Source<'_>,
+    ids: &[VertexId],
+    as_of: Version,
+) -> Result<Vec<Option<Vertex>>> {
+    let mut found = Vec::with_capacity(ids.len());
+    source.in_pieces(ids, past_of_vertex, |_, piece| {
+        for id in piece {
+            found.push(read_vertex(source, *id, as_of)?);
+        }
+        Ok(Flow::Continue(()))
+    })?;
+    Ok(found)
+}
+
+/// Where in `history` a vertex and its attributes lie.
+pub(crate) fn past_of_vertex(id: &VertexId, ranges: &mut Vec<KeyRange>) {
+    let (from, until) = vertex_history_range(*id);
+    ranges.push(KeyRange::between(&from, &until));
 }
 
 /// A vertex as of a version: `None` if it had never existed by then, marked if it was deleted.
@@ -218,23 +240,43 @@ pub(crate) fn exists(read: &(impl Read + ?Sized), id: VertexId, as_of: Version) 
     Ok(static_as_of(read, id, as_of)?.is_some_and(|(_, s)| !s.gone))
 }
 
-/// Vertices of a type and its specialisations, deleted ones left out, by (type, id).
+/// The selected vertices, by (type, id).
 pub(crate) fn scan_vertices(
-    read: &(impl Read + ?Sized),
+    source: &Source<'_>,
     schema: &Schema,
-    type_id: VertexTypeId,
-    after: Option<(VertexTypeId, VertexId)>,
-    as_of: Version,
+    select: &VertexSelect,
     sink: &mut dyn FnMut(Vertex) -> Flow,
 ) -> Result<()> {
+    let mut give = |ids: &[VertexId]| -> Result<Flow> {
+        let mut flow = Flow::Continue(());
+        source.in_pieces(ids, past_of_vertex, |_, piece| {
+            for id in piece {
+                let vertex = read_vertex(source, *id, select.as_of)?;
+                if let Some(vertex) = vertex.filter(|v| select.deleted || !v.deleted) {
+                    flow = sink(vertex);
+                    if flow.is_break() {
+                        break;
+                    }
+                }
+            }
+            Ok(flow)
+        })?;
+        Ok(flow)
+    };
+    let mut ids = Vec::new();
     let mut error = FirstError::default();
-    scan_type_index(read, schema, type_id, after, &mut |id| match error
-        .keep(read_vertex(read, id, as_of))?
-    {
-        Some(vertex) if !vertex.deleted => sink(vertex),
-        _ => Flow::Continue(()),
+    scan_type_index(source, schema, select.type_id, select.after, &mut |id| {
+        ids.push(id);
+        if ids.len() < source.piece() {
+            return Flow::Continue(());
+        }
+        let flow = error.keep(give(&ids))?;
+        ids.clear();
+        flow
     })?;
-    error.into_result()
+    error.into_result()?;
+    // Where the sink had enough, none are left.
+    give(&ids).map(|_| ())
 }
 
 /// Ids of all vertices of a type and its specialisations, deleted ones among them, by (type, id).

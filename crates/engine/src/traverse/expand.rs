@@ -3,7 +3,7 @@
 use super::plan::PlanHop;
 use super::stop::Stopper;
 use crate::adjacency::{Adjacency, Inner, List, ListVersions, Loaded, View};
-use crate::read::{self, FirstError, corrupt};
+use crate::read::{self, FirstError, Source, corrupt};
 use esker_model::codec::Reader;
 use esker_model::key::{EDGE_KEY_BYTES, edges_of_type_prefix};
 use esker_model::record::EdgeRecord;
@@ -11,7 +11,7 @@ use esker_model::traversal::StopReason;
 use esker_model::{
     Edge, EdgeKey, EdgeSelect, EdgeTypeId, Flow, Result, Version, VersionRange, Versions, VertexId,
 };
-use esker_store::{Cursor, KeyRange, Snapshot, Table, prefix_end};
+use esker_store::{Cursor, KeyRange, Read as _, Table, prefix_end};
 use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
 /// How many vertices are expanded between looks at the budget, and loaded in one pass over the store.
@@ -19,11 +19,11 @@ pub(crate) const CHUNK_VERTICES: usize = 1 << 12;
 /// The same where there is no budget to overdraw. The more vertices in one pass, the nearer each lies to the next.
 pub(crate) const CHUNK_VERTICES_UNBOUNDED: usize = 1 << 16;
 
-/// A moment of the database to expand in: one snapshot, and the cache as far as it agrees with it.
+/// A moment of the database to expand in: what is read then, and the cache as far as it agrees with it.
 pub(crate) struct Moment<'e> {
     pub(crate) adjacency: &'e Adjacency,
     pub(crate) view: View,
-    pub(crate) snapshot: Box<dyn Snapshot + 'e>,
+    pub(crate) source: Source<'e>,
     pub(crate) versions: Versions,
     pub(crate) stopper: Stopper<'e>,
 }
@@ -187,18 +187,28 @@ impl Moment<'_> {
         } else {
             past.extend_from_slice(missing);
         }
-        for (id, place) in past {
-            if stopped.is_none() {
-                stopped = self.stopper.must_stop();
-            }
-            if stopped.is_some() {
-                found[place] = None;
-                continue;
-            }
-            let (list, reason) = self.filtered(hop, id, hop.edge_types[place % types])?;
-            stopped = reason;
-            found[place] = Some(Arc::new(list));
+        let edge_type = |place: usize| hop.edge_types[place % types];
+        let archived = |(id, place): &(VertexId, usize), ranges: &mut Vec<_>| {
+            read::ranges_ahead(*id, &[edge_type(*place)], ranges);
+        };
+        past.iter().for_each(|(_, place)| found[*place] = None);
+        if stopped.is_some() {
+            return Ok(stopped);
         }
+        self.source.in_pieces(&past, archived, |_, piece| {
+            for (id, place) in piece {
+                stopped = self.stopper.must_stop();
+                if stopped.is_none() {
+                    let (list, reason) = self.filtered(hop, *id, edge_type(*place))?;
+                    found[*place] = Some(Arc::new(list));
+                    stopped = reason;
+                }
+                if stopped.is_some() {
+                    return Ok(Flow::Break(()));
+                }
+            }
+            Ok(Flow::Continue(()))
+        })?;
         Ok(stopped)
     }
 
@@ -216,10 +226,12 @@ impl Moment<'_> {
         };
         let mut raw = RawList::default();
         let mut held = Held::new(self.versions);
-        read::scan_edges(&*self.snapshot, &[id], &select, &mut |_, edge| {
+        let take = &mut |edge: Edge| {
             let kept = held.in_range(&edge) && hop.edge_filters.iter().all(|f| f.holds(&edge));
             raw.take(self, kept.then_some(edge.key.destination), edge.version)
-        })?;
+        };
+        // Whether it broke off is known from `raw`.
+        let _: Flow = read::scan_one(&self.source, id, &select, take)?;
         let stopped = raw.stopped;
         Ok((raw.number(&mut self.write()), stopped))
     }
@@ -411,25 +423,21 @@ impl<'s> Rows<'s> {
             from: key.to_vec(),
             until: None,
         };
-        let mut cursor = self.moment.snapshot.cursor(Table::Rows, &range)?;
+        let mut cursor = self.moment.source.cursor(Table::Rows, &range)?;
         Ok(cursor.advance()?.then_some(cursor))
     }
 }
 
 /// The version that a vertex must exist at to be visited, and whether that has to be looked up at all.
-pub(crate) fn existed_in(
-    snapshot: &dyn Snapshot,
-    id: VertexId,
-    versions: Versions,
-) -> Result<bool> {
+pub(crate) fn existed_in(source: &Source<'_>, id: VertexId, versions: Versions) -> Result<bool> {
     let range = match versions {
-        Versions::AsOf(as_of) => return read::exists(snapshot, id, as_of),
+        Versions::AsOf(as_of) => return read::exists(source, id, as_of),
         Versions::Range(range) => range,
     };
-    if read::exists(snapshot, id, range.from)? {
+    if read::exists(source, id, range.from)? {
         return Ok(true);
     }
-    let Some(record) = read::vertex_record(snapshot, id)? else {
+    let Some(record) = read::vertex_record(source, id)? else {
         return Ok(true);
     };
     if !record.gone && range.contains(record.static_version) {
@@ -442,7 +450,7 @@ pub(crate) fn existed_in(
         from: prefix.to_vec(),
         until: prefix_end(&prefix),
     };
-    snapshot.scan(Table::History, &rows, &mut |key, value| {
+    source.scan(Table::History, &rows, &mut |key, value| {
         let version = key.get(prefix.len()..).and_then(|v| v.try_into().ok());
         let version = version.map(|v| Version(!u64::from_be_bytes(v)));
         let record =

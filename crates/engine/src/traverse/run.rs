@@ -10,7 +10,9 @@ use crate::read;
 use esker_model::traversal::{
     Budget, Repeat, StepProfile, Stop, StopReason, TravelResult, WorkingSet,
 };
-use esker_model::{Cancel, EdgeKey, Flow, Result, Traversal, Version, Versions, VertexId};
+use esker_model::{
+    Cancel, EdgeKey, Flow, Result, Traversal, Version, VersionRange, Versions, VertexId,
+};
 
 /// Runs a traversal within a budget. What was found by the time it had to stop is returned, marked as partial.
 pub(crate) fn run(
@@ -20,17 +22,26 @@ pub(crate) fn run(
     cancel: &dyn Cancel,
 ) -> Result<TravelResult> {
     let plan = plan(&engine.schema_now(), traversal)?;
+    let (oldest, until) = match plan.versions {
+        Versions::AsOf(v) => (v, v.next()),
+        Versions::Range(r) => (r.from, r.until),
+    };
+    // What a range begins with may have been put before it.
+    let versions = VersionRange {
+        from: Version::ZERO,
+        until,
+    };
     let stopper = Stopper::new(budget, cancel, &*engine.clock);
     // The view before the snapshot: see `adjacency`.
     let view = engine.adjacency.view();
-    let snapshot = engine.store.snapshot()?;
+    let source = engine.source(oldest, versions)?;
     let adjacency = &engine.adjacency;
     let mut run = Run {
         engine,
         moment: Moment {
             adjacency,
             view,
-            snapshot,
+            source,
             versions: plan.versions,
             stopper,
         },
@@ -196,7 +207,7 @@ impl Run<'_> {
                 let mut ids = Vec::new();
                 for v in vertices {
                     // Asked for by name: only a vertex that was inserted can be meant.
-                    let record = read::vertex_record(&*self.moment.snapshot, v.id)?;
+                    let record = read::vertex_record(&self.moment.source, v.id)?;
                     if record.is_some() && !ids.contains(&v.id) {
                         ids.push(v.id);
                     }
@@ -215,7 +226,7 @@ impl Run<'_> {
                     }
                     Flow::Continue(())
                 };
-                read::scan_type_index(&*self.moment.snapshot, &schema, *t, None, sink)?;
+                read::scan_type_index(&self.moment.source, &schema, *t, None, sink)?;
                 ids
             }
         };
@@ -470,13 +481,18 @@ impl Run<'_> {
                 fresh.iter().map(|n| inner.ids[*n as usize]).collect()
             };
             let mut kept = Vec::with_capacity(fresh.len());
-            for (number, id) in fresh.into_iter().zip(ids) {
-                if self.admits(id, filters)? {
-                    kept.push(number);
-                } else {
-                    *seen.state(number) = REFUSED;
-                }
-            }
+            self.moment
+                .source
+                .in_pieces(&ids, read::past_of_vertex, |before, piece| {
+                    for (number, id) in fresh.iter().skip(before).zip(piece) {
+                        if self.admits(*id, filters)? {
+                            kept.push(*number);
+                        } else {
+                            *seen.state(*number) = REFUSED;
+                        }
+                    }
+                    Ok(Flow::Continue(()))
+                })?;
             kept
         };
         if let Some(paths) = &mut self.paths {
@@ -496,10 +512,10 @@ impl Run<'_> {
     }
 
     fn admits(&self, id: VertexId, filters: &[VertexFilter]) -> Result<bool> {
-        let snapshot = &*self.moment.snapshot;
+        let source = &self.moment.source;
         let versions = self.moment.versions;
         let look = versions != Versions::NOW || self.engine.deleted.maybe(id);
-        if look && !existed_in(snapshot, id, versions)? {
+        if look && !existed_in(source, id, versions)? {
             return Ok(false);
         }
         if filters.is_empty() {
@@ -509,7 +525,7 @@ impl Run<'_> {
             Versions::AsOf(as_of) => as_of,
             Versions::Range(range) => Version(range.until.0.saturating_sub(1)),
         };
-        let vertex = read::read_vertex(snapshot, id, as_of)?;
+        let vertex = read::read_vertex(source, id, as_of)?;
         Ok(vertex.is_some_and(|v| filters.iter().all(|f| f.holds(&v))))
     }
 

@@ -6,6 +6,7 @@
 //! Where a commit does not wait for the disk, each commits its own batch instead: there is nothing to share that is worth
 //! waking another thread for ([`crate::Settings::group_commits`]).
 
+mod change;
 mod checks;
 mod edge;
 mod overlay;
@@ -363,6 +364,11 @@ impl Txn<'_, '_> {
                 attributes,
             } => self.put_vertex(vertex, key, attributes, at),
             Op::EnsureVertex { vertex, key } => self.ensure_vertex(vertex, key, at),
+            Op::ChangeVertex {
+                vertex,
+                set,
+                remove,
+            } => self.change_vertex(vertex, set, &remove, at),
             Op::SetAttributes {
                 vertex,
                 set,

@@ -46,7 +46,11 @@ impl Txn<'_, '_> {
 
     /// Rows of `history` as this batch sees them; for what happened at `version`, the archive is asked as well if it may
     /// hold some of them.
-    fn history(&self, range: &KeyRange, version: Version) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+    pub(super) fn history(
+        &self,
+        range: &KeyRange,
+        version: Version,
+    ) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
         let mut rows = BTreeMap::new();
         let mut take = |k: &[u8], v: &[u8]| {
             rows.insert(k.to_vec(), v.to_vec());

@@ -111,7 +111,7 @@ impl Txn<'_, '_> {
             check_attribute_name(name)?;
             if self.schema.attribute(vertex.type_id, name).is_some() {
                 return Err(Error::Invalid(format!(
-                    "`{name}` is a predefined attribute of {}: it changes with a new version of the vertex (`put`), not with `set`",
+                    "`{name}` is a predefined attribute of {}: it changes with a new version of the vertex (`PutVertex`, `ChangeVertex`)",
                     self.schema
                         .vertex_type(vertex.type_id)
                         .map_or("its type", |t| t.name.as_str())
@@ -403,7 +403,7 @@ impl Txn<'_, '_> {
         self.effects.deleted.push(id);
     }
 
-    fn current_vertex(&self, id: VertexId) -> Result<Option<VertexRecord>> {
+    pub(super) fn current_vertex(&self, id: VertexId) -> Result<Option<VertexRecord>> {
         let mut record = None;
         self.overlay
             .get_with(Table::Rows, &vertex_key(id), &mut |value| {
@@ -414,7 +414,7 @@ impl Txn<'_, '_> {
             .map_err(|e| Error::corrupt("a vertex in table `rows`", e))
     }
 
-    fn no_vertex(&self, vertex: VertexRef) -> Error {
+    pub(super) fn no_vertex(&self, vertex: VertexRef) -> Error {
         Error::NoVertex {
             name: self.name_of(vertex),
             hint: String::new(),

@@ -180,22 +180,23 @@ fn every_commit_of_a_compaction_fails() {
             events.iter_mut().for_each(|e| e.archived = false);
             events
         };
+        let as_of_each = |db: &Small| -> Vec<_> {
+            let times = (0..41).map(|millis| Version::new(millis, 0));
+            times.map(|t| db.vertex_as_of("file:a", t)).collect()
+        };
         let before = told(&db);
+        let seen = as_of_each(&db);
         db.fault.fail_once(Operation::Commit, n, disk_full);
         let compacted = db.engine.compact(Some(Version::new(20, 0)), &NeverCancel);
         db.fault.heal();
         for db in [&db, &db.after_crash(0)] {
             assert_eq!(told(db), before, "commit {n} failed");
-            assert_eq!(
-                db.vertex_as_of("file:a", Version::new(20, 0))
-                    .unwrap()
-                    .version,
-                Version::new(20, 0)
-            );
+            assert_eq!(as_of_each(db), seen, "commit {n} failed");
             db.engine
                 .compact(Some(Version::new(20, 0)), &NeverCancel)
                 .unwrap();
             assert_eq!(told(db), before, "commit {n} failed, compacted again");
+            assert_eq!(as_of_each(db), seen, "commit {n} failed, compacted again");
             db.check_is_clean();
         }
         if compacted.is_ok() {
@@ -203,7 +204,7 @@ fn every_commit_of_a_compaction_fails() {
         }
         failures += 1;
     }
-    assert!(failures >= 2, "{failures}");
+    assert!(failures >= 1, "{failures}");
 }
 
 /// All batches of a group fail with their commit, and the next ones find nothing of them.

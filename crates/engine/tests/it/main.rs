@@ -15,5 +15,6 @@ mod crash;
 mod explain;
 mod model;
 mod regressions;
+mod retention;
 mod small;
 mod threads;

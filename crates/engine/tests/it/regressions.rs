@@ -4,7 +4,8 @@ use crate::small::Small;
 use esker_engine::{CheckOptions, Settings};
 use esker_model::traversal::{Budget, StopReason};
 use esker_model::{
-    Cancel, GraphRead, NeverCancel, Traversal, Value, Version, VersionRange, VertexChange,
+    AttributeDefinition, Cancel, ErrorKind, GraphRead, GraphWrite, NeverCancel, Op, SchemaChange,
+    Traversal, Value, ValueKind, Version, VersionRange, VertexChange,
 };
 use esker_store::fault::Operation;
 use esker_store::{Store, Table, WriteBatch};
@@ -374,4 +375,69 @@ fn a_file_that_was_read_before_its_writer_was_known_is_what_the_writer_says() {
     let now = late.vertex("file:a").unwrap();
     assert_eq!(now.attribute("size"), Some(&Value::I64(1)));
     assert_eq!(now.version, as_of(100));
+}
+
+/// Two processes changed one predefined attribute each: both had read the vertex, both put it whole, and one change was
+/// lost. A change of single attributes is made where nobody comes in between.
+#[test]
+fn changes_of_single_attributes_are_both_kept() {
+    let db = Small::new();
+    let changes = ["blocks", "links"].map(|name| SchemaChange::Attribute {
+        vertex_type: "Campaign".into(),
+        attribute: AttributeDefinition {
+            name: name.into(),
+            kind: ValueKind::I64,
+        },
+    });
+    db.engine.define(&changes).unwrap();
+    let (vertex, _) = db.name("campaign:p");
+    let change = |at, set: &[(&str, i64)], remove: &[&str]| {
+        let set = set.iter().map(|(n, v)| ((*n).to_owned(), (*v).into()));
+        let op = Op::ChangeVertex {
+            vertex,
+            set: set.collect(),
+            remove: remove.iter().map(|n| (*n).to_owned()).collect(),
+        };
+        db.batch(at, vec![op])
+    };
+    assert_eq!(
+        change(None, &[("size", 1)], &[]).unwrap_err().kind(),
+        ErrorKind::Missing,
+        "it inserts nothing"
+    );
+    db.put(at(10), "campaign:p", &[("size", 1)]);
+    change(at(20), &[("blocks", 2)], &[]).unwrap();
+    change(at(30), &[("links", 3)], &["size"]).unwrap();
+    let seen = |millis| {
+        let vertex = db.vertex_as_of("campaign:p", as_of(millis)).unwrap();
+        let values = ["size", "blocks", "links"].map(|n| match vertex.attributes.get(n) {
+            Some(Value::I64(value)) => *value,
+            _ => 0,
+        });
+        (vertex.deleted, values)
+    };
+    assert_eq!(seen(10), (false, [1, 0, 0]));
+    assert_eq!(seen(20), (false, [1, 2, 0]));
+    assert_eq!(seen(30), (false, [0, 2, 3]));
+    // Late: what it was then, with that change; what is known of later times stays.
+    change(at(15), &[("links", 9)], &[]).unwrap();
+    assert_eq!(seen(15), (false, [1, 0, 9]));
+    assert_eq!(seen(20), (false, [1, 2, 0]));
+    // The same where what it was then is in the archive.
+    db.engine.compact(at(30), &NeverCancel).unwrap();
+    change(at(17), &[("blocks", 7)], &[]).unwrap();
+    assert_eq!(seen(17), (false, [1, 7, 9]));
+    assert_eq!(seen(20), (false, [1, 2, 0]));
+    for (time, set, remove, kind) in [
+        (at(5), &[("size", 1)][..], &[][..], ErrorKind::Missing),
+        (None, &[("tag", 1)], &[], ErrorKind::Invalid),
+        (None, &[], &["tag"], ErrorKind::Invalid),
+    ] {
+        let refused = change(time, set, remove).unwrap_err();
+        assert_eq!(refused.kind(), kind, "{refused}");
+    }
+    db.delete(at(40), "campaign:p");
+    let refused = change(None, &[("size", 1)], &[]).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Missing, "{refused}");
+    db.check_is_clean();
 }

@@ -18,7 +18,7 @@ pub(crate) struct Small {
     pub(crate) engine: Engine,
     pub(crate) fault: Arc<FaultStore<MemoryStore>>,
     pub(crate) clock: SimClock,
-    archive: Arc<MemoryArchive>,
+    pub(crate) archive: Arc<MemoryArchive>,
     settings: Settings,
     schema: Arc<Schema>,
 }

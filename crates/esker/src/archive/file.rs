@@ -21,7 +21,7 @@ use crate::limits::ARCHIVE_ROWS_PER_GROUP;
 use bytes::Bytes;
 use esker_model::codec::DecodeError;
 use esker_model::key::{EdgeKey, HistoryKey, attribute_history, static_history};
-use esker_model::{EdgeTypeId, Error, Result, Version, VertexId};
+use esker_model::{EdgeTypeId, Error, Result, Version, VersionRange, VertexId};
 use esker_store::KeyRange;
 use parquet::basic::Compression;
 use parquet::column::reader::ColumnReaderImpl;
@@ -36,7 +36,6 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
@@ -257,7 +256,11 @@ impl ChunkReader for Positioned {
 pub(super) struct ArchiveFile {
     path: PathBuf,
     reader: SerializedFileReader<Positioned>,
+    groups: Vec<Group>,
 }
+
+/// A key and a value of `history`.
+pub(super) type Row = (Vec<u8>, Vec<u8>);
 
 impl std::fmt::Debug for ArchiveFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -275,8 +278,10 @@ impl ArchiveFile {
             bytes,
         });
         let reader = reader.map_err(|e| failure("opening", path, e))?;
+        let groups = reader.metadata().row_groups().iter().map(Group::of);
         Ok(Self {
             path: path.to_path_buf(),
+            groups: groups.collect(),
             reader,
         })
     }
@@ -285,22 +290,36 @@ impl ArchiveFile {
         &self.path
     }
 
-    /// The rows of a range, in key order.
-    pub(super) fn rows(&self, range: &KeyRange) -> Rows<'_> {
-        let groups = self.reader.metadata().row_groups().iter().enumerate();
-        let groups = groups
-            .filter(|(_, g)| may_hold(g, range))
-            .map(|(i, _)| i)
-            .collect();
-        Rows {
-            file: self,
-            range: range.clone(),
-            groups,
-            ready: VecDeque::new(),
-        }
+    /// How many row groups it has.
+    pub(super) fn groups(&self) -> usize {
+        self.groups.len()
     }
 
-    fn read_group(&self, index: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    /// A row group before which none holds anything at or after a key. Row groups are in key order; where the figures of
+    /// one tell less than its neighbours' it may look as if it reached further than they do, and then this is too early,
+    /// never too late: a search that goes right only where nothing is reached passes no group that does reach.
+    pub(super) fn first_group(&self, key: &[u8]) -> usize {
+        self.groups.partition_point(|g| !g.reaches(key))
+    }
+
+    /// Whether a row group can hold a key of the range with a version that is wanted.
+    pub(super) fn may_hold(&self, group: usize, range: &KeyRange, versions: VersionRange) -> bool {
+        self.groups.get(group).is_some_and(|g| {
+            g.reaches(&range.from)
+                && range.until.as_ref().is_none_or(|until| g.begins_by(until))
+                && g.overlaps(versions)
+        })
+    }
+
+    /// Whether a row group, and so each behind it, begins behind the range.
+    pub(super) fn is_behind(&self, group: usize, range: &KeyRange) -> bool {
+        let until = range.until.as_ref();
+        let group = self.groups.get(group);
+        until.is_some_and(|until| group.is_some_and(|g| !g.begins_by(until)))
+    }
+
+    /// The rows of a row group, in key order.
+    pub(super) fn read_group(&self, index: usize) -> Result<Vec<Row>> {
         let failed = |e| failure("reading", &self.path, e);
         let group = self.reader.get_row_group(index).map_err(failed)?;
         let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
@@ -385,18 +404,54 @@ fn take<T: DataType>(
     Ok((values, read))
 }
 
-/// Whether a key of the range can lie between a row group's least and greatest. Without figures it may.
-fn may_hold(group: &RowGroupMetaData, range: &KeyRange) -> bool {
-    let Some((least, greatest)) = bounds(group) else {
-        return true;
-    };
-    let head = |key: &[u8], of: usize| key.get(..of.min(key.len())).map(<[u8]>::to_vec);
-    let not_before = head(&greatest, range.from.len()) >= head(&range.from, greatest.len());
-    let not_behind = range
-        .until
-        .as_ref()
-        .is_none_or(|until| head(&least, until.len()) <= head(until, least.len()));
-    not_before && not_behind
+/// What the footer tells of a row group. Without figures it may hold anything.
+#[derive(Debug, Default)]
+struct Group {
+    /// What its keys begin with at least, and at most.
+    least: Vec<u8>,
+    greatest: Vec<u8>,
+    /// Its oldest and its newest version.
+    versions: Option<(Version, Version)>,
+}
+
+impl Group {
+    fn of(metadata: &RowGroupMetaData) -> Self {
+        let (least, greatest) = bounds(metadata).unwrap_or_default();
+        Self {
+            least,
+            greatest,
+            versions: versions(metadata),
+        }
+    }
+
+    /// Whether a key at or after that one can lie in it.
+    fn reaches(&self, key: &[u8]) -> bool {
+        head(&self.greatest, key.len()) >= head(key, self.greatest.len())
+    }
+
+    /// Whether a key before that one can lie in it.
+    fn begins_by(&self, key: &[u8]) -> bool {
+        head(&self.least, key.len()) <= head(key, self.least.len())
+    }
+
+    fn overlaps(&self, versions: VersionRange) -> bool {
+        self.versions.is_none_or(|(oldest, newest)| {
+            newest >= versions.from && (versions.contains(oldest) || oldest <= versions.from)
+        })
+    }
+}
+
+fn head(key: &[u8], of: usize) -> &[u8] {
+    key.get(..of).unwrap_or(key)
+}
+
+/// The oldest and the newest version in a row group.
+fn versions(group: &RowGroupMetaData) -> Option<(Version, Version)> {
+    let statistics = group.columns().get(5)?.statistics()?;
+    let version = |bytes: &[u8]| Some(Version(u64::from_le_bytes(*bytes.first_chunk()?)));
+    let oldest = version(statistics.min_bytes_opt()?)?;
+    let newest = version(statistics.max_bytes_opt()?)?;
+    (oldest <= newest).then_some((oldest, newest))
 }
 
 /// What the keys of a row group begin with at least and at most, as far as the columns' figures tell: as long as all
@@ -439,43 +494,4 @@ fn bounds(group: &RowGroupMetaData) -> Option<(Vec<u8>, Vec<u8>)> {
     };
     let _: Option<()> = deeper();
     Some((least, greatest))
-}
-
-/// Rows of one file, a row group at a time.
-pub(super) struct Rows<'a> {
-    file: &'a ArchiveFile,
-    range: KeyRange,
-    groups: VecDeque<usize>,
-    ready: VecDeque<(Vec<u8>, Vec<u8>)>,
-}
-
-impl Rows<'_> {
-    /// The next row, left in place.
-    pub(super) fn peek(&mut self) -> Result<Option<&(Vec<u8>, Vec<u8>)>> {
-        while self.ready.is_empty() {
-            let Some(group) = self.groups.pop_front() else {
-                return Ok(None);
-            };
-            let range = &self.range;
-            let inside = |key: &[u8]| {
-                key >= range.from.as_slice() && range.until.as_deref().is_none_or(|u| key < u)
-            };
-            let rows = self.file.read_group(group)?;
-            self.ready
-                .extend(rows.into_iter().filter(|(key, _)| inside(key)));
-        }
-        Ok(self.ready.front())
-    }
-
-    /// How many row groups are still to be read.
-    #[cfg(test)]
-    pub(super) fn group_count(&self) -> usize {
-        self.groups.len()
-    }
-
-    /// The next row.
-    pub(super) fn next(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        self.peek()?;
-        Ok(self.ready.pop_front())
-    }
 }

@@ -1,21 +1,24 @@
-//! Superseded versions past the retention policy, as Parquet files that any tool reads.
+//! Superseded versions past the retention policy, as Parquet files that any tool reads. The engine reads them too, for
+//! what is asked about their time.
 //!
 //! `archive/0000000000000001.parquet` and so on: each holds rows in key order, each with the parts of its key as
-//! columns ([`file`]). A file is written under another name, synced, and renamed, so it is there whole or not at all;
+//! columns ([`file`]); [`cursor`] goes through all of them at once. A file is written under another name, synced, and renamed, so it is there whole or not at all;
 //! only then does the engine remove the rows from the live store. A crash in between leaves rows in both, and a crash
 //! in the middle of a merge leaves them in two files: reading gives each key once.
 
+mod cursor;
 mod file;
 
-use crate::engine::{Archive, HistoryRows};
+use crate::engine::{Archive, ArchiveCursor as _, ArchiveView, HistoryRows};
 use crate::folder::sync_folder;
 use crate::limits::ARCHIVE_FILES_MAX;
-use esker_model::{Error, Flow, Result};
-use esker_store::KeyRange;
-use file::{ArchiveFile, Rows, write};
+use cursor::{Numbered, View};
+use esker_model::{Error, Result, VersionRange};
+use esker_store::{Cursor as _, KeyRange};
+use file::{ArchiveFile, write};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 const SUFFIX: &str = ".parquet";
 const NEW: &str = "new.parquet.part";
@@ -24,8 +27,10 @@ const NEW: &str = "new.parquet.part";
 #[derive(Debug)]
 pub(crate) struct ParquetArchive {
     folder: PathBuf,
-    /// Oldest first, by number.
-    files: RwLock<Vec<(u64, ArchiveFile)>>,
+    /// Oldest first, by number. Readers take what is there and let go at once.
+    files: RwLock<View>,
+    /// Held by whoever adds files, takes some away or needs them to stay.
+    changing: Mutex<()>,
 }
 
 impl ParquetArchive {
@@ -47,22 +52,30 @@ impl ParquetArchive {
                 .and_then(|n| n.strip_suffix(SUFFIX))
                 .and_then(|n| n.parse().ok());
             if let Some(number) = number {
-                files.push((number, ArchiveFile::open(&entry.path())?));
+                files.push((number, Arc::new(ArchiveFile::open(&entry.path())?)));
             }
         }
         files.sort_by_key(|(number, _)| *number);
         Ok(Self {
             folder: folder.to_path_buf(),
-            files: RwLock::new(files),
+            files: RwLock::new(View(files.into())),
+            changing: Mutex::new(()),
         })
     }
 
-    fn files(&self) -> RwLockReadGuard<'_, Vec<(u64, ArchiveFile)>> {
-        self.files.read().unwrap_or_else(PoisonError::into_inner)
+    fn now(&self) -> View {
+        self.files
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
-    fn files_mut(&self) -> RwLockWriteGuard<'_, Vec<(u64, ArchiveFile)>> {
-        self.files.write().unwrap_or_else(PoisonError::into_inner)
+    fn replace(&self, files: Vec<Numbered>) {
+        *self.files.write().unwrap_or_else(PoisonError::into_inner) = View(files.into());
+    }
+
+    fn changing(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes a file and gives it its name; `None` if there were no rows.
@@ -94,21 +107,27 @@ impl ParquetArchive {
 
     /// Merges all files into one once there are many, so that a history never looks into more than some.
     pub(crate) fn merge_if_many(&self) -> Result<()> {
-        let mut files = self.files_mut();
-        if files.len() <= ARCHIVE_FILES_MAX {
+        let _changing = self.changing();
+        let files = self.now();
+        if files.0.len() <= ARCHIVE_FILES_MAX {
             return Ok(());
         }
-        let number = files.last().map_or(0, |(n, _)| *n) + 1;
-        let mut merged = Merge::new(files.iter().map(|(_, f)| f), &KeyRange::ALL)?;
-        let file = self.write_file(
-            number,
-            &mut std::iter::from_fn(|| merged.next().transpose()),
-        )?;
-        drop(merged);
-        let old: Vec<PathBuf> = files.iter().map(|(_, f)| f.path().to_path_buf()).collect();
-        *files = file.into_iter().map(|(_, f)| (number, f)).collect();
-        for path in old {
-            std::fs::remove_file(&path)
+        let mut merged = files.rows(VersionRange::ALL);
+        merged.seek(&KeyRange::ALL);
+        let mut next = || -> Result<_> {
+            let more = merged.advance()?;
+            Ok(more.then(|| (merged.key().to_vec(), merged.value().to_vec())))
+        };
+        let number = files.next_number();
+        let file = self.write_file(number, &mut std::iter::from_fn(|| next().transpose()))?;
+        self.replace(
+            file.into_iter()
+                .map(|(_, f)| (number, Arc::new(f)))
+                .collect(),
+        );
+        for (_, old) in files.0.iter() {
+            let path = old.path();
+            std::fs::remove_file(path)
                 .map_err(|e| Error::io(format!("removing `{}`", path.display()), e))?;
         }
         Ok(())
@@ -118,9 +137,9 @@ impl ParquetArchive {
     pub(crate) fn copy_to(&self, folder: &Path) -> Result<u64> {
         let failed = |e| Error::io(format!("writing `{}`", folder.display()), e);
         std::fs::create_dir(folder).map_err(failed)?;
-        let files = self.files();
+        let _changing = self.changing();
         let mut bytes = 0;
-        for (number, file) in files.iter() {
+        for (number, file) in self.now().0.iter() {
             bytes += crate::backup::copy_file(
                 file.path(),
                 &folder.join(format!("{number:016}{SUFFIX}")),
@@ -133,61 +152,20 @@ impl ParquetArchive {
 
 impl Archive for ParquetArchive {
     fn append(&self, rows: &mut HistoryRows<'_>) -> Result<u64> {
-        let mut files = self.files_mut();
-        let number = files.last().map_or(0, |(n, _)| *n) + 1;
+        let _changing = self.changing();
+        let files = self.now();
+        let number = files.next_number();
         let Some((written, file)) = self.write_file(number, rows)? else {
             return Ok(0);
         };
-        files.push((number, file));
+        let mut files = files.0.to_vec();
+        files.push((number, Arc::new(file)));
+        self.replace(files);
         Ok(written)
     }
 
-    fn scan(&self, range: &KeyRange, sink: &mut dyn FnMut(&[u8], &[u8]) -> Flow) -> Result<()> {
-        let files = self.files();
-        let mut merge = Merge::new(files.iter().map(|(_, f)| f), range)?;
-        while let Some((key, value)) = merge.next()? {
-            if sink(&key, &value).is_break() {
-                break;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Rows of several files in key order, each key once.
-struct Merge<'a> {
-    rows: Vec<Rows<'a>>,
-}
-
-impl<'a> Merge<'a> {
-    fn new(files: impl Iterator<Item = &'a ArchiveFile>, range: &KeyRange) -> Result<Self> {
-        let mut rows = Vec::new();
-        for file in files {
-            let mut of_file = file.rows(range);
-            if of_file.peek()?.is_some() {
-                rows.push(of_file);
-            }
-        }
-        Ok(Self { rows })
-    }
-
-    fn next(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        let mut least: Option<Vec<u8>> = None;
-        for rows in &mut self.rows {
-            if let Some((key, _)) = rows.peek()?
-                && least.as_ref().is_none_or(|l| key < l)
-            {
-                least = Some(key.clone());
-            }
-        }
-        let Some(least) = least else { return Ok(None) };
-        let mut row = None;
-        for rows in &mut self.rows {
-            if rows.peek()?.is_some_and(|(key, _)| *key == least) {
-                row = rows.next()?;
-            }
-        }
-        Ok(row)
+    fn view(&self) -> Result<Box<dyn ArchiveView + '_>> {
+        Ok(Box::new(self.now()))
     }
 }
 

@@ -81,17 +81,117 @@ fn the_archive_is_a_sorted_map() {
     }
 }
 
+/// How many row groups of the first file a range can need.
+fn groups(archive: &ParquetArchive, range: &KeyRange, versions: VersionRange) -> usize {
+    let (_, file) = &archive.now().0[0];
+    let first = file.first_group(&range.from);
+    (first..file.groups())
+        .filter(|group| file.may_hold(*group, range, versions))
+        .count()
+}
+
 /// A history of one vertex reads the row groups that can hold it and no others.
 #[test]
 fn row_groups_are_skipped_by_their_figures() {
     let dir = tempfile::tempdir().unwrap();
     let archive = ParquetArchive::open(dir.path()).unwrap();
     append(&archive, &rows(0, 9_000));
-    let files = archive.files();
-    let (_, file) = &files[0];
-    assert_eq!(file.rows(&KeyRange::ALL).group_count(), 4);
-    assert_eq!(file.rows(&KeyRange::prefix(&id(10).0)).group_count(), 1);
-    assert_eq!(file.rows(&KeyRange::prefix(&id(10_000).0)).group_count(), 0);
+    assert_eq!(groups(&archive, &KeyRange::ALL, VersionRange::ALL), 4);
+    let one = KeyRange::prefix(&id(10).0);
+    assert_eq!(groups(&archive, &one, VersionRange::ALL), 1);
+    let none = KeyRange::prefix(&id(10_000).0);
+    assert_eq!(groups(&archive, &none, VersionRange::ALL), 0);
+}
+
+/// What a file says about its versions: one that holds only others is not read.
+#[test]
+fn row_groups_of_other_versions_are_skipped() {
+    let dir = tempfile::tempdir().unwrap();
+    let archive = ParquetArchive::open(dir.path()).unwrap();
+    append(&archive, &rows(0, 9_000)); // milliseconds 1000 to 1012
+    let within = |from: u64, until: u64| VersionRange {
+        from: Version::new(from, 0),
+        until: Version::new(until, 0),
+    };
+    for (versions, expected) in [
+        (within(0, 1_000), 0),
+        (within(0, 1_001), 4),
+        (within(1_012, 1_013), 4),
+        (within(1_013, u64::MAX), 0),
+        (VersionRange::ALL, 4),
+    ] {
+        assert_eq!(
+            groups(&archive, &KeyRange::ALL, versions),
+            expected,
+            "{versions:?}"
+        );
+    }
+}
+
+/// One cursor, ranges in any order, one inside the other, back and forth: always what a sorted map has in that range,
+/// of the versions asked for.
+#[test]
+fn a_cursor_goes_wherever_it_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let archive = ParquetArchive::open(dir.path()).unwrap();
+    let mut model = BTreeMap::new();
+    for seed in 0..3 {
+        let rows = rows(seed, 3_000);
+        append(&archive, &rows);
+        model.extend(rows);
+    }
+    let versions = VersionRange {
+        from: Version::new(1_003, 0),
+        until: Version::new(1_009, 0),
+    };
+    let view = archive.view().unwrap();
+    let mut cursor = view.cursor(versions).unwrap();
+    assert!(!cursor.advance().unwrap(), "over nothing at first");
+    let mut n: u64 = 1;
+    for _ in 0..60 {
+        // A generator of Lehmer's: what comes out only has to be scattered.
+        n = n * 48_271 % 2_147_483_647;
+        let (from, len) = (n % 3_001, [0, 1, 2, 900][(n % 4) as usize]);
+        let range = KeyRange::between(&id(from).0, &id(from + len).0);
+        cursor.seek(&range);
+        let mut found = Vec::new();
+        while cursor.advance().unwrap() {
+            let version = Version(!u64::from_be_bytes(*cursor.key().last_chunk().unwrap()));
+            if versions.contains(version) {
+                found.push((cursor.key().to_vec(), cursor.value().to_vec()));
+            }
+        }
+        assert!(!cursor.advance().unwrap(), "an end stays one");
+        let expected: Vec<_> = model
+            .range(range.from.clone()..range.until.clone().unwrap())
+            .filter(|(k, _)| {
+                versions.contains(Version(!u64::from_be_bytes(*k.last_chunk().unwrap())))
+            })
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect();
+        assert_eq!(found, expected, "vertices {from} and the {len} behind it");
+    }
+}
+
+/// What a reader began with stays what it reads, though files come, are merged and go.
+#[test]
+fn a_view_does_not_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let archive = ParquetArchive::open(dir.path()).unwrap();
+    let before = rows(0, 50);
+    append(&archive, &before);
+    let view = archive.view().unwrap();
+    for seed in 1..=ARCHIVE_FILES_MAX as u64 {
+        append(&archive, &rows(seed, 50));
+    }
+    archive.merge_if_many().unwrap();
+    let mut cursor = view.cursor(VersionRange::ALL).unwrap();
+    cursor.seek(&KeyRange::ALL);
+    let mut found = BTreeMap::new();
+    while cursor.advance().unwrap() {
+        found.insert(cursor.key().to_vec(), cursor.value().to_vec());
+    }
+    assert_eq!(found, before);
 }
 
 /// One edge of a hub: the few row groups that can hold it are found by edge type and destination.
@@ -110,11 +210,10 @@ fn one_edge_of_a_hub_reads_few_row_groups() {
     }
     rows.insert(static_history(id(7), Version::new(5, 0)), vec![1]);
     append(&archive, &rows);
-    let files = archive.files();
-    assert_eq!(files[0].1.rows(&KeyRange::ALL).group_count(), 10);
+    assert_eq!(groups(&archive, &KeyRange::ALL, VersionRange::ALL), 10);
     for n in [0, 9_000, 39_999, 40_000, 79_999] {
         let range = KeyRange::prefix(&edge(n).encode());
-        assert!(files[0].1.rows(&range).group_count() <= 3, "edge {n}");
+        assert!(groups(&archive, &range, VersionRange::ALL) <= 3, "edge {n}");
         assert_eq!(all(&archive, &range).len(), 1, "edge {n}");
     }
     assert_eq!(all(&archive, &KeyRange::prefix(&id(7).0)).len(), 80_001);

@@ -196,8 +196,8 @@ pub(super) fn answer(core: &Core, request: Request, out: &mut Answer<'_>) -> io:
         Request::ReadEdges(keys, as_of) => out.all(engine.read_edges(&keys, as_of)),
         Request::ScanEdges(frontier, select) => out
             .stream(|sink| engine.scan_edges(&frontier, &select, &mut |i, edge| sink(&(i, edge)))),
-        Request::ScanVertices(type_id, after, as_of) => {
-            out.stream(|sink| engine.scan_vertices(type_id, after, as_of, &mut |v| sink(&v)))
+        Request::ScanVertices(select) => {
+            out.stream(|sink| engine.scan_vertices(&select, &mut |v| sink(&v)))
         }
         Request::VertexHistory(id, range) => out.all(engine.vertex_history(id, range)),
         Request::EdgeHistory(key, range) => out.all(engine.edge_history(key, range)),

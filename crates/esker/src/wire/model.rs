@@ -11,7 +11,7 @@ use esker_model::{
     AttributeDefinition, Batch, Commit, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey,
     EdgeSelect, EdgeTypeId, Mutation, Op, Properties, Schema, SchemaChange, Value, ValueKind,
     Version, VersionRange, Versions, Vertex, VertexChange, VertexEvent, VertexId, VertexName,
-    VertexRef, VertexTypeId,
+    VertexRef, VertexSelect, VertexTypeId,
 };
 use esker_store::{StoreStats, Table};
 
@@ -54,6 +54,12 @@ wire_struct!(EdgeSelect {
     types,
     versions,
     properties
+});
+wire_struct!(VertexSelect {
+    type_id,
+    after,
+    as_of,
+    deleted
 });
 wire_struct!(Degree {
     vertex,
@@ -132,6 +138,7 @@ wire_enum!(Op {
     3 DeleteVertex { vertex },
     4 PutEdge { source, edge_type, destination, properties },
     5 DeleteEdge { source, edge_type, destination },
+    6 ChangeVertex { vertex, set, remove },
 });
 wire_enum!(SchemaChange {
     0 VertexType { name, parent, attributes },

@@ -8,7 +8,7 @@ use esker_model::codec::{DecodeError, Reader};
 use esker_model::traversal::Budget;
 use esker_model::{
     Batch, EdgeKey, EdgeSelect, EdgeTypeId, SchemaChange, Traversal, Version, VersionRange,
-    VertexId, VertexTypeId,
+    VertexId, VertexSelect,
 };
 use std::path::PathBuf;
 
@@ -55,7 +55,7 @@ pub(crate) enum Request {
     ReadVertices(Vec<VertexId>, Version),
     ReadEdges(Vec<EdgeKey>, Version),
     ScanEdges(Vec<VertexId>, EdgeSelect),
-    ScanVertices(VertexTypeId, Option<(VertexTypeId, VertexId)>, Version),
+    ScanVertices(VertexSelect),
     VertexHistory(VertexId, VersionRange),
     EdgeHistory(EdgeKey, VersionRange),
     Degrees(Vec<(VertexId, EdgeTypeId)>),
@@ -78,7 +78,7 @@ wire_enum!(Request {
     1 ReadVertices(ids, as_of),
     2 ReadEdges(keys, as_of),
     3 ScanEdges(frontier, select),
-    4 ScanVertices(type_id, after, as_of),
+    4 ScanVertices(select),
     5 VertexHistory(id, range),
     6 EdgeHistory(key, range),
     7 Degrees(of),

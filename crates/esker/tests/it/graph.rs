@@ -3,7 +3,7 @@
 use esker::Database;
 use esker::model::{
     Batch, Commit, EdgeKey, EdgeTypeId, GraphRead, GraphWrite, Op, Properties, Result, Version,
-    Vertex, VertexName, VertexRef,
+    Vertex, VertexName, VertexRef, VertexSelect,
 };
 
 /// A vertex by name.
@@ -33,6 +33,15 @@ pub(crate) fn put_file(db: &Database, key: &str, size: i64) -> Result<Commit> {
 
 /// `job:JOB` wrote `file:FILE` so many bytes.
 pub(crate) fn link(db: &Database, job: &str, file: &str, bytes: i64) -> Result<Commit> {
+    joined(db, job, "write", file, bytes)
+}
+
+/// `job:JOB` read `file:FILE`, so many bytes.
+pub(crate) fn read(db: &Database, job: &str, file: &str, bytes: i64) -> Result<Commit> {
+    joined(db, job, "read", file, bytes)
+}
+
+fn joined(db: &Database, job: &str, edge_type: &str, file: &str, bytes: i64) -> Result<Commit> {
     let mut batch = Batch::new();
     let source = try_vertex(db, &format!("job:{job}"))?;
     let destination = try_vertex(db, &format!("file:{file}"))?;
@@ -46,7 +55,7 @@ pub(crate) fn link(db: &Database, job: &str, file: &str, bytes: i64) -> Result<C
     });
     batch.push(Op::PutEdge {
         source,
-        edge_type: db.schema()?.edge_type_id("write")?,
+        edge_type: db.schema()?.edge_type_id(edge_type)?,
         destination,
         properties: Properties::new().with("bytes", bytes),
     });
@@ -86,7 +95,7 @@ pub(crate) fn files(db: &Database) -> Vec<String> {
 pub(crate) fn files_seen(db: &Database) -> Vec<String> {
     let mut keys = Vec::new();
     let file = db.schema().unwrap().vertex_type_id("File").unwrap();
-    db.scan_vertices(file, None, Version::MAX, &mut |v| {
+    db.scan_vertices(&VertexSelect::of(file), &mut |v| {
         keys.push(v.key);
         std::ops::ControlFlow::Continue(())
     })

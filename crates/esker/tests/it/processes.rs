@@ -2,6 +2,7 @@
 
 use crate::child::Child;
 use crate::graph::{files, put_file};
+use esker::model::VertexSelect;
 use esker::{Database, OpenOptions, Role};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -203,7 +204,7 @@ fn a_scan_survives_the_end_of_its_owner() {
     for kill in [true, false] {
         let mut keys = Vec::new();
         attached
-            .scan_vertices(file, None, Version::MAX, &mut |v| {
+            .scan_vertices(&VertexSelect::of(file), &mut |v| {
                 keys.push(v.key);
                 if keys.len() == 100 {
                     if kill {

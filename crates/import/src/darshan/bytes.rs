@@ -2,6 +2,8 @@
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+use std::ffi::CStr;
+
 /// The byte order of the machine that wrote a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByteOrder {
@@ -58,10 +60,24 @@ impl ByteOrder {
 /// Text as Darshan stores it: up to the first NUL. Bytes that are not UTF-8 come out as `\xNN`, so that two different
 /// names stay different.
 pub(crate) fn text(bytes: &[u8]) -> String {
-    let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-    if let Ok(text) = std::str::from_utf8(bytes) {
-        return text.to_owned();
+    with_text(bytes, str::to_owned)
+}
+
+/// The same, without a copy where the bytes are UTF-8: in a log there may be a name for each record.
+pub(crate) fn with_text<T>(bytes: &[u8], take: impl FnOnce(&str) -> T) -> T {
+    let bytes = until_nul(bytes).unwrap_or(bytes);
+    match std::str::from_utf8(bytes) {
+        Ok(text) => take(text),
+        Err(_) => take(&escaped(bytes)),
     }
+}
+
+/// The bytes before the first NUL; `None` if there is no NUL.
+pub(crate) fn until_nul(bytes: &[u8]) -> Option<&[u8]> {
+    Some(CStr::from_bytes_until_nul(bytes).ok()?.to_bytes())
+}
+
+fn escaped(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() + 8);
     for chunk in bytes.utf8_chunks() {
         out.push_str(chunk.valid());

@@ -1,7 +1,7 @@
 //! A region of a log as a stream of plain bytes.
 //!
-//! A 3.x region is one zlib or bzip2 stream *or several behind one another*: every rank writes its own. A 1.x or 2.x log is
-//! a gzip or bzip2 stream as a whole. [`Inflate::read`] hides the difference, never allocates by what the input claims,
+//! A 3.x region is one zlib or bzip2 stream *or several behind one another*: every rank writes its own, and a log that was
+//! converted has one for each record and each name. A 1.x or 2.x log is a gzip or bzip2 stream as a whole. [`Inflate::read`] hides the difference, never allocates by what the input claims,
 //! and knows at which byte of the file it stands.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
@@ -63,7 +63,6 @@ impl<'a> Inflate<'a> {
         offset: u64,
         bytes_max: u64,
     ) -> Self {
-        let end = offset.saturating_add(input.len() as u64);
         let codec = match compression {
             Compression::Zlib => Codec::Zlib {
                 stream: Box::new(Decompress::new(true)),
@@ -79,10 +78,30 @@ impl<'a> Inflate<'a> {
         Self {
             codec,
             input,
-            end,
+            end: offset.saturating_add(input.len() as u64),
             left_to_give: bytes_max,
             pending: None,
         }
+    }
+
+    /// Goes on with another region, in the memory that this one has.
+    pub(crate) fn open(&mut self, input: &'a [u8], offset: u64, bytes_max: u64) {
+        match &mut self.codec {
+            Codec::Zlib { stream, ended } => {
+                stream.reset(true);
+                *ended = false;
+            }
+            Codec::Bzip2 { stream, ended } => {
+                **stream = bzip2::Decompress::new(false);
+                *ended = false;
+            }
+            Codec::Plain => {}
+            Codec::Gzip(decoder) => **decoder = flate2::bufread::MultiGzDecoder::new(input),
+        }
+        self.input = input;
+        self.end = offset.saturating_add(input.len() as u64);
+        self.left_to_give = bytes_max;
+        self.pending = None;
     }
 
     /// The byte of the file up to which the region has been consumed.
@@ -172,7 +191,8 @@ impl<'a> Inflate<'a> {
                         *ended = false;
                     }
                     let (in_before, out_before) = (stream.total_in(), stream.total_out());
-                    match stream.decompress(self.input, out, FlushDecompress::None) {
+                    // `Finish`: a stream that ends in this call need not be kept for one that refers back to it.
+                    match stream.decompress(self.input, out, FlushDecompress::Finish) {
                         Ok(status) => {
                             *ended = status == Status::StreamEnd;
                             (
@@ -288,6 +308,35 @@ mod tests {
         let cut = zlib(&[7; 5000]);
         let (_, error) = all(Compression::Zlib, &cut[..cut.len() - 6]);
         assert!(error.unwrap().what.contains("ends early"));
+    }
+
+    /// One stream that is larger than what it is read into, then many that are smaller: what a stream refers back to is
+    /// kept from call to call, and another region does not see what was left of this one.
+    #[test]
+    fn streams_of_any_size_are_read_in_pieces_of_any_size() {
+        let noise = |n: usize| -> Vec<u8> {
+            let words = (0..n as u64).map(|i| (i % 977) * (i % 31) * 2_654_435_761);
+            words.map(|w| (w >> 7) as u8).collect()
+        };
+        let parts: Vec<Vec<u8>> = [100_000, 1, 664, 0, 664, 70_000].map(noise).into();
+        let whole: Vec<u8> = parts.concat();
+        for (compression, code) in [
+            (Compression::Zlib, zlib as fn(&[u8]) -> Vec<u8>),
+            (Compression::Bzip2, bzip2),
+        ] {
+            let input: Vec<u8> = parts.iter().flat_map(|p| code(p)).collect();
+            let mut stream = Inflate::new(compression, b"not a stream", 0, 1 << 20);
+            assert!(stream.read(&mut [0; 9]).is_err());
+            for size in [1, 7, 663, 664, 665, 32_768, 1 << 20] {
+                stream.open(&input, 50, 1 << 20);
+                let (mut plain, mut buffer) = (Vec::new(), vec![0; size]);
+                while let n @ 1.. = stream.read(&mut buffer).unwrap() {
+                    plain.extend_from_slice(&buffer[..n]);
+                }
+                assert!(plain == whole, "{compression:?} in pieces of {size}");
+                assert_eq!(stream.position(), 50 + input.len() as u64);
+            }
+        }
     }
 
     #[test]

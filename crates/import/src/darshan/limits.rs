@@ -23,3 +23,5 @@ pub const JOB_BYTES_MAX: usize = 4096;
 
 /// Size of the buffer that regions are decompressed into.
 pub const BUFFER_BYTES: usize = 128 << 10;
+/// A name that is cut in two by its end must fit whole behind what is read next.
+const _: () = assert!(BUFFER_BYTES >= 2 * NAME_BYTES_MAX);

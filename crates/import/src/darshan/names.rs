@@ -2,10 +2,10 @@
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
-use super::bytes::{ByteOrder, text};
+use super::bytes::{ByteOrder, until_nul, with_text};
 use super::error::{Damage, Region};
 use super::inflate::Inflate;
-use super::limits::{BUFFER_BYTES, NAME_BYTES_MAX, NAMES_BYTES_MAX, NAMES_MAX};
+use super::limits::{NAME_BYTES_MAX, NAMES_BYTES_MAX, NAMES_MAX};
 
 /// File names by record id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -58,8 +58,12 @@ impl Names {
         })
     }
 
-    /// Adds a name; call [`Names::finish`] when all are there. False if there is no room for it.
-    pub(crate) fn push(&mut self, id: u64, name: &str) -> bool {
+    /// Adds a name, up to its first NUL; call [`Names::finish`] when all are there. False if there is no room for it.
+    pub(crate) fn push(&mut self, id: u64, name: &[u8]) -> bool {
+        with_text(name, |name| self.push_text(id, name))
+    }
+
+    fn push_text(&mut self, id: u64, name: &str) -> bool {
         let (Ok(start), Ok(len)) = (u32::try_from(self.arena.len()), u32::try_from(name.len()))
         else {
             return false;
@@ -81,18 +85,20 @@ impl Names {
 
     /// Sorts by id. Of several names for one id the first that is not empty stays, as in Darshan's own library.
     pub(crate) fn finish(&mut self) {
-        self.entries.sort_by_key(|(id, _, len)| (*id, *len == 0));
+        // The arena is in the order of the file.
+        self.entries
+            .sort_unstable_by_key(|(id, start, len)| (*id, *len == 0, *start));
         self.entries.dedup_by_key(|entry| entry.0);
     }
 
-    /// Reads the whole region.
+    /// Reads the whole region, through a buffer of [`BUFFER_BYTES`](super::limits::BUFFER_BYTES).
     pub(crate) fn read(
         stream: &mut Inflate<'_>,
         layout: NameLayout,
         order: ByteOrder,
+        buffer: &mut [u8],
     ) -> (Self, Option<Damage>) {
         let mut names = Self::default();
-        let mut buffer = vec![0; BUFFER_BYTES.max(2 * NAME_BYTES_MAX)];
         let mut have = 0;
         let mut damage = None;
         loop {
@@ -114,7 +120,7 @@ impl Names {
                 let Some((id, name, size)) = one(rest, layout, order) else {
                     break;
                 };
-                if !names.push(id, &text(name)) {
+                if !names.push(id, name) {
                     let what = "more names than fit in memory (limits::NAMES_MAX, NAMES_BYTES_MAX)"
                         .to_owned();
                     damage = Some(Damage {
@@ -155,8 +161,8 @@ fn one(rest: &[u8], layout: NameLayout, order: ByteOrder) -> Option<(u64, &[u8],
     match layout {
         NameLayout::Terminated => {
             let tail = rest.get(8..)?;
-            let len = tail.iter().position(|byte| *byte == 0)?;
-            Some((order.u64(rest, 0), tail.get(..len)?, 8 + len + 1))
+            let name = until_nul(tail)?;
+            Some((order.u64(rest, 0), name, 8 + name.len() + 1))
         }
         NameLayout::Counted => {
             let tail = rest.get(12..)?;

@@ -129,7 +129,11 @@ impl Layout {
     }
 
     /// The suffix of the file's name, and one record for system calls and streams, and one for MPI-IO where it was used.
-    fn decode(&self, raw: &[u8], order: ByteOrder) -> (String, ModuleRecord, Option<ModuleRecord>) {
+    fn decode<'r>(
+        &self,
+        raw: &'r [u8],
+        order: ByteOrder,
+    ) -> (&'r [u8], ModuleRecord, Option<ModuleRecord>) {
         let record = order.u64(raw, 0);
         let (rank, counters) = if self.suffix_last {
             (i64::from(order.i32(raw, 8)), 16)
@@ -206,7 +210,7 @@ impl Layout {
             max_byte_written: -1,
             ..base
         });
-        (text(suffix.unwrap_or_default()), base, mpi)
+        (suffix.unwrap_or_default(), base, mpi)
     }
 }
 
@@ -249,7 +253,7 @@ pub(crate) fn scan(
         &mut |raw| {
             let (suffix, base, mpi) = layout.decode(raw, order);
             count += 1;
-            wanted = names.push(base.record, &suffix) && sink(&nameless, &base);
+            wanted = names.push(base.record, suffix) && sink(&nameless, &base);
             if let Some(mpi) = mpi.filter(|_| wanted) {
                 wanted = sink(&nameless, &mpi);
             }

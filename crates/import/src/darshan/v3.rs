@@ -147,15 +147,15 @@ fn slice(bytes: &[u8], extent: Extent) -> (&[u8], bool) {
     (part, (part.len() as u64) < extent.len)
 }
 
-fn job(bytes: &[u8], header: &Header) -> Result<Job, LogError> {
+fn job<'a>(
+    bytes: &'a [u8],
+    header: &Header,
+    stream: &mut Inflate<'a>,
+    buffer: &mut [u8],
+) -> Result<Job, LogError> {
     let (part, _) = slice(bytes, header.job);
-    let mut stream = Inflate::new(
-        header.compression,
-        part,
-        header.job.offset,
-        JOB_BYTES_MAX as u64,
-    );
-    let mut raw = vec![0; JOB_BYTES_MAX];
+    stream.open(part, header.job.offset, JOB_BYTES_MAX as u64);
+    let raw = buffer.get_mut(..JOB_BYTES_MAX).unwrap_or_default();
     let mut have = 0;
     let mut failed = None;
     while let Some(room) = raw.get_mut(have..).filter(|room| !room.is_empty()) {
@@ -185,7 +185,7 @@ fn job(bytes: &[u8], header: &Header) -> Result<Job, LogError> {
             },
         });
     }
-    let word = |at: usize| header.order.i64(&raw, at * 8);
+    let word = |at: usize| header.order.i64(raw, at * 8);
     let mut job = if header.minor >= 41 {
         Job {
             uid: word(0),
@@ -231,7 +231,10 @@ pub(crate) fn scan(
 ) -> Result<Log, LogError> {
     let version = text(bytes.get(..8.min(bytes.len())).unwrap_or_default());
     let header = header(bytes, &version)?;
-    let job = job(bytes, &header)?;
+    // One decoder and one buffer for all regions: a small log costs little more than what they take to set up.
+    let mut stream = Inflate::new(header.compression, &[], 0, 0);
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let job = job(bytes, &header, &mut stream, &mut buffer)?;
     let mut damages = Damages::new(bytes);
     if header.minor > 41 {
         let what =
@@ -241,10 +244,10 @@ pub(crate) fn scan(
     let names = if header.names.len == 0 {
         Names::default()
     } else {
-        names(bytes, &header, options, &mut damages)
+        let read = (&mut stream, buffer.as_mut_slice());
+        names(bytes, &header, options, read, &mut damages)
     };
 
-    let mut buffer = Vec::new();
     let mut modules = Vec::new();
     for (id, extent, record_version, partial) in &header.modules {
         let mut entry = ModuleEntry {
@@ -259,15 +262,7 @@ pub(crate) fn scan(
             let region = Region::Module(*id);
             if let Some(layout) = Layout::of(module, *record_version) {
                 let (part, short) = slice(bytes, *extent);
-                let mut stream = Inflate::new(
-                    header.compression,
-                    part,
-                    extent.offset,
-                    options.region_bytes_max,
-                );
-                if buffer.is_empty() {
-                    buffer = vec![0; BUFFER_BYTES];
-                }
+                stream.open(part, extent.offset, options.region_bytes_max);
                 let mut count = 0;
                 let mut wanted = true;
                 let failed = records(&mut stream, layout.size, &mut buffer, &mut |raw| {
@@ -318,20 +313,21 @@ fn ends_early(extent: Extent, len: usize) -> String {
     )
 }
 
-fn names(bytes: &[u8], header: &Header, options: &ParseOptions, damages: &mut Damages) -> Names {
+fn names<'a>(
+    bytes: &'a [u8],
+    header: &Header,
+    options: &ParseOptions,
+    (stream, buffer): (&mut Inflate<'a>, &mut [u8]),
+    damages: &mut Damages,
+) -> Names {
     let (part, short) = slice(bytes, header.names);
     let layout = if header.minor < 10 {
         NameLayout::Counted
     } else {
         NameLayout::Terminated
     };
-    let mut stream = Inflate::new(
-        header.compression,
-        part,
-        header.names.offset,
-        options.region_bytes_max,
-    );
-    let (names, damage) = Names::read(&mut stream, layout, header.order);
+    stream.open(part, header.names.offset, options.region_bytes_max);
+    let (names, damage) = Names::read(stream, layout, header.order, buffer);
     if short {
         damages.push(
             Region::Names,

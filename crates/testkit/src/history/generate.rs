@@ -63,11 +63,23 @@ fn op(world: &World, rng: &mut Rng) -> Op {
     let (name, vertex) = world.vertex(rng);
     let key = name.key;
     match rng.below(100) {
-        0..20 => Op::PutVertex {
+        0..14 => Op::PutVertex {
             vertex,
             key,
             attributes: attributes(world, vertex, rng),
         },
+        14..20 => {
+            let declared = |name: &&str| world.schema.attribute(vertex.type_id, name).is_some();
+            let remove = ["size", "name"].into_iter().filter(declared);
+            Op::ChangeVertex {
+                vertex,
+                set: attributes(world, vertex, rng),
+                remove: remove
+                    .filter(|_| rng.percent(20))
+                    .map(str::to_owned)
+                    .collect(),
+            }
+        }
         20..34 => Op::EnsureVertex { vertex, key },
         34..48 => {
             let mut set = Properties::new();
@@ -148,6 +160,11 @@ fn bad(world: &World, rng: &mut Rng) -> Mutation {
     let op = match rng.below(5) {
         0 => put(Properties::new().with("no such attribute", 1)),
         1 => put(Properties::new().with("name", 7)),
+        2 if rng.percent(50) => Op::ChangeVertex {
+            vertex,
+            set: Properties::new(),
+            remove: vec!["no such attribute".into()],
+        },
         2 => Op::EnsureVertex {
             vertex,
             key: "another".into(),

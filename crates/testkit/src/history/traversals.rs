@@ -7,7 +7,7 @@ use esker_model::traversal::{Filter, Hop, Predicate, Repeat, Segment, Start};
 use esker_model::{Traversal, Value, Version, VersionRange};
 
 /// A chain of one to four hops, some of them repeating, at now, in the past or over a range.
-pub fn traversal(world: &World, rng: &mut Rng, retained: Version) -> Traversal {
+pub fn traversal(world: &World, rng: &mut Rng) -> Traversal {
     let start = if rng.percent(30) {
         Start::Type(
             (*rng.pick(&["User", "DataObject", "File", "Execution", "Campaign"])).to_owned(),
@@ -41,7 +41,7 @@ pub fn traversal(world: &World, rng: &mut Rng, retained: Version) -> Traversal {
         0..5 => {}
         5..8 => traversal.as_of = Some(slot(rng)),
         _ => {
-            let from = slot(rng).max(retained);
+            let from = slot(rng);
             let until = if rng.percent(20) {
                 Version::MAX
             } else {

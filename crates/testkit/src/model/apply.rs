@@ -91,6 +91,34 @@ impl GraphModel {
                     self.insert_vertex(*vertex, key, (Properties::new(), true), version, done);
                 }
             }
+            Op::ChangeVertex {
+                vertex,
+                set,
+                remove,
+            } => {
+                self.check_attributes(*vertex, set)?;
+                let declared = |name: &String| {
+                    let attribute = self.schema.attribute(vertex.type_id, name);
+                    attribute.is_some()
+                };
+                if !remove.iter().all(declared) {
+                    return Err(ErrorKind::Invalid);
+                }
+                let facts = self.vertices.get(&vertex.id).ok_or(ErrorKind::Missing)?;
+                let version = take(done, facts.now());
+                let Some((_, Some(attributes))) = facts.statics.as_of(version) else {
+                    return Err(ErrorKind::Missing);
+                };
+                let mut attributes = attributes.clone();
+                for (name, value) in set.iter() {
+                    attributes.set(name, value.clone());
+                }
+                for name in remove {
+                    attributes.remove(name);
+                }
+                let key = facts.key.clone();
+                self.insert_vertex(*vertex, &key, (attributes, false), version, done);
+            }
             Op::SetAttributes {
                 vertex,
                 set,

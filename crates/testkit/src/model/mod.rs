@@ -121,8 +121,6 @@ pub struct GraphModel {
     pub edges: BTreeMap<EdgeKey, Timeline<Properties>>,
     /// Markers of batches that were applied.
     pub markers: BTreeSet<Vec<u8>>,
-    /// Reads as of an earlier version are refused.
-    pub retained: Version,
 }
 
 impl GraphModel {
@@ -133,7 +131,6 @@ impl GraphModel {
             vertices: BTreeMap::new(),
             edges: BTreeMap::new(),
             markers: BTreeSet::new(),
-            retained: Version::ZERO,
         }
     }
 
@@ -153,9 +150,8 @@ impl GraphModel {
         if as_it_is { key } else { key.reversed(inverse) }
     }
 
-    /// Moves what nobody sees as of `since` or later into the archive.
+    /// Moves what nobody sees as of `since` or later into the archive. Histories say so of it, and nothing else does.
     pub fn compact(&mut self, since: Version) {
-        self.retained = self.retained.max(since);
         for vertex in self.vertices.values_mut() {
             vertex.statics.archive(since);
             vertex

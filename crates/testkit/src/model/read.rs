@@ -5,16 +5,11 @@ use esker_model::graph::{Counts, Degree, Difference, EdgeEvent};
 use esker_model::record::UserAttribute;
 use esker_model::{
     Edge, EdgeKey, EdgeTypeId, Properties, Value, Version, VersionRange, Versions, Vertex,
-    VertexChange, VertexEvent, VertexId, VertexTypeId,
+    VertexChange, VertexEvent, VertexId, VertexSelect, VertexTypeId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
 impl GraphModel {
-    /// Whether reads as of a version are answered.
-    pub fn readable(&self, as_of: Version) -> bool {
-        as_of >= self.retained
-    }
-
     /// A vertex as of a version.
     pub fn vertex(&self, id: VertexId, as_of: Version) -> Option<Vertex> {
         let facts = self.vertices.get(&id)?;
@@ -94,11 +89,7 @@ impl GraphModel {
             match versions {
                 Versions::AsOf(as_of) => found.extend(self.edge_as_of(key, as_of)),
                 Versions::Range(range) => {
-                    let inside = timeline
-                        .0
-                        .iter()
-                        .rev()
-                        .filter(|(v, e)| range.contains(**v) && !e.archived);
+                    let inside = timeline.0.iter().rev().filter(|(v, _)| range.contains(**v));
                     found.extend(inside.map(|(version, e)| Edge {
                         key,
                         version: *version,
@@ -112,12 +103,13 @@ impl GraphModel {
     }
 
     /// Vertices of a type and of those that specialise it, by (type, id).
-    pub fn vertices_of(
-        &self,
-        type_id: VertexTypeId,
-        after: Option<(VertexTypeId, VertexId)>,
-        as_of: Version,
-    ) -> Vec<Vertex> {
+    pub fn vertices_of(&self, select: &VertexSelect) -> Vec<Vertex> {
+        let VertexSelect {
+            type_id,
+            after,
+            as_of,
+            deleted,
+        } = *select;
         let mut found: Vec<_> = self
             .vertices
             .iter()
@@ -125,7 +117,7 @@ impl GraphModel {
                 self.schema.is_a(v.type_id, type_id) && after < Some((v.type_id, **id))
             })
             .filter_map(|(id, _)| self.vertex(*id, as_of))
-            .filter(|v| !v.deleted)
+            .filter(|v| deleted || !v.deleted)
             .collect();
         found.sort_by_key(|v| (v.type_id, v.id));
         found

@@ -4,7 +4,7 @@ use esker_model::traversal::{Budget, TravelResult, Traversal};
 use esker_model::{
     Cancel, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect, EdgeTypeId, Flow,
     GraphRead, Properties, Result, Schema, SchemaChange, Value, Version, VersionRange, Versions,
-    Vertex, VertexEvent, VertexId, VertexName, VertexTypeId,
+    Vertex, VertexEvent, VertexId, VertexName, VertexSelect, VertexTypeId,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -245,13 +245,7 @@ impl GraphRead for Recorded {
             .collect())
     }
 
-    fn scan_vertices(
-        &self,
-        _: VertexTypeId,
-        _: Option<(VertexTypeId, VertexId)>,
-        _: Version,
-        _: &mut dyn FnMut(Vertex) -> Flow,
-    ) -> Result<()> {
+    fn scan_vertices(&self, _: &VertexSelect, _: &mut dyn FnMut(Vertex) -> Flow) -> Result<()> {
         unreachable!("lineage asks for no such thing")
     }
 
