@@ -439,8 +439,8 @@ impl GraphRead for Database {
                     let request = Request::ScanVertices(rest);
                     r.stream(&request, &mut |v: Vertex| resume.pass(v, sink))
                 }
+                Session::Server(c) => Ok(c.scan_vertices(select, sink)?),
             }
-            Session::Server(c) => Ok(c.scan_vertices(type_id, after, as_of, sink)?),
         })
     }
 

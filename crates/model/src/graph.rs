@@ -138,7 +138,7 @@ impl VertexSelect {
 pub enum Versions {
     /// The newest at or before this one, if it is not a deletion. [`Version::MAX`] reads what is now.
     AsOf(Version),
-    /// All inside the range, deletions among them (marked), newest first.
+    /// All inside the range, deletions among them (marked), newest first; archived versions too.
     Range(VersionRange),
 }
 

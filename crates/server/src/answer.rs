@@ -7,7 +7,7 @@ use crate::service::Service;
 use esker::CheckOptions;
 use esker_model::{
     Cancel as _, Edge, Error, Flow, GraphRead, GraphWrite as _, Result, Schema, Version,
-    VertexTypeId,
+    VertexSelect, VertexTypeId,
 };
 use esker_rpc::convert::{self, Form};
 use esker_rpc::limits::PIECE_BYTES;
@@ -337,23 +337,24 @@ fn scan_vertices(
         Reply::ScanVertices(proto::ScanVerticesReply { vertices })
     });
     let (mut gone, mut stopped, mut seen) = (false, false, 0_u64);
-    service.database.scan_vertices(
+    let select = VertexSelect {
         type_id,
-        after.map(|v| (v.type_id, v.id)),
-        convert::as_of_in(request.as_of),
-        &mut |vertex| {
-            seen += 1;
-            if seen.is_multiple_of(256) && call.watch.cancelled() {
-                stopped = true;
-                return ControlFlow::Break(());
-            }
-            let flow = pieces.flow(convert::vertex_out(&vertex, form), &mut gone);
-            if seen == request.limit {
-                return ControlFlow::Break(());
-            }
-            flow
-        },
-    )?;
+        after: after.map(|v| (v.type_id, v.id)),
+        as_of: convert::as_of_in(request.as_of),
+        deleted: request.deleted,
+    };
+    service.database.scan_vertices(&select, &mut |vertex| {
+        seen += 1;
+        if seen.is_multiple_of(256) && call.watch.cancelled() {
+            stopped = true;
+            return ControlFlow::Break(());
+        }
+        let flow = pieces.flow(convert::vertex_out(&vertex, form), &mut gone);
+        if seen == request.limit {
+            return ControlFlow::Break(());
+        }
+        flow
+    })?;
     end(pieces, gone, stopped)
 }
 

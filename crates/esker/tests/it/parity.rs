@@ -451,11 +451,21 @@ fn a_scan_can_break_off_through(through: Through) {
     }
 }
 
-/// What two handles may do at once: many threads, both handles, nothing lost.
 /// `set` once read a vertex and put it whole: of two processes that changed one attribute each, one lost its change.
 #[test]
 fn changes_of_single_attributes_from_both_are_kept() {
-    let (_dir, owner, attached) = both();
+    EITHER
+        .into_iter()
+        .for_each(changes_of_single_attributes_from_both_are_kept_through);
+}
+
+fn changes_of_single_attributes_from_both_are_kept_through(through: Through) {
+    let Pair {
+        owner,
+        other: attached,
+        _server,
+        _dir,
+    } = both(through);
     let names = ["a", "b", "c", "d"];
     let changes = names.map(|name| SchemaChange::Attribute {
         vertex_type: "File".into(),
@@ -492,6 +502,7 @@ fn changes_of_single_attributes_from_both_are_kept() {
     assert_eq!(changes.len(), 1 + 4 * 50);
 }
 
+/// What two handles may do at once: many threads, both handles, nothing lost.
 #[test]
 fn many_threads_write_through_both() {
     EITHER

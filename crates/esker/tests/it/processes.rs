@@ -172,7 +172,7 @@ fn an_owner_that_closes_under_load_is_not_missed() {
 /// sees each vertex once.
 #[test]
 fn a_scan_survives_the_end_of_its_owner() {
-    use esker::model::{EdgeSelect, GraphRead, Version, Versions};
+    use esker::model::{EdgeSelect, GraphRead, Versions};
     use std::ops::ControlFlow;
     let dir = tempfile::tempdir().unwrap();
     let path = database(dir.path());

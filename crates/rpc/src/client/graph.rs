@@ -10,7 +10,7 @@ use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
     Batch, Cancel, Commit, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect,
     EdgeTypeId, Flow, GraphRead, GraphWrite, Result, Schema, SchemaChange, Traversal, Version,
-    VersionRange, Vertex, VertexEvent, VertexId, VertexRef, VertexTypeId,
+    VersionRange, Vertex, VertexEvent, VertexId, VertexRef, VertexSelect, VertexTypeId,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -219,23 +219,22 @@ impl GraphRead for Client {
 
     fn scan_vertices(
         &self,
-        type_id: VertexTypeId,
-        after: Option<(VertexTypeId, VertexId)>,
-        as_of: Version,
+        select: &VertexSelect,
         sink: &mut dyn FnMut(Vertex) -> Flow,
     ) -> Result<()> {
-        let mut resume = VerticesResume::after(after);
+        let mut resume = VerticesResume::after(select.after);
         self.run(None, |connection| {
             let after = resume
                 .position()
                 .map(|(type_id, id)| convert::vertex_ref_out(VertexRef { id, type_id }));
             let request = proto::Request {
                 call: Some(Call::ScanVertices(proto::ScanVerticesRequest {
-                    r#type: type_id.0.into(),
+                    r#type: select.type_id.0.into(),
                     type_name: String::new(),
                     after,
-                    as_of: convert::as_of_out(as_of),
+                    as_of: convert::as_of_out(select.as_of),
                     limit: 0,
+                    deleted: select.deleted,
                 })),
             };
             self.exchange(connection, &request, LONG, &mut |reply| {

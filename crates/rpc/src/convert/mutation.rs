@@ -31,6 +31,15 @@ fn mutation_out(mutation: &Mutation) -> proto::Mutation {
             vertex: vertex(v),
             key: key.clone(),
         }),
+        Op::ChangeVertex {
+            vertex: v,
+            set,
+            remove,
+        } => Message::ChangeVertex(proto::ChangeVertex {
+            vertex: vertex(v),
+            set: properties_out(set, Form::Packed),
+            remove: remove.clone(),
+        }),
         Op::SetAttributes {
             vertex: v,
             set,
@@ -114,6 +123,7 @@ fn mutation_in(mutation: proto::Mutation, schema: &Schema) -> Decoded<Mutation> 
         }
         Some(Message::PutVertex(m)) => put_vertex(m, schema).at("put_vertex")?,
         Some(Message::EnsureVertex(m)) => ensure_vertex(m, schema).at("ensure_vertex")?,
+        Some(Message::ChangeVertex(m)) => change_vertex(m, schema).at("change_vertex")?,
         Some(Message::SetAttributes(m)) => set_attributes(m, schema).at("set_attributes")?,
         Some(Message::DeleteVertex(m)) => Op::DeleteVertex {
             vertex: vertex_in(m.vertex.as_ref(), "vertex", schema).at("delete_vertex")?,
@@ -139,6 +149,14 @@ fn ensure_vertex(m: proto::EnsureVertex, schema: &Schema) -> Decoded<Op> {
     Ok(Op::EnsureVertex {
         vertex: vertex_in(m.vertex.as_ref(), "vertex", schema)?,
         key: key_in(m.key, m.vertex.as_ref())?,
+    })
+}
+
+fn change_vertex(m: proto::ChangeVertex, schema: &Schema) -> Decoded<Op> {
+    Ok(Op::ChangeVertex {
+        vertex: vertex_in(m.vertex.as_ref(), "vertex", schema)?,
+        set: properties_in(m.set).at("set")?,
+        remove: m.remove,
     })
 }
 

@@ -456,6 +456,8 @@ pub struct ScanVerticesRequest {
     /// End after so many; 0 for no end.
     #[prost(uint64, tag = "5")]
     pub limit: u64,
+    #[prost(bool, tag = "6")]
+    pub deleted: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ScanVerticesReply {
@@ -672,7 +674,7 @@ pub struct Mutation {
     /// When it happened, if its source knows; else the commit's own version.
     #[prost(fixed64, optional, tag = "1")]
     pub version: ::core::option::Option<u64>,
-    #[prost(oneof = "mutation::Op", tags = "2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "mutation::Op", tags = "2, 3, 4, 5, 6, 7, 8")]
     pub op: ::core::option::Option<mutation::Op>,
 }
 /// Nested message and enum types in `Mutation`.
@@ -691,6 +693,8 @@ pub mod mutation {
         PutEdge(super::PutEdge),
         #[prost(message, tag = "7")]
         DeleteEdge(super::DeleteEdge),
+        #[prost(message, tag = "8")]
+        ChangeVertex(super::ChangeVertex),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -709,6 +713,15 @@ pub struct EnsureVertex {
     pub vertex: ::core::option::Option<VertexRef>,
     #[prost(string, tag = "2")]
     pub key: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ChangeVertex {
+    #[prost(message, optional, tag = "1")]
+    pub vertex: ::core::option::Option<VertexRef>,
+    #[prost(message, optional, tag = "2")]
+    pub set: ::core::option::Option<Properties>,
+    #[prost(string, repeated, tag = "3")]
+    pub remove: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SetAttributes {

@@ -9,7 +9,7 @@ use esker::lineage::{Direction, LineageOptions, render_json};
 use esker_model::traversal::{Budget, Start, TravelResult};
 use esker_model::{
     Cancel as _, Edge, EdgeKey, EdgeSelect, GraphRead as _, Schema, Traversal, Version,
-    VersionRange, Versions, Vertex, VertexChange, VertexId,
+    VersionRange, Versions, Vertex, VertexChange, VertexId, VertexSelect,
 };
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
@@ -116,23 +116,24 @@ pub(super) fn vertices(asked: &Asked<'_>) -> Answer {
     let limit = asked.query.limit()?;
     let mut found: Vec<Vertex> = Vec::new();
     let mut more = false;
-    database.scan_vertices(
+    let select = VertexSelect {
         type_id,
-        asked.query.after(&schema)?,
-        asked.query.as_of()?,
-        &mut |vertex| {
-            if found.len() == limit {
-                more = true;
-                return ControlFlow::Break(());
-            }
-            found.push(vertex);
-            if asked.watch.cancelled() {
-                more = true;
-                return ControlFlow::Break(());
-            }
-            ControlFlow::Continue(())
-        },
-    )?;
+        after: asked.query.after(&schema)?,
+        as_of: asked.query.as_of()?,
+        deleted: false,
+    };
+    database.scan_vertices(&select, &mut |vertex| {
+        if found.len() == limit {
+            more = true;
+            return ControlFlow::Break(());
+        }
+        found.push(vertex);
+        if asked.watch.cancelled() {
+            more = true;
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    })?;
     let next = found.last().filter(|_| more).map(|v| v.name(&schema));
     let vertices: Json = found
         .iter()
