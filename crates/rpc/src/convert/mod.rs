@@ -53,7 +53,7 @@ pub struct Malformed {
 enum Why {
     Expected(String),
     /// The field is well-formed and names something that does not exist.
-    Model(Error),
+    Model(Box<Error>),
 }
 
 /// What every decoder returns.
@@ -71,7 +71,7 @@ impl Malformed {
     fn model(error: impl Into<Error>) -> Self {
         Self {
             field: String::new(),
-            why: Why::Model(error.into()),
+            why: Why::Model(Box::new(error.into())),
         }
     }
 
@@ -97,7 +97,7 @@ impl Malformed {
 impl From<Malformed> for Error {
     fn from(malformed: Malformed) -> Self {
         match malformed.why {
-            Why::Model(error) => error,
+            Why::Model(error) => *error,
             Why::Expected(expected) => Self::Invalid(format!(
                 "malformed message: `{}`: expected {expected}",
                 malformed.field
