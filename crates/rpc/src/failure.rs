@@ -204,12 +204,12 @@ fn restore(code: &str, texts: &mut dyn Iterator<Item = String>, numbers: &[u64])
         },
         "io" => {
             let (context, message) = (text()?, text()?);
-            let source = match number(1).and_then(|n| i32::try_from(n).ok()) {
-                Some(system) => io::Error::from_raw_os_error(system),
-                None => {
-                    let kind = usize::try_from(number(0)?).ok()?;
-                    io::Error::new(*KINDS.get(kind)?, message)
-                }
+            let system = number(1).and_then(|n| i32::try_from(n).ok());
+            let source = if let Some(system) = system {
+                io::Error::from_raw_os_error(system)
+            } else {
+                let kind = usize::try_from(number(0)?).ok()?;
+                io::Error::new(*KINDS.get(kind)?, message)
             };
             Error::io(context, source)
         }

@@ -20,16 +20,15 @@ pub const PREFIX: &[u8] = b"\0esker-request/";
 pub fn new(now_millis: u64) -> Result<Vec<u8>> {
     static PROCESS: OnceLock<u64> = OnceLock::new();
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    let process = match PROCESS.get() {
-        Some(process) => *process,
-        None => {
-            let mut random = [0; 8];
-            std::fs::File::open("/dev/urandom")
-                .and_then(|mut f| f.read_exact(&mut random))
-                .map_err(|e| Error::io("reading /dev/urandom", e))?;
-            // A forked child has its parent's random bits, but not its process id.
-            *PROCESS.get_or_init(|| u64::from_be_bytes(random))
-        }
+    let process = if let Some(process) = PROCESS.get() {
+        *process
+    } else {
+        let mut random = [0; 8];
+        std::fs::File::open("/dev/urandom")
+            .and_then(|mut f| f.read_exact(&mut random))
+            .map_err(|e| Error::io("reading /dev/urandom", e))?;
+        // A forked child has its parent's random bits, but not its process id.
+        *PROCESS.get_or_init(|| u64::from_be_bytes(random))
     };
     let process = process ^ (u64::from(std::process::id()) << 32);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);

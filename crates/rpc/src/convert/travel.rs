@@ -156,7 +156,7 @@ fn node_out(node: PathNode) -> proto::PathNode {
         end: node.end,
         parents: node
             .parents
-            .iter()
+            .into_iter()
             .map(|step| proto::PathStep {
                 parent: step.parent,
                 edge: Some(edge_key_out(step.edge)),
