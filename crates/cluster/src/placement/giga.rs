@@ -50,3 +50,27 @@ impl Placement for GigaPlus {
         splits.iter().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::Place;
+
+    #[test]
+    fn the_lowest_bits_of_the_hash_are_the_goal() {
+        let end = |hash| End {
+            home: Place(1),
+            hash,
+        };
+        let goals = |places| {
+            let giga = GigaPlus::new(places).unwrap();
+            (0..8)
+                .map(|bits| giga.goal(end(0), end(0xabc0 | bits)).0)
+                .collect::<Vec<u32>>()
+        };
+        assert_eq!(goals(8), [0, 1, 2, 3, 4, 5, 6, 7]);
+        // Partitions 2 and 3 do not split into 6 and 7.
+        assert_eq!(goals(6), [0, 1, 2, 3, 4, 5, 2, 3]);
+        assert_eq!(goals(1), [0; 8]);
+    }
+}

@@ -33,6 +33,11 @@ impl Splits {
         splits
     }
 
+    /// Whether the vertex never split: nearly all vertices.
+    pub fn is_whole(&self) -> bool {
+        self.first == 1 && self.more.is_empty()
+    }
+
     /// Whether the partition exists.
     pub fn contains(&self, partition: Partition) -> bool {
         let word = match (partition.0 / BITS).checked_sub(1) {

@@ -107,6 +107,9 @@ impl Tree {
 
     /// Where an edge with that goal is when these partitions exist: in its nearest ancestor among them.
     pub fn locate(self, splits: &Splits, goal: Partition) -> Partition {
+        if splits.is_whole() {
+            return Partition(0);
+        }
         let mut partition = goal;
         while !splits.contains(partition) {
             match self.parent(partition) {

@@ -30,16 +30,23 @@ impl Layout {
         layout
     }
 
-    /// As a new cluster begins: whole classes where the servers are a power of two; else those of the nearest power of two,
-    /// changed once.
+    /// As a new cluster begins: whole classes where the servers are a power of two; else those of the power of two below or
+    /// above, changed once, whichever is better.
     pub(super) fn first(vnodes: u32, servers: usize) -> Self {
-        let below = 1 << servers.ilog2();
-        let above = 2 * below;
-        let classes = if 2 * servers < 3 * below || above > vnodes as usize {
-            below
+        let grown = Self::from_classes(vnodes, servers, 1 << servers.ilog2());
+        let above = servers.next_power_of_two();
+        if servers == above || above > vnodes as usize {
+            return grown;
+        }
+        let shrunk = Self::from_classes(vnodes, servers, above);
+        if shrunk.locality_sum() > grown.locality_sum() {
+            shrunk
         } else {
-            above
-        };
+            grown
+        }
+    }
+
+    fn from_classes(vnodes: u32, servers: usize, classes: usize) -> Self {
         let all = classes.max(servers);
         let mut layout = Self::of((0..vnodes as usize).map(|v| v % classes), all);
         let stays: Vec<bool> = (0..all).map(|server| server < servers).collect();
@@ -108,6 +115,12 @@ impl Layout {
             }
         }
         same as f64 / (count * width) as f64
+    }
+
+    /// [`Self::locality`] summed over the levels on which servers part, and one more: a vertex ends on any of them.
+    pub(super) fn locality_sum(&self) -> f64 {
+        let last = self.servers.next_power_of_two().ilog2() + 1;
+        (1..=last).map(|level| self.locality(level)).sum()
     }
 
     fn vnodes(&self) -> usize {

@@ -108,7 +108,8 @@ pub struct VnodeMap {
 
 impl VnodeMap {
     /// The map that a cluster begins with, at epoch 1. With a power of two of servers, vnode `v` is with the server
-    /// `v mod servers`; with another number, it is that map of the nearest power of two after one [`Self::change`].
+    /// `v mod servers`; with another number, it is that map of a power of two
+    /// next to it after one [`Self::change`], whichever gives more [`Self::locality`] over the levels.
     pub fn first(vnodes: Vnodes, servers: &[ServerId]) -> Result<Self, MapError> {
         let servers = checked(vnodes, servers)?;
         let layout = Layout::first(vnodes.count, servers.len());
@@ -176,15 +177,14 @@ impl VnodeMap {
         Ok(self.after(servers, &parties, &layout))
     }
 
-    /// The map in which [`Self::locality`] is as a fresh cluster of so many servers would have it, and what moves for that:
-    /// after many changes, up to most vnodes. No server has two vnodes more than another. Nothing moves where nothing
+    /// The map in which [`Self::locality`] is as a fresh cluster of so many servers would have it, over all levels, and what
+    /// moves for that: after many changes, up to most vnodes. No server has two vnodes more than another. Nothing moves where nothing
     /// is gained.
     pub fn tidied(&self) -> (Self, Vec<Move>) {
         let parties = self.servers.clone();
         let now = self.layout(&parties);
         let fresh = Layout::first(self.vnodes.count, parties.len()).named_like(&now);
-        let level = self.server_level();
-        if fresh.locality(level) <= now.locality(level) {
+        if fresh.locality_sum() <= now.locality_sum() {
             return (self.clone(), Vec::new());
         }
         self.after(self.servers.clone(), &parties, &fresh)

@@ -177,7 +177,12 @@ fn tidying_mends_what_many_changes_broke() {
     for count in 2..=32 {
         map = change(&map, &servers(0..count));
     }
-    assert!(map.locality(5) < 0.6, "{}", map.locality(5));
+    // Each change alone is dealt out well, and prefers neighbours: without that it would be 0.29.
+    assert!(
+        (0.32..0.6).contains(&map.locality(5)),
+        "{}",
+        map.locality(5)
+    );
     let (tidy, moves) = map.tidied();
     check_balance(&tidy);
     assert!((tidy.locality(5) - 1.0).abs() < 1e-9);
@@ -219,8 +224,10 @@ proptest! {
         let (tidy, _) = map.tidied();
         check_balance(&tidy);
         let fresh = VnodeMap::first(map.vnodes(), map.servers()).unwrap();
-        let level = map.server_level();
-        prop_assert!(tidy.locality(level) >= fresh.locality(level) - 1e-9);
-        prop_assert!(tidy.locality(level) >= map.locality(level) - 1e-9);
+        let sum = |map: &VnodeMap| -> f64 {
+            (1..=map.server_level() + 1).map(|level| map.locality(level)).sum()
+        };
+        prop_assert!(sum(&tidy) >= sum(&fresh) - 1e-9);
+        prop_assert!(sum(&tidy) >= sum(&map) - 1e-9);
     }
 }

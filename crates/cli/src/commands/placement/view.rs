@@ -76,9 +76,10 @@ impl View {
 
     /// What would be stored with the vertex, if it has split.
     fn row(&self) -> Option<String> {
-        let split = self.splits.count() > 1;
-        let state =
-            SplitState::new(self.kind, self.tree?, self.splits.clone()).filter(|_| split)?;
+        if self.splits.is_whole() {
+            return None;
+        }
+        let state = SplitState::new(self.kind, self.tree?, self.splits.clone())?;
         let hex = state.encode().iter().fold(String::new(), |mut hex, byte| {
             // Writing to a String cannot fail.
             let _ = write!(hex, "{byte:02x}");
