@@ -237,7 +237,7 @@ impl Database {
                 r.call(&Request::Check(*options), receiver)?
                     .ok_or(Broken::Lost)
             }
-            Session::Server(c) => Ok(server::check(c, options, cancel, progress)?),
+            Session::Server(c) => Ok(server::check(c, *options, cancel, progress)?),
         })
     }
 

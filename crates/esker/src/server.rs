@@ -41,7 +41,7 @@ fn stats_in(stats: proto::StatsReply) -> Result<Stats> {
 /// Reads everything and compares what must agree.
 pub(crate) fn check(
     client: &Client,
-    options: &CheckOptions,
+    options: CheckOptions,
     cancel: &dyn Cancel,
     progress: &mut dyn FnMut(u64),
 ) -> Result<CheckReport> {

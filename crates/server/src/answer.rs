@@ -136,8 +136,8 @@ fn all<T, M: Message>(
     reply: fn(Vec<M>) -> Reply,
 ) -> Result<Reply, Stop> {
     let mut pieces = Pieces::new(call, reply);
-    for item in &items {
-        pieces.push(encode(item))?;
+    for item in items {
+        pieces.push(encode(&item))?;
     }
     Ok(pieces.last())
 }

@@ -31,7 +31,7 @@ const KEYS: [Key; 14] = [
     Key {
         path: "listen",
         expected: "\"HOST:PORT\"",
-        set: |d, v| text(v).map(|t| d.settings.listen = t.to_owned()),
+        set: |d, v| text(v).map(|t| t.clone_into(&mut d.settings.listen)),
     },
     Key {
         path: "drain",
@@ -128,19 +128,18 @@ fn split(text: &str) -> Option<(u64, &str)> {
 }
 
 fn size(value: &DeValue<'_>) -> Option<usize> {
-    let bytes = match integer(value) {
-        Some(bytes) => bytes,
-        None => {
-            let (number, unit) = split(text(value)?)?;
-            let factor = match unit {
-                "" | "B" => 1,
-                "KiB" | "K" => 1 << 10,
-                "MiB" | "M" => 1 << 20,
-                "GiB" | "G" => 1 << 30,
-                _ => return None,
-            };
-            number.checked_mul(factor)?
-        }
+    let bytes = if let Some(bytes) = integer(value) {
+        bytes
+    } else {
+        let (number, unit) = split(text(value)?)?;
+        let factor = match unit {
+            "" | "B" => 1,
+            "KiB" | "K" => 1 << 10,
+            "MiB" | "M" => 1 << 20,
+            "GiB" | "G" => 1 << 30,
+            _ => return None,
+        };
+        number.checked_mul(factor)?
     };
     usize::try_from(bytes).ok().filter(|n| *n > 0)
 }

@@ -11,7 +11,7 @@ pub const GROUP_BYTES_MAX: usize = 8 << 20;
 /// Requests of more bytes than this are decoded by a worker rather than by the thread that receives them.
 pub const DECODE_HERE_BYTES: usize = 64 << 10;
 /// How long an answer waits for a client that does not take it in.
-pub const STALL_MAX: Duration = Duration::from_secs(60);
+pub const STALL_MAX: Duration = Duration::from_mins(1);
 /// How long a read waits for a version that its client has seen elsewhere.
 pub const AT_LEAST_MAX: Duration = Duration::from_secs(2);
 /// Connections beyond the limit that are told so; others are closed at once.

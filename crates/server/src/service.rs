@@ -140,7 +140,7 @@ impl Service {
             &self.readers
         };
         self.submit(lane, call, move |service, call| {
-            service.decode(request, call)
+            service.decode(request, call);
         });
     }
 
@@ -267,7 +267,7 @@ impl Service {
             &self.readers
         };
         self.submit(lane, call, move |service, call| {
-            service.answer(request, call)
+            service.answer(request, call);
         });
     }
 

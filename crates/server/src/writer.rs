@@ -48,6 +48,10 @@ impl Writer {
     }
 
     /// Queues a batch, if there is room; else gives the call back.
+    #[allow(
+        clippy::result_large_err,
+        reason = "a refused call goes back whole, to be answered"
+    )]
     pub(crate) fn submit(&self, batch: Batch, sync: bool, call: Call) -> Result<(), (Call, Full)> {
         let mut state = self.state();
         let waiting = state.writes.len();

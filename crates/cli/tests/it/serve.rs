@@ -342,8 +342,8 @@ fn overload_sheds_and_recovers() {
             .unwrap()
     };
     assert!(figure("esker_shed_total ") > 0.0, "{metrics}");
-    assert_eq!(figure("esker_in_flight "), 0.0);
-    assert_eq!(figure("esker_memory_bytes "), 0.0);
+    assert!(figure("esker_in_flight ") < 0.5);
+    assert!(figure("esker_memory_bytes ") < 0.5);
     assert_eq!(files_of(&database, "0").len(), 50);
     drop(database);
     server.stop();

@@ -280,6 +280,7 @@ fn walk(asked: &Asked<'_>, direction: Direction) -> Answer {
 }
 
 pub(super) fn travel(asked: &Asked<'_>) -> Answer {
+    const KEYS: [&str; 5] = ["chain", "depth", "max_edges", "timeout_ms", "profile"];
     let body: Json = serde_json::from_str(asked.body)
         .map_err(|e| Refused::bad(format!("the body is not JSON: {e}")))?;
     let Json::Object(body) = body else {
@@ -287,7 +288,6 @@ pub(super) fn travel(asked: &Asked<'_>) -> Answer {
             "the body: expected a JSON object with `chain`".into(),
         ));
     };
-    const KEYS: [&str; 5] = ["chain", "depth", "max_edges", "timeout_ms", "profile"];
     if let Some(key) = body.keys().find(|k| !KEYS.contains(&k.as_str())) {
         return Err(Refused::bad(format!(
             "unknown key `{key}`; expected {}",

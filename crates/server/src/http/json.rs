@@ -108,7 +108,7 @@ pub(super) fn value_in(value: &Json, kind: Option<ValueKind>) -> Option<Value> {
 fn base64_in(text: &str) -> Option<Vec<u8>> {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digits = text.trim_end_matches('=');
-    if text.len() % 4 != 0 || text.len() - digits.len() > 2 {
+    if !text.len().is_multiple_of(4) || text.len() - digits.len() > 2 {
         return None;
     }
     let (mut bits, mut have, mut out) = (0_u32, 0, Vec::with_capacity(text.len() / 4 * 3));

@@ -1,6 +1,6 @@
 //! HTTP on the same port: health, metrics, the JSON API.
 //!
-//! [`API`] is the one list of paths: the routes and the OpenAPI document are made from it.
+//! [`API`] is the one list of paths: the routes and the `OpenAPI` document are made from it.
 
 mod api;
 mod json;

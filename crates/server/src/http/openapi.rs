@@ -1,4 +1,4 @@
-//! The API's own description, as OpenAPI 3.1. It is made from the same table that the routes are.
+//! The API's own description, as `OpenAPI` 3.1. It is made from the same table that the routes are.
 
 use super::ops::OPS;
 use super::{API, Endpoint, Verb};

@@ -85,13 +85,11 @@ impl Query {
         &self,
         schema: &Schema,
     ) -> Result<Option<(VertexTypeId, VertexId)>, Refused> {
-        match self.get("after") {
-            None => Ok(None),
-            Some(_) => {
-                let (_, vertex) = self.vertex("after", schema)?;
-                Ok(Some((vertex.type_id, vertex.id)))
-            }
+        if self.get("after").is_none() {
+            return Ok(None);
         }
+        let (_, vertex) = self.vertex("after", schema)?;
+        Ok(Some((vertex.type_id, vertex.id)))
     }
 
     /// A type's name.

@@ -271,10 +271,10 @@ fn the_document_describes_the_routes() {
                 let value = match (path.as_str(), name) {
                     ("/api/v1/vertices", "type") => "File",
                     (_, "type") => "write",
-                    ("/api/v1/history", "id") => "job:1",
-                    ("/api/v1/lineage" | "/api/v1/impact", "id") => "file:/out",
+                    ("/api/v1/lineage" | "/api/v1/impact", "id") | (_, "after" | "dst") => {
+                        "file:/out"
+                    }
                     (_, "id") => "job:1",
-                    (_, "after" | "dst") => "file:/out",
                     (_, "limit" | "depth") => "3",
                     (_, "as_of") => "now",
                     (_, "from") => "2020-01-01",

@@ -29,6 +29,10 @@ fn typed<T>(message: T) -> Request<T> {
     request
 }
 
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "that is what a field of a message is"
+)]
 fn named(name: &str) -> Option<proto::VertexRef> {
     Some(proto::VertexRef {
         name: name.into(),

@@ -200,11 +200,11 @@ fn malformed_calls_are_answered_one_by_one() {
 /// Garbage in the middle ends the stream, and only this one.
 #[test]
 fn garbage_ends_its_own_stream() {
+    use esker_model::GraphRead as _;
     let served = Served::start(settings());
     let database = filled(&served);
     let (heard, _) = say(&served, vec![hello(PROTOCOL, "1"), vec![0x12, 0x7f, 1]]);
     assert_eq!(heard.len(), 1);
-    use esker_model::GraphRead as _;
     assert!(database.counts().is_ok());
 }
 
