@@ -32,7 +32,7 @@ fn take_in(request: Call, schema: &Schema) {
         Call::Travel(m) => drop(convert::traversal_in(&m)),
         Call::Degrees(m) => {
             m.of.into_iter()
-                .for_each(|d| drop(convert::degree_of_in(d)))
+                .for_each(|d| drop(convert::degree_of_in(d)));
         }
         _ => {}
     }
