@@ -95,9 +95,12 @@ impl Server {
     /// Stops accepting, lets answers under way finish for [`DRAIN_MAX`], then cuts off the rest.
     pub(super) fn stop(mut self) {
         self.connections.closing.store(true, Ordering::Release);
-        // Wakes the accepting thread, which sees the flag.
-        drop(UnixStream::connect(self.socket.address()));
-        if let Some(accepting) = self.accepting.take() {
+        // Wakes the accepting thread, which sees the flag. Nobody can wake it if the folder was removed meanwhile; nobody can
+        // reach it either, and it ends with the process.
+        let woken = UnixStream::connect(self.socket.address()).is_ok();
+        if let Some(accepting) = self.accepting.take()
+            && (woken || accepting.is_finished())
+        {
             let _ = accepting.join();
         }
         let _ = std::fs::remove_file(self.socket.path());

@@ -81,10 +81,21 @@ fn some_other_folder() {
         "",
         &OpenOptions::new(),
         &expect![
-            "Invalid: the target is empty; expected the folder of a database, as in lab.esker"
+            "Invalid: the target is empty; expected the folder of a database, as in lab.esker, or a server, as in esker://127.0.0.1:7400"
         ],
     );
     refuses(setup, "./", &OpenOptions::new().create(true), &expected);
+}
+
+/// Closing once waited for ever for a thread that nobody could wake any more.
+#[test]
+fn a_folder_that_is_removed_while_open_can_be_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lab.esker");
+    let db = Database::init(path.to_str().unwrap(), &OpenOptions::new()).unwrap();
+    std::fs::remove_dir_all(&path).unwrap();
+    // Whether it says that something is missing is the store's affair; it ends.
+    let _ = db.close();
 }
 
 #[test]

@@ -460,12 +460,8 @@ fn changes_of_single_attributes_from_both_are_kept() {
 }
 
 fn changes_of_single_attributes_from_both_are_kept_through(through: Through) {
-    let Pair {
-        owner,
-        other: attached,
-        _server,
-        _dir,
-    } = both(through);
+    let pair = both(through);
+    let (owner, attached) = (&pair.owner, &pair.other);
     let names = ["a", "b", "c", "d"];
     let changes = names.map(|name| SchemaChange::Attribute {
         vertex_type: "File".into(),
@@ -475,11 +471,11 @@ fn changes_of_single_attributes_from_both_are_kept_through(through: Through) {
         },
     });
     owner.define(&changes).unwrap();
-    put_file(&owner, "/shared", 0).unwrap();
-    let file_ref = vertex(&owner, "file:/shared");
+    put_file(owner, "/shared", 0).unwrap();
+    let file_ref = vertex(owner, "file:/shared");
     std::thread::scope(|scope| {
         for (i, name) in names.into_iter().enumerate() {
-            let db = [&owner, &attached][i % 2];
+            let db = [owner, attached][i % 2];
             scope.spawn(move || {
                 for n in 0..50_i64 {
                     let mut batch = Batch::new();
@@ -493,7 +489,7 @@ fn changes_of_single_attributes_from_both_are_kept_through(through: Through) {
             });
         }
     });
-    let now = file(&attached, "/shared").unwrap();
+    let now = file(attached, "/shared").unwrap();
     let values = names.map(|name| now.attribute(name).cloned());
     assert_eq!(values, [const { Some(Value::I64(49)) }; 4]);
     let changes = owner
