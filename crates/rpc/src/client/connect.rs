@@ -116,8 +116,11 @@ async fn greet(
     let path = http::uri::PathAndQuery::from_static(EXCHANGE);
     let request = tonic::Request::new(Messages(Arc::clone(outgoing)));
     let response = grpc.streaming(request, path, FrameCodec).await;
-    let mut answers = response.map_err(|s| refused(address, &s))?.into_inner();
-    let first = answers.message().await.map_err(|s| refused(address, &s))?;
+    let mut answers = response.map_err(|s| ungreeted(address, &s))?.into_inner();
+    let first = answers
+        .message()
+        .await
+        .map_err(|s| ungreeted(address, &s))?;
     let first = first.ok_or_else(|| gone(&"no greeting"))?;
     let mut first = RawToClient::decode(first).map_err(|e| stranger(address, &e.to_string()))?;
     let welcome = first
@@ -149,6 +152,16 @@ fn stranger(address: &Address, why: &str) -> Broken {
         "{} answers, but not as an Esker server ({why}): is the port right{hint}?",
         address.authority()
     ))
+}
+
+/// What it means that there was no greeting. Whoever speaks something else may answer in it, or just hang up.
+fn ungreeted(address: &Address, status: &Status) -> Broken {
+    match refused(address, status) {
+        Broken::Lost(why) => Broken::Lost(format!(
+            "{why}, before any greeting: is that an Esker server?"
+        )),
+        other => other,
+    }
 }
 
 /// What a server's refusal of the stream means.

@@ -456,6 +456,7 @@ pub struct ScanVerticesRequest {
     /// End after so many; 0 for no end.
     #[prost(uint64, tag = "5")]
     pub limit: u64,
+    /// Those that were deleted by then too, marked.
     #[prost(bool, tag = "6")]
     pub deleted: bool,
 }
@@ -714,6 +715,7 @@ pub struct EnsureVertex {
     #[prost(string, tag = "2")]
     pub key: ::prost::alloc::string::String,
 }
+/// Sets and removes single predefined attributes of a vertex that exists; the others stay as they are.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ChangeVertex {
     #[prost(message, optional, tag = "1")]
