@@ -143,14 +143,18 @@ async fn greet(
     })
 }
 
-fn stranger(address: &Address, why: &str) -> Broken {
-    let hint = match address.tls {
+fn tls_hint(address: &Address) -> &'static str {
+    match address.tls {
         None => "; if it wants TLS, add ?tls=FILE with the certificates to trust",
         Some(_) => "",
-    };
+    }
+}
+
+fn stranger(address: &Address, why: &str) -> Broken {
     target(format!(
-        "{} answers, but not as an Esker server ({why}): is the port right{hint}?",
-        address.authority()
+        "{} answers, but not as an Esker server ({why}): is the port right{}?",
+        address.authority(),
+        tls_hint(address)
     ))
 }
 
@@ -158,7 +162,8 @@ fn stranger(address: &Address, why: &str) -> Broken {
 fn ungreeted(address: &Address, status: &Status) -> Broken {
     match refused(address, status) {
         Broken::Lost(why) => Broken::Lost(format!(
-            "{why}, before any greeting: is that an Esker server?"
+            "{why}, before any greeting: is that an Esker server{}?",
+            tls_hint(address)
         )),
         other => other,
     }
