@@ -322,28 +322,39 @@ fn overload_sheds_and_recovers() {
             .apply(written(&database, "0", &format!("/{n}")))
             .unwrap();
     }
-    std::thread::scope(|scope| {
-        for _ in 0..24 {
-            let database = server.open();
-            scope.spawn(move || {
-                for _ in 0..20 {
-                    assert_eq!(files_of(&database, "0").len(), 50);
-                }
-            });
-        }
-    });
-    let (status, metrics) = server.http("GET /metrics", "");
-    assert_eq!(status, 200);
     let figure = |name: &str| -> f64 {
+        let (status, metrics) = server.http("GET /metrics", "");
+        assert_eq!(status, 200);
         let line = metrics.lines().find_map(|l| l.strip_prefix(name));
         line.unwrap_or_else(|| panic!("no {name} in {metrics}"))
             .trim()
             .parse()
             .unwrap()
     };
-    assert!(figure("esker_shed_total ") > 0.0, "{metrics}");
-    assert!(figure("esker_in_flight ") < 0.5);
-    assert!(figure("esker_memory_bytes ") < 0.5);
+    let crowd = || {
+        std::thread::scope(|scope| {
+            for _ in 0..24 {
+                let database = server.open();
+                scope.spawn(move || {
+                    for _ in 0..20 {
+                        assert_eq!(files_of(&database, "0").len(), 50);
+                    }
+                });
+            }
+        });
+    };
+    // On a busy machine the clients may come one after the other.
+    let shed = (0..50).any(|_| {
+        crowd();
+        figure("esker_shed_total ") > 0.0
+    });
+    assert!(shed, "nobody was turned away");
+    // A call is counted out just after its answer.
+    let quiet = (0..500).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        figure("esker_in_flight ") < 0.5 && figure("esker_memory_bytes ") < 0.5
+    });
+    assert!(quiet, "something is under way still");
     assert_eq!(files_of(&database, "0").len(), 50);
     drop(database);
     server.stop();
