@@ -7,8 +7,11 @@
 //! [`placement::Growth`]; then [`vnode`].
 
 mod hash;
+pub mod node;
+pub mod peer;
 pub mod placement;
 pub mod vnode;
 
+pub use node::{Host, Node};
 pub use placement::{Kind, Placement};
 pub use vnode::{ServerId, VnodeMap, Vnodes};

@@ -132,6 +132,34 @@ pub struct Budget {
     pub bytes: Option<u64>,
     /// Milliseconds.
     pub millis: Option<u64>,
+    /// How the servers of a cluster go about it; an embedded database does not look at it.
+    pub strategy: Strategy,
+}
+
+/// How the servers of a cluster run a traversal. What comes out is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Strategy {
+    /// Step by step: none begins before the last one is done everywhere (GraphMeta, section 5.1).
+    Sync,
+    /// The same; a server that waits for the next step loads what it will need (GraphMeta, section 5.2).
+    #[default]
+    Prefetch,
+    /// Without steps: every server goes on from what it is told at once (GraphTrek).
+    Async,
+}
+
+impl Strategy {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Sync, Self::Prefetch, Self::Async];
+
+    /// The name that people use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sync => "sync",
+            Self::Prefetch => "prefetch",
+            Self::Async => "async",
+        }
+    }
 }
 
 /// Why something was not followed to its end.
@@ -197,6 +225,27 @@ pub struct StepProfile {
     pub micros: u64,
 }
 
+/// What one server of a cluster did in one step: the parts of GraphMeta's Figure 9.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ServerStep {
+    /// Which server.
+    pub server: u32,
+    /// From 1, counted through repeats.
+    pub step: u32,
+    /// Vertices that it started from.
+    pub frontier: u64,
+    /// Edges that it looked at.
+    pub edges: u64,
+    /// Microseconds of reading vertices.
+    pub vertices_micros: u64,
+    /// Microseconds of reading edges.
+    pub edges_micros: u64,
+    /// Microseconds of reading ahead for this step.
+    pub prefetch_micros: u64,
+    /// Microseconds of waiting for other servers.
+    pub wait_micros: u64,
+}
+
 /// One `rtn()`, or the last working set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkingSet {
@@ -250,6 +299,8 @@ pub struct TravelResult {
     pub stopped: Vec<Stop>,
     /// What each hop did.
     pub profile: Vec<StepProfile>,
+    /// What each server did in each hop; nothing for an embedded database.
+    pub servers: Vec<ServerStep>,
     /// The version that the answer was read as of.
     pub as_of: Version,
 }

@@ -63,6 +63,7 @@ pub(crate) fn run(
         complete: run.stopped.is_empty(),
         stopped: run.stopped,
         profile: run.profile,
+        servers: Vec::new(),
         paths: run.paths.map(PathRecorder::finish),
         as_of,
     })

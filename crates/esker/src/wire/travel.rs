@@ -6,8 +6,8 @@ use super::encoding::{Wire, wire_enum, wire_struct};
 use esker_model::VertexId;
 use esker_model::codec::{DecodeError, Reader};
 use esker_model::traversal::{
-    Budget, Filter, Hop, PathNode, PathStep, Paths, Predicate, Repeat, Segment, Start, StepProfile,
-    Stop, StopReason, TravelResult, Traversal, WorkingSet,
+    Budget, Filter, Hop, PathNode, PathStep, Paths, Predicate, Repeat, Segment, ServerStep, Start,
+    StepProfile, Stop, StopReason, Strategy, TravelResult, Traversal, WorkingSet,
 };
 
 wire_struct!(Traversal {
@@ -45,7 +45,23 @@ wire_struct!(Budget {
     steps,
     edges,
     bytes,
-    millis
+    millis,
+    strategy
+});
+wire_enum!(Strategy {
+    0 Sync,
+    1 Prefetch,
+    2 Async,
+});
+wire_struct!(ServerStep {
+    server,
+    step,
+    frontier,
+    edges,
+    vertices_micros,
+    edges_micros,
+    prefetch_micros,
+    wait_micros
 });
 wire_enum!(StopReason {
     0 Limit,
@@ -106,6 +122,7 @@ pub(crate) struct Rest {
     complete: bool,
     stopped: Vec<Stop>,
     profile: Vec<StepProfile>,
+    servers: Vec<ServerStep>,
     as_of: esker_model::Version,
 }
 
@@ -113,6 +130,7 @@ wire_struct!(Rest {
     complete,
     stopped,
     profile,
+    servers,
     as_of
 });
 
@@ -130,6 +148,7 @@ pub(crate) fn pieces<E>(
         complete,
         stopped,
         profile,
+        servers,
         as_of,
     } = result;
     for set in sets {
@@ -148,6 +167,7 @@ pub(crate) fn pieces<E>(
         complete,
         stopped,
         profile,
+        servers,
         as_of,
     })
 }
@@ -186,6 +206,7 @@ impl Assembly {
             complete,
             stopped,
             profile,
+            servers,
             as_of,
         } = rest;
         TravelResult {
@@ -194,6 +215,7 @@ impl Assembly {
             complete,
             stopped,
             profile,
+            servers,
             as_of,
         }
     }

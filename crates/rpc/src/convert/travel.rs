@@ -4,7 +4,8 @@ use super::ids::{halves, vertex_id};
 use super::{Decoded, Malformed, edge_key_in, edge_key_out, ids_in, ids_out, list, required};
 use crate::proto;
 use esker_model::traversal::{
-    Budget, PathNode, PathStep, Paths, StepProfile, Stop, StopReason, TravelResult, WorkingSet,
+    Budget, PathNode, PathStep, Paths, StepProfile, Stop, StopReason, Strategy, TravelResult,
+    WorkingSet,
 };
 use esker_model::{Traversal, Version};
 
@@ -34,6 +35,7 @@ pub fn budget_in(request: &proto::TravelRequest) -> Budget {
         edges: request.edges,
         bytes: request.bytes,
         millis: request.millis,
+        strategy: Strategy::default(),
     }
 }
 
@@ -246,6 +248,7 @@ impl Assembly {
                 })
             })?,
             profile: end.profile.into_iter().map(profile_in).collect(),
+            servers: Vec::new(),
             as_of: Version(end.as_of),
         })
     }

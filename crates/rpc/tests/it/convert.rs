@@ -238,6 +238,7 @@ proptest! {
             profile: vec![StepProfile {
                 step: 1, text: "e(\"x\").v()".into(), frontier: 1, edges: 2, selected: 3, reached: 4, cached: 5, micros: 6,
             }],
+            servers: vec![],
             as_of,
         };
         prop_assert_eq!(assembled(&result), result);
@@ -286,6 +287,7 @@ fn a_large_result_comes_back() {
         complete: true,
         stopped: vec![],
         profile: vec![],
+        servers: vec![],
         as_of: Version(5),
     };
     assert_eq!(assembled(&result), result);

@@ -312,6 +312,7 @@ pub(super) fn travel(asked: &Asked<'_>) -> Answer {
         edges: number("max_edges")?,
         bytes: Some(asked.service.settings.limits.memory_bytes as u64),
         millis: number("timeout_ms")?,
+        ..Budget::default()
     };
     let profile = body.get("profile") == Some(&Json::Bool(true));
     let result = asked

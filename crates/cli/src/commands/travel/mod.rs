@@ -43,6 +43,7 @@ pub(crate) fn run(args: &TravelArgs, context: &mut Context) -> anyhow::Result<Ou
             .globals
             .timeout
             .map(|t| u64::try_from(t.as_millis()).unwrap_or(u64::MAX)),
+        ..Budget::default()
     };
     let result = match database.travel(&traversal, &budget, &context.interrupt) {
         Err(error) if is_interrupted(&error) => {

@@ -1,0 +1,110 @@
+//! Transactions over several servers, as the servers tell each other.
+
+use crate::vnode::ServerId;
+use esker_model::key::EdgeKey;
+use esker_model::{EdgeTypeId, Op, Properties, Version, VertexId};
+
+/// A transaction: who coordinates it, and which of its it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TxId {
+    /// The coordinator.
+    pub server: ServerId,
+    /// How often it had been started.
+    pub incarnation: u64,
+    /// Counted since then.
+    pub number: u64,
+}
+
+/// What one server is to do in a transaction.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Part {
+    /// In the order of the batch.
+    pub ops: Vec<PartOp>,
+}
+
+/// One change of a part.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PartOp {
+    /// Its place in the batch.
+    pub index: u32,
+    /// When it happened, if its source knows.
+    pub at: Option<Version>,
+    /// What.
+    pub change: Change,
+}
+
+/// What can change on one server.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// Anything about a vertex that is at home there; never an edge.
+    Vertex(Op),
+    /// One direction of an edge.
+    Edge {
+        /// In this direction.
+        key: EdgeKey,
+        /// Whether it is deleted.
+        gone: bool,
+        /// Exactly these.
+        properties: Properties,
+        /// Whether this is the direction that was asked for: the one that is counted and must exist to be deleted.
+        asked: bool,
+    },
+    /// A partition of a vertex that splits comes here.
+    Adopt(Adopt),
+}
+
+/// A partition that changes its server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Adopt {
+    /// Whose edges.
+    pub vertex: VertexId,
+    /// How it has split then, as [`crate::placement::SplitState`] encodes it.
+    pub splits: Vec<u8>,
+    /// Rows that were not staged before, or have changed since.
+    pub rows: Vec<RawRow>,
+    /// How many edges of each type come.
+    pub degrees: Vec<(EdgeTypeId, u64)>,
+}
+
+/// A row as it lies in the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawRow {
+    /// Where.
+    pub table: RawTable,
+    /// Its key.
+    pub key: Vec<u8>,
+    /// Its value.
+    pub value: Vec<u8>,
+}
+
+/// Tables whose rows move with a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RawTable {
+    /// What is now.
+    Rows,
+    /// What was superseded.
+    History,
+}
+
+/// That a part can be done.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prepared {
+    /// The transaction's version is to be this one or later.
+    pub floor: Version,
+    /// By place in the batch: changes that must take at least this version, because what is stored is later than clocks
+    /// are. Few.
+    pub later: Vec<(u32, Version)>,
+}
+
+/// A transaction that is decided: it will be done everywhere, whatever happens.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decided {
+    /// Which.
+    pub tx: TxId,
+    /// Its version.
+    pub version: Version,
+    /// By place in the batch: changes that take another, later version.
+    pub later: Vec<(u32, Version)>,
+    /// What the receiver is to do, where it may have forgotten.
+    pub part: Option<Part>,
+}
