@@ -28,6 +28,11 @@ impl HybridClock {
         self.last
     }
 
+    /// Takes note of a version that another clock gave.
+    pub(crate) fn witness(&mut self, version: Version) {
+        self.last = self.last.max(version);
+    }
+
     /// A new version, later than all before.
     pub(crate) fn tick(&mut self, now_millis: u64) -> Version {
         self.last = self.last.next().max(Version::new(now_millis, 0));

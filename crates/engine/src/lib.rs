@@ -30,4 +30,5 @@ pub use engine::Engine;
 pub use settings::{
     BulkReport, CheckOptions, CheckReport, CompactReport, Problem, Settings, Stats,
 };
-pub use traverse::explain;
+pub use traverse::{PartExpansion, PartPlan, PlannedHop, PlannedSegment, assemble_paths, explain};
+pub use txn::{Absent, Beside, PartChange, PartOp};

@@ -6,10 +6,12 @@
 
 mod expand;
 mod filter;
+mod part;
 mod paths;
 mod plan;
 mod run;
 mod stop;
 
+pub use part::{PartExpansion, PartPlan, PlannedHop, PlannedSegment, assemble_paths};
 pub use plan::explain;
 pub(crate) use run::run;

@@ -29,6 +29,11 @@ impl Position {
 }
 
 impl PathRecorder {
+    /// From nodes that were found elsewhere.
+    pub(crate) fn of(nodes: Vec<PathNode>) -> Self {
+        Self { nodes, steps: 0 }
+    }
+
     /// Adds a vertex to a position, unless it is there.
     pub(crate) fn node(
         &mut self,

@@ -5,7 +5,7 @@ use super::checks::{check_properties, check_row};
 use esker_model::key::{Counter, EdgeKey};
 use esker_model::limits::PROPERTIES_MAX;
 use esker_model::record::{EdgeRecord, VertexRecord};
-use esker_model::{EdgeTypeId, Error, Properties, Result, Version, VertexRef};
+use esker_model::{EdgeTypeId, Error, Properties, Result, Version, VertexId, VertexRef};
 use esker_store::Table;
 
 /// The current row of an edge.
@@ -112,6 +112,49 @@ impl Txn<'_, '_> {
         } else {
             &both[..]
         };
+        self.write_directions(both, current, version, gone, value)
+    }
+
+    /// The same for one direction alone, where the other lies on another engine.
+    pub(super) fn direction(
+        &mut self,
+        key: &EdgeKey,
+        gone: bool,
+        properties: &Properties,
+        asked: bool,
+        at: Option<Version>,
+    ) -> Result<()> {
+        let current = self.current_edge(key)?;
+        let stored = current.as_ref().map(|c| (c.gone, c.version));
+        let version = self.version_after(at, stored.map_or(Version::ZERO, |s| s.1));
+        let deletable = stored.is_some_and(|(gone, v)| !gone || version <= v);
+        if gone && asked && !deletable {
+            return Err(self.no_edge_of(key));
+        }
+        let mut value = Vec::with_capacity(64);
+        EdgeRecord {
+            gone,
+            version,
+            properties: properties.clone(),
+        }
+        .encode(&mut value);
+        let before = (self.effects.edges_created, self.effects.unchanged);
+        self.write_directions(&[*key], current, version, gone, &value)?;
+        if !asked {
+            (self.effects.edges_created, self.effects.unchanged) = before;
+        }
+        Ok(())
+    }
+
+    /// Writes one version of an edge's directions where it belongs.
+    fn write_directions(
+        &mut self,
+        both: &[EdgeKey],
+        current: Option<Current>,
+        version: Version,
+        gone: bool,
+        value: &[u8],
+    ) -> Result<()> {
         let mut alive_before = false;
         if let Some(current) = current {
             alive_before = !current.gone;
@@ -152,6 +195,23 @@ impl Txn<'_, '_> {
             self.effects.touched.push((k.source, k.edge_type));
         }
         Ok(())
+    }
+
+    fn no_edge_of(&self, key: &EdgeKey) -> Error {
+        let name = |id: VertexId| {
+            let row = self.current_vertex(id).ok().flatten();
+            row.map_or_else(
+                || id.to_string(),
+                |r| format!("{}:{}", self.schema.prefix(r.type_id), r.key),
+            )
+        };
+        let edge_type = self.schema.edge_type(key.edge_type);
+        Error::NoEdge {
+            source_name: name(key.source),
+            edge_type: edge_type
+                .map_or_else(|| format!("#{}", key.edge_type.0), |t| t.name.clone()),
+            destination_name: name(key.destination),
+        }
     }
 
     fn no_edge(&self, source: VertexRef, edge_type: EdgeTypeId, destination: VertexRef) -> Error {

@@ -10,12 +10,14 @@ mod change;
 mod checks;
 mod edge;
 mod overlay;
+mod part;
 mod past;
 mod together;
 mod vertex;
 
 pub(crate) use checks::{check_properties, check_row, check_static, check_vertex};
 pub(crate) use overlay::Overlay;
+pub use part::{Absent, Beside, PartChange, PartOp};
 
 use crate::Engine;
 use crate::archive::Archive;

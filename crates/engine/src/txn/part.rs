@@ -1,0 +1,236 @@
+//! Parts of batches, for the hosts of clusters: what one of several engines is to do of a batch that all of them do
+//! together, at a version that the host gives.
+//!
+//! An edge's two directions may lie on two engines, so here each is written by itself.
+
+use super::checks::{check_properties, check_row};
+use super::{Effects, Overlay, Txn, Writer, lock};
+use crate::Engine;
+use esker_model::key::{Counter, EdgeKey};
+use esker_model::limits::PROPERTIES_MAX;
+use esker_model::{
+    Commit, EdgeTypeId, Error, Mutation, Op, Properties, Result, Schema, Version, VertexId,
+};
+use esker_store::Table;
+use std::sync::atomic::Ordering;
+
+/// One change of a part.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PartOp {
+    /// When it holds from: its own version, or the part's.
+    pub at: Option<Version>,
+    /// What.
+    pub change: PartChange,
+}
+
+/// What can change on one engine of several.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PartChange {
+    /// Anything about a vertex; never an edge.
+    Vertex(Op),
+    /// One direction of an edge.
+    Edge {
+        /// In this direction.
+        key: EdgeKey,
+        /// Whether it is deleted.
+        gone: bool,
+        /// Exactly these.
+        properties: Properties,
+        /// Whether this is the direction that was asked for: the one that is counted, and must exist to be deleted.
+        asked: bool,
+    },
+}
+
+/// Rows of the host's own, and rows that come from or go to another engine, committed with a part or not at all.
+#[derive(Debug, Default)]
+pub struct Beside {
+    /// Rows as they lie in the store; `None` removes one.
+    pub rows: Vec<(Table, Vec<u8>, Option<Vec<u8>>)>,
+    /// What that changes of counters.
+    pub counters: Vec<(Counter, i64)>,
+    /// Whose edges of which type it changes.
+    pub touched: Vec<(VertexId, EdgeTypeId)>,
+}
+
+/// What is to become of changes whose vertex or edge is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absent {
+    /// The part is refused.
+    Refuse,
+    /// They change nothing: it was decided that the part is done, and something else came between.
+    PassOver,
+}
+
+impl Engine {
+    /// The newest version that this engine gave or was given for a commit, through all times it was opened.
+    pub fn newest_given(&self) -> Version {
+        lock(&self.writer).clock.last()
+    }
+
+    /// The newest version that any change took: later than the clock if data dated in the future is stored.
+    pub fn newest_stored(&self) -> Version {
+        Version(self.newest_seen.load(Ordering::Acquire))
+    }
+
+    /// Tries a part at a version without doing it. Fails as doing it would. Returns, by place, the changes that would
+    /// take a later version because what is stored is later.
+    pub fn try_part(&self, version: Version, ops: &[PartOp]) -> Result<Vec<(usize, Version)>> {
+        let schema = self.schema_now();
+        let mut overlay = Overlay::new(&*self.store);
+        overlay.savepoint();
+        let mut txn = self.part_txn(&mut overlay, &schema, version);
+        let mut later = Vec::new();
+        for (i, op) in ops.iter().enumerate() {
+            txn.effects.own.0 = Version::ZERO;
+            txn.part_op(op.clone())?;
+            let took = txn.effects.own.0;
+            if took > version {
+                later.push((i, took));
+            }
+        }
+        Ok(later)
+    }
+
+    /// Does a part at a version, all or nothing, with rows of the host's own.
+    pub fn apply_part(
+        &self,
+        version: Version,
+        ops: Vec<PartOp>,
+        absent: Absent,
+        beside: Beside,
+    ) -> Result<Commit> {
+        let mut writer = lock(&self.writer);
+        self.apply_part_holding(&mut writer, version, ops, absent, beside)
+    }
+
+    /// Reads and then does a part, and nothing else is written meanwhile. What `make` fails with comes back.
+    pub fn apply_part_after(
+        &self,
+        version: Version,
+        make: impl FnOnce() -> Result<Beside>,
+    ) -> Result<Commit> {
+        let mut writer = lock(&self.writer);
+        let beside = make()?;
+        self.apply_part_holding(&mut writer, version, Vec::new(), Absent::Refuse, beside)
+    }
+
+    fn apply_part_holding(
+        &self,
+        writer: &mut Writer,
+        version: Version,
+        ops: Vec<PartOp>,
+        absent: Absent,
+        beside: Beside,
+    ) -> Result<Commit> {
+        writer.clock.witness(version);
+        let schema = self.schema_now();
+        let mut overlay = Overlay::new(&*self.store);
+        overlay.savepoint();
+        let mut txn = self.part_txn(&mut overlay, &schema, version);
+        for op in ops {
+            match txn.part_op(op) {
+                Err(Error::NoVertex { .. } | Error::NoEdge { .. })
+                    if absent == Absent::PassOver =>
+                {
+                    txn.effects.unchanged += 1;
+                }
+                done => done?,
+            }
+        }
+        for (table, key, value) in beside.rows {
+            match value {
+                Some(value) => txn.overlay.put(table, key, value),
+                None => txn.overlay.remove(table, key),
+            }
+        }
+        for (counter, change) in beside.counters {
+            txn.count(counter, change);
+        }
+        txn.effects.touched.extend(beside.touched);
+        let mut effects = txn.effects;
+        let commit = Commit {
+            version: version.max(effects.own.0),
+            applied: true,
+            vertices_created: effects.vertices_created,
+            edges_created: effects.edges_created,
+            unchanged: effects.unchanged,
+        };
+        self.commit_group(writer, overlay, &mut effects)?;
+        Ok(commit)
+    }
+
+    fn part_txn<'a, 's>(
+        &'s self,
+        overlay: &'a mut Overlay<'s>,
+        schema: &'a Schema,
+        version: Version,
+    ) -> Txn<'a, 's>
+    where
+        's: 'a,
+    {
+        Txn {
+            overlay,
+            schema,
+            effects: Effects::default(),
+            version,
+            archive: &*self.archive,
+            retained: Version(self.retained_since.load(Ordering::Acquire)),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Refuses a change that no state of the database would take: names, kinds, sizes. `PutEdge`s that pass cannot fail.
+    pub fn check_mutation(&self, mutation: &Mutation) -> Result<()> {
+        if mutation.version == Some(Version::MAX) {
+            return Err(Error::Invalid(
+                "a version must lie before the end of time".into(),
+            ));
+        }
+        let schema = self.schema_now();
+        match &mutation.op {
+            Op::PutEdge {
+                source,
+                edge_type,
+                destination,
+                properties,
+            } => {
+                schema.check_ends(*edge_type, source.type_id, destination.type_id)?;
+                check_properties("an edge's properties", properties, PROPERTIES_MAX)?;
+                if properties.is_empty() {
+                    return Ok(());
+                }
+                let mut row = vec![0; 9];
+                properties.encode(&mut row);
+                check_row("an edge", row.len())
+            }
+            Op::DeleteEdge {
+                source,
+                edge_type,
+                destination,
+            } => schema
+                .check_ends(*edge_type, source.type_id, destination.type_id)
+                .map_err(Into::into),
+            Op::EnsureVertex { vertex, key } | Op::PutVertex { vertex, key, .. } => {
+                super::check_vertex(&schema, *vertex, key)
+            }
+            Op::ChangeVertex { .. } | Op::SetAttributes { .. } | Op::DeleteVertex { .. } => Ok(()),
+        }
+    }
+}
+
+impl Txn<'_, '_> {
+    fn part_op(&mut self, op: PartOp) -> Result<()> {
+        match op.change {
+            PartChange::Vertex(change) => self.apply_one(Mutation {
+                version: op.at,
+                op: change,
+            }),
+            PartChange::Edge {
+                key,
+                gone,
+                properties,
+                asked,
+            } => self.direction(&key, gone, &properties, asked, op.at),
+        }
+    }
+}
