@@ -31,4 +31,4 @@ pub use settings::{
     BulkReport, CheckOptions, CheckReport, CompactReport, Problem, Settings, Stats,
 };
 pub use traverse::{PartExpansion, PartPlan, PlannedHop, PlannedSegment, assemble_paths, explain};
-pub use txn::{Absent, Beside, PartChange, PartOp};
+pub use txn::{Absent, Beside, EdgeRow, PartChange, PartOp};

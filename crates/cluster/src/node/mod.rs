@@ -2,20 +2,37 @@
 //!
 //! Everything that waits is a future; whoever runs it is the [`Host`]: threads and sockets in a server, a simulated network
 //! and clock in tests. Nothing here starts a thread or looks at a clock.
+//!
+//! `docs/internals/consistency.md` tells how batches over several servers commit, `docs/internals/traversal.md` how a
+//! chain runs. Suggested reading order: [`state`], `coordinate` and `participate` (writing), `recover`, `read` and
+//! `local` (reading), `split`, `travel`.
 
-use crate::peer::{Answer, Question};
-use crate::placement::Kind;
-use crate::vnode::ServerId;
+mod clock;
+mod codec;
+mod coordinate;
+mod define;
+mod local;
+mod participate;
+mod peers;
+mod pending;
+mod read;
+mod recover;
+mod route;
+mod scan;
+mod split;
+mod state;
+mod travel;
+
+use crate::peer::{Answer, Question, Request, Response};
+use crate::placement::{Kind, Order, Placement};
+use crate::vnode::{ServerId, VnodeMap, Vnodes};
+use clock::{Clock as Hybrid, STRIDE};
 use esker_engine::{Clock, Engine};
-use esker_model::key::EdgeKey;
-use esker_model::traversal::{Budget, TravelResult, Traversal};
-use esker_model::{
-    Batch, Cancel, Commit, Counts, Degree, Difference, Edge, EdgeEvent, EdgeSelect, EdgeTypeId,
-    Flow, Result, Schema, SchemaChange, Version, VersionRange, Vertex, VertexEvent, VertexId,
-    VertexSelect,
-};
+use esker_model::{Error, Result, Version};
+use state::State;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use travel::Travels;
 
 /// A future on the heap.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -38,7 +55,7 @@ pub trait Host: Send + Sync {
 pub struct Settings {
     /// This server.
     pub id: ServerId,
-    /// All of them, this one included.
+    /// All of them, this one included: up to [`SERVERS_MAX`].
     pub servers: Vec<ServerId>,
     /// How many vnodes there are: a power of two.
     pub vnodes: u32,
@@ -48,146 +65,172 @@ pub struct Settings {
     pub threshold: u64,
 }
 
+/// Most servers of a cluster: each gives versions of its own residue.
+pub const SERVERS_MAX: usize = STRIDE as usize;
+
+/// How long a read waits for a write that is prepared and not decided, in milliseconds.
+const UNDECIDED_MAX: u64 = 10_000;
+
 /// A server of a cluster.
-pub struct Node {}
+pub struct Node {
+    settings: Settings,
+    engine: Arc<Engine>,
+    time: Arc<dyn Clock>,
+    host: Arc<dyn Host>,
+    map: VnodeMap,
+    placement: Box<dyn Placement>,
+    clock: Hybrid,
+    incarnation: u64,
+    state: Mutex<State>,
+    travels: Mutex<Travels>,
+    /// For tasks that go on beside calls: they must not keep a node that was closed.
+    me: Weak<Node>,
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
 
 impl Node {
     /// Opens a node over its engine. It serves once [`Self::join`] has ended.
     pub fn open(
         engine: Arc<Engine>,
-        clock: Arc<dyn Clock>,
+        time: Arc<dyn Clock>,
         host: Arc<dyn Host>,
         settings: Settings,
     ) -> Result<Arc<Self>> {
-        unimplemented!()
-    }
-
-    /// Tells all others that it is there, and learns what was decided while it was not. Waits for those that do not answer,
-    /// for as long as it takes; `waiting` is told whom it waits for.
-    pub async fn join(self: &Arc<Self>, waiting: &(dyn Fn(ServerId) + Sync)) -> Result<()> {
-        unimplemented!()
+        let invalid = |e: String| Error::Invalid(e);
+        let vnodes = Vnodes::new(settings.vnodes).map_err(|e| invalid(e.to_string()))?;
+        let map = VnodeMap::first(vnodes, &settings.servers).map_err(|e| invalid(e.to_string()))?;
+        let placement = settings
+            .placement
+            .over(vnodes.count(), Order::Numbers)
+            .map_err(|e| invalid(e.to_string()))?;
+        let place = map.servers().iter().position(|s| *s == settings.id);
+        let place =
+            place.ok_or_else(|| invalid(format!("{} is not one of the cluster's", settings.id)))?;
+        if map.servers().len() > SERVERS_MAX {
+            return Err(invalid(format!(
+                "{} servers are too many; a cluster has up to {SERVERS_MAX}",
+                map.servers().len()
+            )));
+        }
+        let (incarnation, state) = recover::load(&engine, &map)?;
+        let clock = Hybrid::new(place as u64, engine.newest_given());
+        Ok(Arc::new_cyclic(|me| Self {
+            settings,
+            engine,
+            time,
+            host,
+            map,
+            placement,
+            clock,
+            incarnation,
+            state: Mutex::new(state),
+            travels: Mutex::default(),
+            me: me.clone(),
+        }))
     }
 
     /// Answers another server. Never panics; what is wrong is in the answer.
     pub async fn handle(self: &Arc<Self>, question: Question) -> Answer {
-        unimplemented!()
+        let outcome = self.answer(question).await;
+        Answer {
+            incarnation: self.incarnation,
+            clock: self.clock.now(self.time.now_millis()),
+            newest: self.newest_known(),
+            outcome,
+        }
     }
 
-    /// The newest version that it knows of. A client that has seen a later one gives it with its calls (`seen`).
+    async fn answer(self: &Arc<Self>, question: Question) -> Result<Response> {
+        let from = question.from;
+        if from == self.settings.id || !self.map.servers().contains(&from) {
+            return Err(Error::Invalid(format!(
+                "{from} is not another server of this cluster"
+            )));
+        }
+        self.witness(from, question.incarnation, question.clock, question.newest);
+        match question.request {
+            Request::Hello { decided } => self.hello(from, question.incarnation, decided).await,
+            Request::Ping => Ok(Response::Done),
+            request => {
+                self.check_serving()?;
+                match request {
+                    Request::Prepare { tx, over, part } => self.prepare(tx, over, part).await,
+                    Request::Commit(decided) => self.commit(decided),
+                    Request::Abort { tx } => {
+                        self.state().pending.end(tx);
+                        Ok(Response::Done)
+                    }
+                    Request::Stage { vertex, rows } => self.stage(vertex, &rows),
+                    Request::Define { changes } => self.define_from(from, &changes).await,
+                    Request::Schema => Ok(Response::Schema(define::as_changes(
+                        &*esker_model::GraphRead::schema(&*self.engine)?,
+                    ))),
+                    Request::Splits { of } => {
+                        Ok(Response::Splits(self.known_splits(&self.state(), &of)))
+                    }
+                    Request::Read(read) => self.read_here(read).await,
+                    Request::Travel(call) => {
+                        self.travel_here(from, call).await.map(Response::Travel)
+                    }
+                    Request::Hello { .. } | Request::Ping => Ok(Response::Done),
+                }
+            }
+        }
+    }
+
+    /// The time by this server's clock: what a client has seen of this server is not later.
     pub fn newest(&self) -> Version {
-        unimplemented!()
+        self.clock.now(self.time.now_millis())
     }
 
-    // What clients ask. `seen`: the answer sees all that has this version or an older one. Errors as those of GraphRead and
-    // GraphWrite.
-    pub fn schema(&self) -> Arc<Schema> {
-        unimplemented!()
+    /// Who has which vertices.
+    pub fn map(&self) -> &VnodeMap {
+        &self.map
     }
-    pub async fn apply(self: &Arc<Self>, batch: Batch, seen: Version) -> Result<Commit> {
-        unimplemented!()
-    }
-    pub async fn define(self: &Arc<Self>, changes: &[SchemaChange]) -> Result<Arc<Schema>> {
-        unimplemented!()
-    }
-    pub async fn read_vertices(
-        self: &Arc<Self>,
-        ids: &[VertexId],
-        as_of: Version,
-        seen: Version,
-    ) -> Result<Vec<Option<Vertex>>> {
-        unimplemented!()
-    }
-    pub async fn read_edges(
-        self: &Arc<Self>,
-        keys: &[EdgeKey],
-        as_of: Version,
-        seen: Version,
-    ) -> Result<Vec<Option<Edge>>> {
-        unimplemented!()
-    }
-    pub async fn scan_edges(
-        self: &Arc<Self>,
-        frontier: &[VertexId],
-        select: &EdgeSelect,
-        seen: Version,
-        sink: &mut dyn FnMut(usize, Edge) -> Flow,
-    ) -> Result<()> {
-        unimplemented!()
-    }
-    pub async fn scan_vertices(
-        self: &Arc<Self>,
-        select: &VertexSelect,
-        seen: Version,
-        sink: &mut dyn FnMut(Vertex) -> Flow,
-    ) -> Result<()> {
-        unimplemented!()
-    }
-    pub async fn vertex_history(
-        self: &Arc<Self>,
-        id: VertexId,
-        range: VersionRange,
-        seen: Version,
-    ) -> Result<Vec<VertexEvent>> {
-        unimplemented!()
-    }
-    pub async fn edge_history(
-        self: &Arc<Self>,
-        key: EdgeKey,
-        range: VersionRange,
-        seen: Version,
-    ) -> Result<Vec<EdgeEvent>> {
-        unimplemented!()
-    }
-    pub async fn degrees(
-        self: &Arc<Self>,
-        of: &[(VertexId, EdgeTypeId)],
-        seen: Version,
-    ) -> Result<Vec<u64>> {
-        unimplemented!()
-    }
-    pub async fn top_degrees(
-        self: &Arc<Self>,
-        edge_type: Option<EdgeTypeId>,
-        limit: usize,
-        seen: Version,
-    ) -> Result<Vec<Degree>> {
-        unimplemented!()
-    }
-    pub async fn counts(self: &Arc<Self>, seen: Version) -> Result<Counts> {
-        unimplemented!()
-    }
-    pub async fn diff(
-        self: &Arc<Self>,
-        before: Version,
-        after: Version,
-        seen: Version,
-        sink: &mut dyn FnMut(Difference) -> Flow,
-    ) -> Result<()> {
-        unimplemented!()
-    }
-    pub async fn travel(
-        self: &Arc<Self>,
-        traversal: &Traversal,
-        budget: &Budget,
-        cancel: &dyn Cancel,
-        seen: Version,
-    ) -> Result<TravelResult> {
-        unimplemented!()
-    }
-    pub async fn applied(self: &Arc<Self>, once: &[u8]) -> Result<bool> {
-        unimplemented!()
-    }
-    /// How a vertex has split, as the whole cluster knows it; `SplitState` encoded. None: it has not.
-    pub async fn splits(
-        self: &Arc<Self>,
-        id: VertexId,
-    ) -> Result<Option<crate::placement::SplitState>> {
-        unimplemented!()
-    }
-    pub fn map(&self) -> &crate::VnodeMap {
-        unimplemented!()
-    }
+
+    /// What was chosen.
     pub fn settings(&self) -> &Settings {
-        unimplemented!()
+        &self.settings
+    }
+
+    /// Its own engine.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each change of the state is whole before anything can panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check_serving(&self) -> Result<()> {
+        if self.state().serving {
+            return Ok(());
+        }
+        Err(Error::Unavailable(format!(
+            "{} is starting: it waits for the others to tell it what it missed; try again",
+            self.settings.id
+        )))
+    }
+
+    /// Takes note of another server's clock, data and starts.
+    fn witness(&self, server: ServerId, incarnation: u64, clock: Version, newest: Version) {
+        self.clock.witness(clock);
+        let mut state = self.state();
+        state.newest.0 = state.newest.0.max(newest);
+        let known = state.incarnations.entry(server).or_default();
+        *known = (*known).max(incarnation);
+    }
+
+    /// The newest version that any change took anywhere, as far as is known here.
+    fn newest_known(&self) -> Version {
+        self.state().newest.0.max(self.engine.newest_stored())
     }
 }

@@ -11,7 +11,7 @@ pub use travel::{
     AsyncEntries, Credit, PathEntry, Place as TravelPlace, Reached, Restore, StepDone, TravelBegin,
     TravelCall, TravelId, TravelReply, Visited,
 };
-pub use txn::{Adopt, Change, Decided, Part, PartOp, Prepared, RawRow, RawTable, TxId};
+pub use txn::{Adopt, Change, Decided, Part, PartOp, Prepared, RawRow, RawTable, TxId, vertex_of};
 
 use crate::vnode::ServerId;
 use esker_model::key::EdgeKey;

@@ -108,3 +108,26 @@ pub struct Decided {
     /// What the receiver is to do, where it may have forgotten.
     pub part: Option<Part>,
 }
+
+impl Change {
+    /// The vertex whose rows it changes.
+    pub fn vertex(&self) -> VertexId {
+        match self {
+            Self::Vertex(op) => vertex_of(op),
+            Self::Edge { key, .. } => key.source,
+            Self::Adopt(adopt) => adopt.vertex,
+        }
+    }
+}
+
+/// The vertex that an operation is about; of an edge, its source.
+pub fn vertex_of(op: &Op) -> VertexId {
+    match op {
+        Op::PutVertex { vertex, .. }
+        | Op::EnsureVertex { vertex, .. }
+        | Op::ChangeVertex { vertex, .. }
+        | Op::SetAttributes { vertex, .. }
+        | Op::DeleteVertex { vertex } => vertex.id,
+        Op::PutEdge { source, .. } | Op::DeleteEdge { source, .. } => source.id,
+    }
+}

@@ -17,7 +17,7 @@ mod vertex;
 
 pub(crate) use checks::{check_properties, check_row, check_static, check_vertex};
 pub(crate) use overlay::Overlay;
-pub use part::{Absent, Beside, PartChange, PartOp};
+pub use part::{Absent, Beside, EdgeRow, PartChange, PartOp};
 
 use crate::Engine;
 use crate::archive::Archive;
@@ -321,16 +321,10 @@ impl Effects {
 
 impl Txn<'_, '_> {
     fn apply(&mut self, batch: Batch) -> Result<Commit> {
-        let mut applied = true;
-        if let Some(marker) = &batch.once {
-            let key = once_key(marker);
-            if self.overlay.get_with(Table::Meta, &key, &mut |_| {})? {
-                applied = false;
-            } else {
-                self.overlay
-                    .put(Table::Meta, key, version_value(self.version));
-            }
-        }
+        let applied = match &batch.once {
+            Some(marker) => self.mark(marker)?,
+            None => true,
+        };
         if applied {
             if batch.len() > BATCH_SMALL {
                 // At most: each mutation an edge and its inverse, of two vertices.
@@ -350,6 +344,17 @@ impl Txn<'_, '_> {
             edges_created: self.effects.edges_created,
             unchanged: self.effects.unchanged,
         })
+    }
+
+    /// Notes a batch's marker; false if it was there: the batch has been applied.
+    fn mark(&mut self, marker: &[u8]) -> Result<bool> {
+        let key = once_key(marker);
+        if self.overlay.get_with(Table::Meta, &key, &mut |_| {})? {
+            return Ok(false);
+        }
+        self.overlay
+            .put(Table::Meta, key, version_value(self.version));
+        Ok(true)
     }
 
     fn apply_one(&mut self, mutation: Mutation) -> Result<()> {

@@ -50,6 +50,8 @@ pub struct Beside {
     pub counters: Vec<(Counter, i64)>,
     /// Whose edges of which type it changes.
     pub touched: Vec<(VertexId, EdgeTypeId)>,
+    /// The batch's marker ([`esker_model::Batch::once`]): if it was applied before, nothing is done.
+    pub once: Option<Vec<u8>>,
 }
 
 /// What is to become of changes whose vertex or edge is not there.
@@ -127,6 +129,17 @@ impl Engine {
         let mut overlay = Overlay::new(&*self.store);
         overlay.savepoint();
         let mut txn = self.part_txn(&mut overlay, &schema, version);
+        if let Some(marker) = &beside.once
+            && !txn.mark(marker)?
+        {
+            return Ok(Commit {
+                version,
+                applied: false,
+                vertices_created: 0,
+                edges_created: 0,
+                unchanged: 0,
+            });
+        }
         for op in ops {
             match txn.part_op(op) {
                 Err(Error::NoVertex { .. } | Error::NoEdge { .. })
@@ -232,5 +245,50 @@ impl Txn<'_, '_> {
                 asked,
             } => self.direction(&key, gone, &properties, asked, op.at),
         }
+    }
+}
+
+/// A row of an edge as it lies in the store: which edge, in which table, its key, its value; deletions say so.
+pub type EdgeRow<'a> = (EdgeKey, Table, &'a [u8], &'a [u8]);
+
+impl Engine {
+    /// All rows of the edges that leave a vertex, current ones first, then superseded ones, in key order; archived ones
+    /// are not among them. The sink gets each and whether it is an edge that exists now.
+    pub fn edge_rows(
+        &self,
+        vertex: VertexId,
+        sink: &mut dyn FnMut(EdgeRow<'_>, bool) -> esker_model::Flow,
+    ) -> Result<()> {
+        let snapshot = self.store.snapshot()?;
+        let prefix = esker_model::key::edges_prefix(vertex);
+        let range = esker_store::KeyRange::prefix(&prefix);
+        let mut failure = None;
+        let mut stopped = false;
+        for table in [Table::Rows, Table::History] {
+            if stopped {
+                break;
+            }
+            snapshot.scan(table, &range, &mut |key, value| {
+                let decoded = if table == Table::Rows {
+                    EdgeKey::decode(key).and_then(|edge| {
+                        let (gone, _) = esker_model::record::EdgeRecord::decode_head(value)?;
+                        Ok((edge, !gone))
+                    })
+                } else {
+                    EdgeKey::decode_history(key).map(|(edge, _)| (edge, false))
+                };
+                let flow = match decoded {
+                    Ok((edge, now)) => sink((edge, table, key, value), now),
+                    Err(e) => {
+                        let what = format!("a row of table `{}`", table.name());
+                        failure = Some(Error::corrupt(what, e));
+                        esker_model::Flow::Break(())
+                    }
+                };
+                stopped = flow.is_break();
+                flow
+            })?;
+        }
+        failure.map_or(Ok(()), Err)
     }
 }

@@ -1,0 +1,553 @@
+//! Writing: a batch that any server takes is done whole on all servers that it concerns, or not at all.
+//!
+//! Two phases, with versions as in Clock-SI (Du et al., SRDS 2013) and hybrid clocks: each server that has a part
+//! prepares it in memory and answers with a floor; the version is the largest floor, so that it is later than anything that
+//! anybody has read there. The decision is one commit of the coordinator's own engine, with the parts of the others in it:
+//! they have nothing to write before they do their part, and who forgot its part is sent it again.
+
+use super::Node;
+use super::codec::{Decision, decided_key};
+use super::peers::unexpected;
+use super::state::Decided as OwnDecided;
+use crate::peer::{Change, Decided, Part, PartOp, Prepared, Request, Response, TxId};
+use crate::placement::SplitState;
+use crate::vnode::ServerId;
+use esker_engine::Beside;
+use esker_model::limits::BATCH_MUTATIONS_MAX;
+use esker_model::{
+    Batch, Commit, EdgeKey, Error, GraphRead as _, Mutation, Op, Properties, Result, Schema,
+    Version, VertexId,
+};
+use esker_store::Table;
+use futures_util::future::join_all;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How often a batch is sent again after it met vertices that have split or servers that were started meanwhile.
+const ATTEMPTS_MAX: u32 = 64;
+/// How long another request with the same marker is waited for, in milliseconds.
+const MARKER_WAIT_MAX: u64 = 10_000;
+/// Pauses between attempts to reach a server that does not answer, in milliseconds.
+const RETRY_FIRST: u64 = 20;
+const RETRY_LAST: u64 = 1_000;
+
+/// The parts of a batch by server.
+type Parts = BTreeMap<ServerId, Part>;
+
+/// What the coordinator itself does with a decision.
+#[derive(Default)]
+struct Aside<'a> {
+    /// Rows of its own.
+    beside: Beside,
+    /// A vertex that splits, and how it has split then.
+    splits: Option<(VertexId, SplitState)>,
+    /// The batch's marker.
+    marker: Option<&'a [u8]>,
+}
+
+/// What became of an attempt.
+enum Attempt {
+    Done(Commit),
+    /// Something is known now that was not: try again.
+    Again,
+}
+
+impl Node {
+    /// Applies a batch, all or nothing, on all servers. `seen`: the highest version that the caller has seen.
+    pub async fn apply(self: &Arc<Self>, batch: Batch, seen: Version) -> Result<Commit> {
+        self.check_serving()?;
+        self.clock.witness(seen);
+        if batch.len() > BATCH_MUTATIONS_MAX {
+            return Err(Error::Limit {
+                what: "a batch's number of mutations".into(),
+                got: batch.len() as u64,
+                limit: BATCH_MUTATIONS_MAX as u64,
+            });
+        }
+        for mutation in &batch.mutations {
+            self.engine.check_mutation(mutation)?;
+        }
+        let Some(marker) = batch.once.clone() else {
+            return self.apply_marked(&batch, None).await;
+        };
+        let free = |state: &mut super::State| state.markers.insert(marker.clone()).then_some(());
+        if self.until(MARKER_WAIT_MAX, free).await.is_none() {
+            return Err(Error::Unavailable(
+                "the same batch is still under way; ask again what became of it".into(),
+            ));
+        }
+        let _guard = Marked {
+            node: self,
+            marker: &marker,
+        };
+        if self.applied_anywhere(&marker).await? {
+            return Ok(Commit {
+                version: self.newest(),
+                applied: false,
+                vertices_created: 0,
+                edges_created: 0,
+                unchanged: 0,
+            });
+        }
+        self.apply_marked(&batch, Some(&marker)).await
+    }
+
+    /// Markers of requests are kept by the server that took the request, and repeated there; others may have come in by
+    /// any server.
+    async fn applied_anywhere(self: &Arc<Self>, marker: &[u8]) -> Result<bool> {
+        if self.engine.applied(marker)? {
+            return Ok(true);
+        }
+        if is_request(marker) {
+            return Ok(false);
+        }
+        self.applied_elsewhere(marker).await
+    }
+
+    async fn apply_marked(
+        self: &Arc<Self>,
+        batch: &Batch,
+        marker: Option<&[u8]>,
+    ) -> Result<Commit> {
+        let mut pause = 0;
+        for _ in 0..ATTEMPTS_MAX {
+            let schema = self.engine.schema()?;
+            let parts = self.parts(&schema, &batch.mutations);
+            let aside = Aside {
+                marker,
+                ..Aside::default()
+            };
+            match self.attempt(parts, aside).await? {
+                Attempt::Done(commit) => return Ok(commit),
+                Attempt::Again if pause == 0 => pause = 1,
+                Attempt::Again => {
+                    self.host.sleep(pause).await;
+                    pause = (2 * pause).min(50);
+                }
+            }
+        }
+        Err(Error::Unavailable(format!(
+            "the vertices of this batch kept moving through {ATTEMPTS_MAX} attempts; nothing was applied, try again"
+        )))
+    }
+
+    /// Who is to do what.
+    fn parts(&self, schema: &Schema, mutations: &[Mutation]) -> Parts {
+        let mut parts = Parts::new();
+        let mut add = |server: ServerId, index: usize, at: Option<Version>, change: Change| {
+            parts.entry(server).or_default().ops.push(PartOp {
+                index: index as u32,
+                at,
+                change,
+            });
+        };
+        for (index, mutation) in mutations.iter().enumerate() {
+            let (source, edge_type, destination, gone, properties) = match &mutation.op {
+                Op::PutEdge {
+                    source,
+                    edge_type,
+                    destination,
+                    properties,
+                } => (source, *edge_type, destination, false, properties.clone()),
+                Op::DeleteEdge {
+                    source,
+                    edge_type,
+                    destination,
+                } => (source, *edge_type, destination, true, Properties::new()),
+                op => {
+                    let home = self.home(crate::peer::vertex_of(op));
+                    add(home, index, mutation.version, Change::Vertex(op.clone()));
+                    continue;
+                }
+            };
+            let key = EdgeKey {
+                source: source.id,
+                edge_type,
+                destination: destination.id,
+            };
+            let inverse = key.reversed(schema.inverse(edge_type));
+            let edge = |key, properties, asked| Change::Edge {
+                key,
+                gone,
+                properties,
+                asked,
+            };
+            if inverse != key {
+                let change = edge(inverse, properties.clone(), false);
+                add(self.edge_home(&inverse), index, mutation.version, change);
+            }
+            let change = edge(key, properties, true);
+            add(self.edge_home(&key), index, mutation.version, change);
+        }
+        parts
+    }
+
+    /// Prepares, decides and does a transaction. `beside` is done here with the decision.
+    async fn attempt(self: &Arc<Self>, mut parts: Parts, aside: Aside<'_>) -> Result<Attempt> {
+        let (number, over) = {
+            let mut state = self.state();
+            let number = state.own.begin();
+            (number, state.own.over())
+        };
+        let tx = TxId {
+            server: self.settings.id,
+            incarnation: self.incarnation,
+            number,
+        };
+        let mine = parts.remove(&self.settings.id).unwrap_or_default();
+        let mut transaction = Transaction {
+            node: Arc::clone(self),
+            tx,
+            asked: Vec::new(),
+            decided: false,
+        };
+        // Here first: what cannot be done here is not asked of others.
+        let here = match self.prepare(tx, over, mine.clone()).await? {
+            Response::Prepared(prepared) => prepared,
+            Response::Moved(_) => return Ok(Attempt::Again),
+            _ => return Err(unexpected(self.settings.id)),
+        };
+        transaction.asked = parts.keys().copied().collect();
+        let prepare = parts.iter().map(|(server, part)| {
+            let request = Request::Prepare {
+                tx,
+                over,
+                part: part.clone(),
+            };
+            self.ask_at(*server, request)
+        });
+        let answers = join_all(prepare).await;
+        let mut prepared = vec![here];
+        let mut incarnations = Vec::with_capacity(answers.len());
+        let mut again = false;
+        let mut failure = None;
+        for (server, answer) in parts.keys().zip(answers) {
+            match answer {
+                Ok((Response::Prepared(part), incarnation)) => {
+                    incarnations.push((*server, incarnation));
+                    prepared.push(part);
+                }
+                Ok((Response::Moved(splits), _)) => {
+                    self.learn_splits(*server, &splits)?;
+                    again = true;
+                }
+                Ok((Response::Over, _)) => again = true,
+                Ok(_) => failure = Some(unexpected(*server)),
+                Err(e) => {
+                    // What cannot be done at all says more than who could not be asked.
+                    if failure
+                        .as_ref()
+                        .is_none_or(|f| matches!(f, Error::Unavailable(_)))
+                    {
+                        failure = Some(e);
+                    }
+                }
+            }
+        }
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        if again {
+            return Ok(Attempt::Again);
+        }
+        self.decide(transaction, (mine, parts), &prepared, &incarnations, aside)
+            .await
+    }
+
+    /// Everybody is prepared: decides, unless somebody has been started anew and forgotten it.
+    async fn decide(
+        self: &Arc<Self>,
+        mut transaction: Transaction,
+        (mine, parts): (Part, Parts),
+        prepared: &[Prepared],
+        incarnations: &[(ServerId, u64)],
+        aside: Aside<'_>,
+    ) -> Result<Attempt> {
+        let Aside {
+            mut beside,
+            splits,
+            marker,
+        } = aside;
+        let tx = transaction.tx;
+        let floor = prepared.iter().map(|p| p.floor).max();
+        let version = self.clock.own_from(floor.unwrap_or(Version::ZERO));
+        let later = versions_later(prepared, version);
+        let decision = Decision {
+            version,
+            later,
+            parts,
+        };
+        let slot = (tx.incarnation, tx.number);
+        {
+            let mut state = self.state();
+            let state = &mut *state;
+            let started_anew = |(server, incarnation): &(ServerId, u64)| {
+                state.incarnations.get(server) > Some(incarnation)
+            };
+            if incarnations.iter().any(started_anew) {
+                return Ok(Attempt::Again);
+            }
+            if !decision.parts.is_empty() {
+                let key = decided_key(tx.incarnation, tx.number);
+                beside
+                    .rows
+                    .push((Table::Meta, key, Some(decision.encode())));
+                let decided = OwnDecided {
+                    decision: decision.clone(),
+                    durable: false,
+                };
+                state.own.decided.insert(slot, decided);
+            }
+            if let Some((id, _)) = &splits {
+                state.deciding.insert(*id);
+            }
+            for done in state.own.done.drain(..) {
+                beside.rows.push((Table::Meta, done, None));
+            }
+        }
+        beside.once = marker.map(<[u8]>::to_vec);
+        let done = self.do_part(&mine, version, &decision.later, beside);
+        let mut commit = {
+            let mut state = self.state();
+            if let Some((id, splits)) = splits {
+                state.deciding.remove(&id);
+                if done.is_ok() {
+                    state.set_splits(id, splits);
+                }
+            }
+            if done.is_err() {
+                state.own.decided.remove(&slot);
+            }
+            state.wake();
+            done?
+        };
+        transaction.decided = true;
+        {
+            let mut state = self.state();
+            if let Some(decided) = state.own.decided.get_mut(&slot) {
+                decided.durable = true;
+            }
+            state.pending.end(tx);
+            state.wake();
+        }
+        drop(transaction);
+        self.deliver(tx, decision, &mut commit).await;
+        Ok(Attempt::Done(commit))
+    }
+
+    /// Tells everybody. Who does not answer is told again until it does; the caller does not wait for that.
+    async fn deliver(self: &Arc<Self>, tx: TxId, decision: Decision, commit: &mut Commit) {
+        let servers: Vec<ServerId> = decision.parts.keys().copied().collect();
+        let decision = Arc::new(decision);
+        let tell = servers
+            .iter()
+            .map(|server| self.tell(*server, tx, Arc::clone(&decision)));
+        let mut left = Vec::new();
+        for (server, told) in servers.iter().zip(join_all(tell).await) {
+            match told {
+                Ok((vertices, edges, unchanged)) => {
+                    commit.vertices_created += vertices;
+                    commit.edges_created += edges;
+                    commit.unchanged += unchanged;
+                }
+                Err(_) => left.push(*server),
+            }
+        }
+        for (_, version) in &decision.later {
+            commit.version = commit.version.max(*version);
+        }
+        if left.is_empty() {
+            self.delivered(tx);
+        } else {
+            self.spawn(|node| node.deliver_later(tx, decision, left));
+        }
+    }
+
+    /// Goes on telling those that did not answer.
+    pub(crate) async fn deliver_later(
+        self: Arc<Self>,
+        tx: TxId,
+        decision: Arc<Decision>,
+        mut left: Vec<ServerId>,
+    ) {
+        let me = self.me.clone();
+        let host = Arc::clone(&self.host);
+        let mut pause = RETRY_FIRST;
+        drop(self);
+        while !left.is_empty() {
+            host.sleep(pause).await;
+            pause = (2 * pause).min(RETRY_LAST);
+            let Some(node) = me.upgrade() else { return };
+            let mut still = Vec::new();
+            for server in left {
+                if node.tell(server, tx, Arc::clone(&decision)).await.is_err() {
+                    still.push(server);
+                }
+            }
+            left = still;
+        }
+        if let Some(node) = me.upgrade() {
+            node.delivered(tx);
+        }
+    }
+
+    /// All have acknowledged it: nobody needs it any more.
+    fn delivered(&self, tx: TxId) {
+        let mut state = self.state();
+        let known = state.own.decided.remove(&(tx.incarnation, tx.number));
+        if known.is_some() {
+            state.own.done.push(decided_key(tx.incarnation, tx.number));
+        }
+        if tx.incarnation == self.incarnation {
+            state.own.end(tx.number);
+        }
+    }
+
+    /// Tells one server to do its part; what was new there.
+    async fn tell(
+        &self,
+        server: ServerId,
+        tx: TxId,
+        decision: Arc<Decision>,
+    ) -> Result<(u64, u64, u64)> {
+        let decided = |part: Option<Part>| {
+            Request::Commit(Decided {
+                tx,
+                version: decision.version,
+                later: decision.later.clone(),
+                part,
+            })
+        };
+        let mut answer = self.ask(server, decided(None)).await?;
+        if answer == Response::Unknown {
+            let part = decision.parts.get(&server).cloned().unwrap_or_default();
+            answer = self.ask(server, decided(Some(part))).await?;
+        }
+        match answer {
+            Response::Committed {
+                vertices_created,
+                edges_created,
+                unchanged,
+            } => Ok((vertices_created, edges_created, unchanged)),
+            _ => Err(unexpected(server)),
+        }
+    }
+
+    /// Moves a partition: the receiver's part, and what is done here with the decision.
+    pub(crate) async fn move_partition(
+        self: &Arc<Self>,
+        to: ServerId,
+        adopt: crate::peer::Adopt,
+        beside: Beside,
+        splits: (VertexId, SplitState),
+    ) -> Result<bool> {
+        let part = Part {
+            ops: vec![PartOp {
+                index: 0,
+                at: None,
+                change: Change::Adopt(adopt),
+            }],
+        };
+        let beside = Aside {
+            beside,
+            splits: Some(splits),
+            marker: None,
+        };
+        let attempt = self.attempt(Parts::from([(to, part)]), beside).await?;
+        Ok(matches!(attempt, Attempt::Done(_)))
+    }
+
+    /// Takes back what was prepared, wherever that may be.
+    async fn give_up(self: Arc<Self>, tx: TxId, asked: Vec<ServerId>) {
+        let me = self.me.clone();
+        let host = Arc::clone(&self.host);
+        let mut left: Vec<(ServerId, Option<u64>)> = {
+            let state = self.state();
+            asked
+                .into_iter()
+                .map(|server| (server, state.incarnations.get(&server).copied()))
+                .collect()
+        };
+        drop(self);
+        let mut pause = RETRY_FIRST;
+        loop {
+            let Some(node) = me.upgrade() else { return };
+            let mut still = Vec::new();
+            for (server, incarnation) in left {
+                let told = node.ask(server, Request::Abort { tx }).await;
+                // Who was started anew has forgotten it.
+                let anew = node.state().incarnations.get(&server).copied() > incarnation;
+                if told.is_err() && !anew {
+                    still.push((server, incarnation));
+                }
+            }
+            left = still;
+            if left.is_empty() {
+                node.state().own.end(tx.number);
+                return;
+            }
+            drop(node);
+            host.sleep(pause).await;
+            pause = (2 * pause).min(RETRY_LAST);
+        }
+    }
+}
+
+/// A transaction until it is decided: if it ends before (a failure, a caller that is gone), it is given up everywhere.
+struct Transaction {
+    node: Arc<Node>,
+    tx: TxId,
+    asked: Vec<ServerId>,
+    decided: bool,
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if self.decided {
+            return;
+        }
+        let node = &self.node;
+        {
+            let mut state = node.state();
+            state.pending.end(self.tx);
+            state.wake();
+            if self.asked.is_empty() {
+                state.own.end(self.tx.number);
+                return;
+            }
+        }
+        let (tx, asked) = (self.tx, std::mem::take(&mut self.asked));
+        node.spawn(|node| node.give_up(tx, asked));
+    }
+}
+
+/// A marker that is under way.
+struct Marked<'a> {
+    node: &'a Node,
+    marker: &'a [u8],
+}
+
+impl Drop for Marked<'_> {
+    fn drop(&mut self) {
+        let mut state = self.node.state();
+        state.markers.remove(self.marker);
+        state.wake();
+    }
+}
+
+/// Changes that must take a later version than the transaction's, by place: the same one in all their parts.
+fn versions_later(prepared: &[Prepared], version: Version) -> Vec<(u32, Version)> {
+    let mut later = BTreeMap::<u32, Version>::new();
+    for (index, at) in prepared.iter().flat_map(|p| &p.later) {
+        if *at > version {
+            let at = later.get(index).copied().unwrap_or(*at).max(*at);
+            later.insert(*index, at);
+        }
+    }
+    later.into_iter().collect()
+}
+
+/// Whether a marker is that of a request: those begin with a zero byte, which no source of an import does.
+fn is_request(marker: &[u8]) -> bool {
+    marker.first() == Some(&0)
+}

@@ -1,0 +1,249 @@
+//! A server's share in transactions that another (or it itself) coordinates.
+
+use super::Node;
+use super::codec::split_key;
+use super::state::State;
+use crate::peer::{Change, Decided, Part, PartOp, Prepared, RawTable, Response, TxId};
+use crate::placement::SplitState;
+use esker_engine::{Absent, Beside, PartChange};
+use esker_model::key::Counter;
+use esker_model::{Commit, EdgeKey, Error, Op, Result, Version, VertexId};
+use esker_store::Table;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// How long a part waits for a vertex that splits, in milliseconds.
+const SPLIT_WAIT_MAX: u64 = 5_000;
+
+impl Node {
+    /// Takes a part: from now on reads wait for it, until it is done or given up.
+    pub(crate) async fn prepare(&self, tx: TxId, over: u64, part: Part) -> Result<Response> {
+        self.state().pending.learn(tx.server, tx.incarnation, over);
+        let take = |state: &mut State| {
+            if is_splitting(state, &part) {
+                return None;
+            }
+            if let Some(moved) = self.moved(state, &part) {
+                return Some(Taken::Moved(moved));
+            }
+            let floor = self.clock.tick(self.time.now_millis());
+            Some(if state.pending.add(tx, floor, part.clone()) {
+                Taken::Pending(floor)
+            } else {
+                Taken::Over
+            })
+        };
+        let floor = match self.until(SPLIT_WAIT_MAX, take).await {
+            Some(Taken::Pending(floor)) => floor,
+            Some(Taken::Moved(splits)) => return Ok(Response::Moved(splits)),
+            Some(Taken::Over) => return Ok(Response::Over),
+            None => {
+                return Err(Error::Unavailable(format!(
+                    "{}: a vertex of this batch has been splitting for {} s; nothing was applied, try again",
+                    self.settings.id,
+                    SPLIT_WAIT_MAX / 1000
+                )));
+            }
+        };
+        let mut later = Vec::new();
+        if floor < self.engine.newest_stored() || part.ops.iter().any(can_fail) {
+            match self.engine.try_part(floor, &part_ops(&part, None)) {
+                Ok(places) => {
+                    let index = |(i, version): (usize, Version)| {
+                        part.ops.get(i).map(|op| (op.index, version))
+                    };
+                    later = places.into_iter().filter_map(index).collect();
+                }
+                Err(e) => {
+                    self.state().pending.end(tx);
+                    return Err(e);
+                }
+            }
+        }
+        Ok(Response::Prepared(Prepared { floor, later }))
+    }
+
+    /// How the vertices have split whose edges in this part lie elsewhere, as far as is known here; `None` if all lie here.
+    fn moved(&self, state: &State, part: &Part) -> Option<Vec<(VertexId, Vec<u8>)>> {
+        let mut gone = Vec::new();
+        for op in &part.ops {
+            if let Change::Edge { key, .. } = &op.change
+                && !self.is_here(state, key)
+            {
+                gone.push(key.source);
+            }
+        }
+        gone.dedup();
+        (!gone.is_empty()).then(|| self.known_splits(state, &gone))
+    }
+
+    /// Does a part that was decided.
+    pub(crate) fn commit(self: &Arc<Self>, decided: Decided) -> Result<Response> {
+        let done = |commit: &Commit| Response::Committed {
+            vertices_created: commit.vertices_created,
+            edges_created: commit.edges_created,
+            unchanged: commit.unchanged,
+        };
+        let nothing = Commit {
+            version: decided.version,
+            applied: false,
+            vertices_created: 0,
+            edges_created: 0,
+            unchanged: 0,
+        };
+        let (prepared, over) = {
+            let state = self.state();
+            (
+                state.pending.part(decided.tx),
+                state.pending.is_over(decided.tx),
+            )
+        };
+        let part = match (prepared, decided.part) {
+            (Some(part), _) => part,
+            (None, _) if over => return Ok(done(&nothing)),
+            (None, Some(part)) => part,
+            (None, None) => return Ok(Response::Unknown),
+        };
+        let commit = self.do_part(&part, decided.version, &decided.later, Beside::default())?;
+        self.state().pending.end(decided.tx);
+        Ok(done(&commit))
+    }
+
+    /// Writes a part at its version, with rows of this node's own, and sees to what follows from it. The part stays
+    /// pending: it is for the caller to end that.
+    pub(crate) fn do_part(
+        self: &Arc<Self>,
+        part: &Part,
+        version: Version,
+        later: &[(u32, Version)],
+        mut beside: Beside,
+    ) -> Result<Commit> {
+        self.clock.witness(version);
+        let later: HashMap<u32, Version> = later.iter().copied().collect();
+        let mut adopted = Vec::new();
+        for op in &part.ops {
+            if let Change::Adopt(adopt) = &op.change
+                && let Some(splits) = self.adopt(adopt, &mut beside)?
+            {
+                adopted.push((adopt.vertex, splits));
+            }
+        }
+        let at = |op: &PartOp| {
+            let version = later
+                .get(&op.index)
+                .copied()
+                .unwrap_or(version)
+                .max(version);
+            op.at.unwrap_or(version)
+        };
+        let ops = part_ops(part, Some(&at));
+        let commit = self
+            .engine
+            .apply_part(version, ops, Absent::PassOver, beside)?;
+        for (id, splits) in adopted {
+            self.state().set_splits(id, splits);
+        }
+        self.note_growth(part);
+        Ok(commit)
+    }
+
+    /// Rows that come with a partition; nothing if they are here already.
+    fn adopt(&self, adopt: &crate::peer::Adopt, beside: &mut Beside) -> Result<Option<SplitState>> {
+        let mut splits = self.decode_splits(self.settings.id, &adopt.splits)?;
+        let known = self.state().splits.get(&adopt.vertex).cloned();
+        if let Some(known) = known {
+            if known.splits().covers(splits.splits()) {
+                return Ok(None);
+            }
+            let mut both = known.splits().clone();
+            both.merge(splits.splits());
+            if let Some(merged) = SplitState::new(splits.kind(), splits.tree(), both) {
+                splits = merged;
+            }
+        }
+        for row in &adopt.rows {
+            let table = match row.table {
+                RawTable::Rows => Table::Rows,
+                RawTable::History => Table::History,
+            };
+            beside
+                .rows
+                .push((table, row.key.clone(), Some(row.value.clone())));
+        }
+        beside
+            .rows
+            .push((Table::Meta, split_key(adopt.vertex), Some(splits.encode())));
+        for (edge_type, degree) in &adopt.degrees {
+            let change = i64::try_from(*degree).unwrap_or(i64::MAX);
+            beside
+                .counters
+                .push((Counter::Degree(adopt.vertex, *edge_type), change));
+            beside.counters.push((Counter::Edges(*edge_type), change));
+            beside.touched.push((adopt.vertex, *edge_type));
+        }
+        for row in &adopt.rows {
+            // Deleted edges count nowhere, and still a list that lacks them would be another one.
+            if let Ok(key) = EdgeKey::decode(&row.key) {
+                beside.touched.push((key.source, key.edge_type));
+            }
+        }
+        beside.touched.sort_unstable();
+        beside.touched.dedup();
+        Ok(Some(splits))
+    }
+}
+
+/// What became of a part that came to be prepared.
+enum Taken {
+    Pending(Version),
+    Moved(Vec<(VertexId, Vec<u8>)>),
+    Over,
+}
+
+/// Whether a vertex of a part splits, here or on its way to here.
+fn is_splitting(state: &State, part: &Part) -> bool {
+    if state.frozen.is_empty() && state.pending.len() == 0 {
+        return false;
+    }
+    part.ops.iter().any(|op| match &op.change {
+        Change::Edge { key, .. } => {
+            state.frozen.contains(&key.source) || state.pending.adopts(key.source)
+        }
+        Change::Vertex(_) | Change::Adopt(_) => false,
+    })
+}
+
+/// Whether what is stored can refuse it.
+fn can_fail(op: &PartOp) -> bool {
+    match &op.change {
+        Change::Vertex(Op::EnsureVertex { .. }) | Change::Adopt(_) => false,
+        Change::Vertex(_) => true,
+        Change::Edge { gone, asked, .. } => *gone && *asked,
+    }
+}
+
+/// A part as the engine takes it; `at` says when each change holds from.
+fn part_ops(part: &Part, at: Option<&dyn Fn(&PartOp) -> Version>) -> Vec<esker_engine::PartOp> {
+    let op = |op: &PartOp| {
+        let change = match &op.change {
+            Change::Vertex(change) => PartChange::Vertex(change.clone()),
+            Change::Edge {
+                key,
+                gone,
+                properties,
+                asked,
+            } => PartChange::Edge {
+                key: *key,
+                gone: *gone,
+                properties: properties.clone(),
+                asked: *asked,
+            },
+            Change::Adopt(_) => return None,
+        };
+        Some(esker_engine::PartOp {
+            at: at.map_or(op.at, |at| Some(at(op))),
+            change,
+        })
+    };
+    part.ops.iter().filter_map(op).collect()
+}

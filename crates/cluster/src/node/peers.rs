@@ -1,0 +1,77 @@
+//! Asking other servers, and waiting for what changes here.
+
+use super::{BoxFuture, Node};
+use crate::peer::{Answer, Question, Request, Response};
+use crate::vnode::ServerId;
+use esker_model::{Error, Result};
+use futures_util::future::{Either, select};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+impl Node {
+    /// Asks another server; the answer comes with how often that server has been started.
+    pub(crate) async fn ask_at(&self, to: ServerId, request: Request) -> Result<(Response, u64)> {
+        let question = Question {
+            from: self.settings.id,
+            incarnation: self.incarnation,
+            clock: self.newest(),
+            newest: self.newest_known(),
+            request,
+        };
+        let Answer {
+            incarnation,
+            clock,
+            newest,
+            outcome,
+        } = self.host.call(to, question).await?;
+        self.witness(to, incarnation, clock, newest);
+        Ok((outcome?, incarnation))
+    }
+
+    /// Asks another server.
+    pub(crate) async fn ask(&self, to: ServerId, request: Request) -> Result<Response> {
+        Ok(self.ask_at(to, request).await?.0)
+    }
+
+    /// Runs a task beside the others, for as long as the node lives.
+    pub(crate) fn spawn<F>(self: &Arc<Self>, task: impl FnOnce(Arc<Self>) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.host.spawn(Box::pin(task(Arc::clone(self))));
+    }
+
+    /// Waits until a look at the state gives something, for so many milliseconds at most.
+    pub(crate) async fn until<T>(
+        &self,
+        millis: u64,
+        mut look: impl FnMut(&mut super::State) -> Option<T> + Send,
+    ) -> Option<T> {
+        if let Some(found) = look(&mut self.state()) {
+            return Some(found);
+        }
+        let found = std::future::poll_fn(|context| {
+            let mut state = self.state();
+            match look(&mut state) {
+                Some(found) => Poll::Ready(found),
+                None => {
+                    state.wait(context.waker());
+                    Poll::Pending
+                }
+            }
+        });
+        let sleep: BoxFuture<'_, ()> = self.host.sleep(millis);
+        match select(pin!(found), sleep).await {
+            Either::Left((found, _)) => Some(found),
+            Either::Right(_) => None,
+        }
+    }
+}
+
+/// A peer that answered with something that is no answer to what it was asked.
+pub(crate) fn unexpected(from: ServerId) -> Error {
+    Error::Unavailable(format!(
+        "{from} gave an answer to another question: do all servers run the same release?"
+    ))
+}

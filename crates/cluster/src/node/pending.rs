@@ -1,0 +1,178 @@
+//! What is prepared and not yet decided here, and who waits for it.
+//!
+//! A prepared part will take a version no earlier than its floor. So a read of what was at a time waits for the parts that
+//! touch what it reads and may fall before that time; then no later write can change what it saw. (Clock-SI, Du et al.,
+//! SRDS 2013, does the same.)
+
+use crate::peer::{Change, Part, TxId};
+use crate::vnode::ServerId;
+use esker_model::{Version, VertexId};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::task::Waker;
+
+/// A prepared part.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) floor: Version,
+    pub(crate) part: Part,
+    vertices: Vec<VertexId>,
+}
+
+/// The prepared parts of a server.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    entries: HashMap<TxId, Entry>,
+    /// How many entries touch a vertex.
+    vertices: HashMap<VertexId, u32>,
+    /// By coordinator: its incarnation, the number below which all are over, and those above it that are over.
+    over: BTreeMap<ServerId, Over>,
+    wakers: Vec<Waker>,
+}
+
+#[derive(Debug, Default)]
+struct Over {
+    incarnation: u64,
+    below: u64,
+    numbers: BTreeSet<u64>,
+}
+
+impl Pending {
+    /// Takes a part, unless its transaction is over or its coordinator was started anew.
+    pub(crate) fn add(&mut self, tx: TxId, floor: Version, part: Part) -> bool {
+        if self.is_over(tx) {
+            return false;
+        }
+        let mut vertices: Vec<VertexId> = part.ops.iter().map(|op| op.change.vertex()).collect();
+        vertices.sort_unstable();
+        vertices.dedup();
+        // Rows that come from another server count at whatever time.
+        let adopts = part
+            .ops
+            .iter()
+            .any(|op| matches!(op.change, Change::Adopt(_)));
+        let entry = Entry {
+            floor: if adopts { Version::ZERO } else { floor },
+            part,
+            vertices,
+        };
+        for id in &entry.vertices {
+            *self.vertices.entry(*id).or_default() += 1;
+        }
+        if let Some(before) = self.entries.insert(tx, entry) {
+            // It came twice.
+            self.forget(&before.vertices);
+        }
+        true
+    }
+
+    /// Notes that all transactions of a coordinator below a number are over.
+    pub(crate) fn learn(&mut self, server: ServerId, incarnation: u64, below: u64) {
+        let over = self.over.entry(server).or_default();
+        if incarnation > over.incarnation {
+            *over = Over {
+                incarnation,
+                ..Over::default()
+            };
+        }
+        if incarnation == over.incarnation && below > over.below {
+            over.below = below;
+            over.numbers = over.numbers.split_off(&below);
+        }
+    }
+
+    /// Whether the transaction is over here.
+    pub(crate) fn is_over(&self, tx: TxId) -> bool {
+        self.over.get(&tx.server).is_some_and(|over| {
+            tx.incarnation < over.incarnation
+                || tx.incarnation == over.incarnation
+                    && (tx.number < over.below || over.numbers.contains(&tx.number))
+        })
+    }
+
+    /// The part, for as long as it is being done: it is pending until [`Self::end`].
+    pub(crate) fn part(&self, tx: TxId) -> Option<Part> {
+        self.entries.get(&tx).map(|e| e.part.clone())
+    }
+
+    /// The transaction is over, whichever way.
+    pub(crate) fn end(&mut self, tx: TxId) {
+        let over = self.over.entry(tx.server).or_default();
+        if tx.incarnation == over.incarnation && tx.number >= over.below {
+            over.numbers.insert(tx.number);
+        }
+        if let Some(entry) = self.entries.remove(&tx) {
+            self.forget(&entry.vertices);
+        }
+        self.wake();
+    }
+
+    /// A coordinator was started anew: what it had prepared before and has not decided never will be.
+    pub(crate) fn end_before(&mut self, server: ServerId, incarnation: u64) {
+        let stale = self.entries.keys().copied();
+        let stale = stale.filter(|tx| tx.server == server && tx.incarnation < incarnation);
+        for tx in stale.collect::<Vec<_>>() {
+            self.end(tx);
+        }
+    }
+
+    fn forget(&mut self, vertices: &[VertexId]) {
+        for id in vertices {
+            if let Some(count) = self.vertices.get_mut(id) {
+                *count -= 1;
+                if *count == 0 {
+                    self.vertices.remove(id);
+                }
+            }
+        }
+    }
+
+    fn wake(&mut self) {
+        self.wakers.drain(..).for_each(Waker::wake);
+    }
+
+    /// Somebody wants to look again after the next end.
+    pub(crate) fn wait(&mut self, waker: &Waker) {
+        if !self.wakers.iter().any(|w| w.will_wake(waker)) {
+            self.wakers.push(waker.clone());
+        }
+    }
+
+    /// A transaction that a read as of that time has to wait for: of these vertices, or of any.
+    pub(crate) fn blocks(&self, vertices: Option<&[VertexId]>, at: Version) -> Option<TxId> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        if let Some(ids) = vertices
+            && ids.iter().all(|id| !self.vertices.contains_key(id))
+        {
+            return None;
+        }
+        let touches = |e: &Entry| match vertices {
+            None => true,
+            Some([id]) => e.vertices.binary_search(id).is_ok(),
+            Some(ids) => ids.iter().any(|id| e.vertices.binary_search(id).is_ok()),
+        };
+        let mut entries = self.entries.iter();
+        let found = entries.find(|(_, e)| e.floor <= at && touches(e));
+        found.map(|(tx, _)| *tx)
+    }
+
+    /// Whether a partition of a vertex is on its way to here.
+    pub(crate) fn adopts(&self, id: VertexId) -> bool {
+        self.vertices.contains_key(&id)
+            && self
+                .entries
+                .values()
+                .any(|e| e.floor == Version::ZERO && e.vertices.contains(&id))
+    }
+
+    /// Whether a part that is prepared touches a vertex.
+    pub(crate) fn touches(&self, id: VertexId) -> bool {
+        self.vertices.contains_key(&id)
+    }
+
+    /// How many parts are prepared.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+}

@@ -1,0 +1,355 @@
+//! Reading for clients: every server that has something is asked, and what they say is put together.
+//!
+//! What is now is what was at one moment, which the server that was asked chooses: not before anything that it or the client
+//! has seen. All servers read as of that moment. (Where data dated in the future is stored there is no such moment: then
+//! each server tells what it has.)
+
+use super::peers::unexpected;
+use super::{Node, scan};
+use crate::peer::{Read, Request, Response};
+use crate::placement::SplitState;
+use crate::vnode::ServerId;
+use esker_model::{
+    Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeTypeId, Error, Flow, GraphRead as _,
+    Result, Version, VersionRange, Vertex, VertexEvent, VertexId,
+};
+use futures_util::future::join_all;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// How often edges that move are followed.
+const MOVES_MAX: u32 = 64;
+
+impl Node {
+    /// When "now" is, for a read over several servers.
+    pub(crate) fn moment(&self, as_of: Version, seen: Version) -> Version {
+        if as_of != Version::MAX {
+            return as_of;
+        }
+        self.clock.witness(seen);
+        let now = self.newest();
+        if self.newest_known() > now {
+            Version::MAX
+        } else {
+            now
+        }
+    }
+
+    /// Asks a server, this one included.
+    pub(crate) async fn read_at(
+        self: &Arc<Self>,
+        server: ServerId,
+        read: Read,
+    ) -> Result<Response> {
+        if server == self.settings.id {
+            self.read_here(read).await
+        } else {
+            self.ask(server, Request::Read(read)).await
+        }
+    }
+
+    /// Asks all servers; their answers in the order of their ids.
+    async fn read_everywhere(self: &Arc<Self>, read: &Read) -> Result<Vec<(ServerId, Response)>> {
+        let servers = self.map.servers().to_vec();
+        let reads = servers.iter().map(|s| self.read_at(*s, read.clone()));
+        let answers = join_all(reads).await;
+        let answers = servers.iter().copied().zip(answers);
+        answers.map(|(s, answer)| Ok((s, answer?))).collect()
+    }
+
+    /// As [`esker_model::GraphRead::read_vertices`].
+    pub async fn read_vertices(
+        self: &Arc<Self>,
+        ids: &[VertexId],
+        as_of: Version,
+        seen: Version,
+    ) -> Result<Vec<Option<Vertex>>> {
+        self.check_serving()?;
+        let as_of = self.moment(as_of, seen);
+        let mut at = BTreeMap::<ServerId, (Vec<usize>, Vec<VertexId>)>::new();
+        for (place, id) in ids.iter().enumerate() {
+            let (places, all) = at.entry(self.home(*id)).or_default();
+            places.push(place);
+            all.push(*id);
+        }
+        let reads = at.iter().map(|(server, (_, ids))| {
+            let ids = ids.clone();
+            self.read_at(*server, Read::Vertices { ids, as_of })
+        });
+        let mut found: Vec<Option<Vertex>> = vec![None; ids.len()];
+        for ((server, (places, _)), answer) in at.iter().zip(join_all(reads).await) {
+            let Response::Vertices(vertices) = answer? else {
+                return Err(unexpected(*server));
+            };
+            for (place, vertex) in places.iter().zip(vertices) {
+                if let Some(slot) = found.get_mut(*place) {
+                    *slot = vertex;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// As [`esker_model::GraphRead::read_edges`].
+    pub async fn read_edges(
+        self: &Arc<Self>,
+        keys: &[EdgeKey],
+        as_of: Version,
+        seen: Version,
+    ) -> Result<Vec<Option<Edge>>> {
+        self.check_serving()?;
+        let as_of = self.moment(as_of, seen);
+        let mut found: Vec<Option<Edge>> = vec![None; keys.len()];
+        let mut left: Vec<usize> = (0..keys.len()).collect();
+        for attempt in 0..MOVES_MAX {
+            let mut at = BTreeMap::<ServerId, (Vec<usize>, Vec<EdgeKey>)>::new();
+            for place in left.drain(..) {
+                let Some(key) = keys.get(place) else { continue };
+                let (places, all) = at.entry(self.edge_home(key)).or_default();
+                places.push(place);
+                all.push(*key);
+            }
+            let reads = at.iter().map(|(server, (_, keys))| {
+                let keys = keys.clone();
+                self.read_at(*server, Read::Edges { keys, as_of })
+            });
+            let answers = join_all(reads).await;
+            for ((server, (places, _)), answer) in at.into_iter().zip(answers) {
+                match answer? {
+                    Response::Edges(edges) => {
+                        for (place, edge) in places.iter().zip(edges) {
+                            if let Some(slot) = found.get_mut(*place) {
+                                *slot = edge;
+                            }
+                        }
+                    }
+                    Response::Moved(splits) => {
+                        self.learn_splits(server, &splits)?;
+                        left.extend(places);
+                    }
+                    _ => return Err(unexpected(server)),
+                }
+            }
+            if left.is_empty() {
+                return Ok(found);
+            }
+            self.pause_after(attempt).await;
+        }
+        Err(kept_moving())
+    }
+
+    /// Edges that move are on their way: the first time the news is enough.
+    pub(crate) async fn pause_after(&self, attempt: u32) {
+        if attempt > 0 {
+            self.host.sleep(u64::from(attempt.min(20))).await;
+        }
+    }
+
+    /// As [`esker_model::GraphRead::vertex_history`].
+    pub async fn vertex_history(
+        self: &Arc<Self>,
+        id: VertexId,
+        range: VersionRange,
+        seen: Version,
+    ) -> Result<Vec<VertexEvent>> {
+        self.check_serving()?;
+        self.clock.witness(seen);
+        let home = self.home(id);
+        match self
+            .read_at(home, Read::VertexHistory { id, range })
+            .await?
+        {
+            Response::VertexHistory(events) => Ok(events),
+            _ => Err(unexpected(home)),
+        }
+    }
+
+    /// As [`esker_model::GraphRead::edge_history`].
+    pub async fn edge_history(
+        self: &Arc<Self>,
+        key: EdgeKey,
+        range: VersionRange,
+        seen: Version,
+    ) -> Result<Vec<EdgeEvent>> {
+        self.check_serving()?;
+        self.clock.witness(seen);
+        for attempt in 0..MOVES_MAX {
+            let server = self.edge_home(&key);
+            match self
+                .read_at(server, Read::EdgeHistory { key, range })
+                .await?
+            {
+                Response::EdgeHistory(events) => return Ok(events),
+                Response::Moved(splits) => {
+                    self.learn_splits(server, &splits)?;
+                }
+                _ => return Err(unexpected(server)),
+            }
+            self.pause_after(attempt).await;
+        }
+        Err(kept_moving())
+    }
+
+    /// As [`esker_model::GraphRead::degrees`]. While a vertex splits, edges that move may count twice or not at all.
+    pub async fn degrees(
+        self: &Arc<Self>,
+        of: &[(VertexId, EdgeTypeId)],
+        seen: Version,
+    ) -> Result<Vec<u64>> {
+        self.check_serving()?;
+        self.clock.witness(seen);
+        let mut sums = vec![0_u64; of.len()];
+        for (server, answer) in self
+            .read_everywhere(&Read::Degrees { of: of.to_vec() })
+            .await?
+        {
+            let Response::Degrees(degrees) = answer else {
+                return Err(unexpected(server));
+            };
+            for (sum, degree) in sums.iter_mut().zip(degrees) {
+                *sum += degree;
+            }
+        }
+        Ok(sums)
+    }
+
+    /// As [`esker_model::GraphRead::top_degrees`].
+    pub async fn top_degrees(
+        self: &Arc<Self>,
+        edge_type: Option<EdgeTypeId>,
+        limit: usize,
+        seen: Version,
+    ) -> Result<Vec<Degree>> {
+        self.check_serving()?;
+        self.clock.witness(seen);
+        let limit32 = u32::try_from(limit).unwrap_or(u32::MAX);
+        let read = Read::TopDegrees {
+            edge_type,
+            limit: limit32,
+        };
+        let mut all = HashMap::<(VertexId, EdgeTypeId), u64>::new();
+        for (server, answer) in self.read_everywhere(&read).await? {
+            let Response::TopDegrees { whole, split } = answer else {
+                return Err(unexpected(server));
+            };
+            for d in whole.into_iter().chain(split) {
+                *all.entry((d.vertex, d.edge_type)).or_default() += d.degree;
+            }
+        }
+        let degree = |((vertex, edge_type), degree)| Degree {
+            vertex,
+            edge_type,
+            degree,
+        };
+        let mut all: Vec<Degree> = all.into_iter().map(degree).collect();
+        all.sort_unstable_by_key(|d| (std::cmp::Reverse(d.degree), d.vertex, d.edge_type));
+        all.truncate(limit);
+        Ok(all)
+    }
+
+    /// As [`esker_model::GraphRead::counts`].
+    pub async fn counts(self: &Arc<Self>, seen: Version) -> Result<Counts> {
+        self.check_serving()?;
+        self.clock.witness(seen);
+        let mut sum = self.engine.counts()?;
+        for total in sum.vertices.iter_mut().map(|(_, n)| n) {
+            *total = 0;
+        }
+        for total in sum.edges.iter_mut().map(|(_, n)| n) {
+            *total = 0;
+        }
+        for (server, answer) in self.read_everywhere(&Read::Counts).await? {
+            let Response::Counts(counts) = answer else {
+                return Err(unexpected(server));
+            };
+            add(&mut sum.vertices, counts.vertices);
+            add(&mut sum.edges, counts.edges);
+        }
+        Ok(sum)
+    }
+
+    /// As [`esker_model::GraphRead::diff`].
+    pub async fn diff(
+        self: &Arc<Self>,
+        before: Version,
+        after: Version,
+        seen: Version,
+        sink: &mut dyn FnMut(Difference) -> Flow,
+    ) -> Result<()> {
+        self.check_serving()?;
+        let before = self.moment(before, seen);
+        let after = self.moment(after, seen);
+        let mut all = Vec::new();
+        for (server, answer) in self.read_everywhere(&Read::Diff { before, after }).await? {
+            let Response::Diff(differences) = answer else {
+                return Err(unexpected(server));
+            };
+            all.extend(differences);
+        }
+        all.sort_by_key(scan::difference_order);
+        // An edge that moved meanwhile may have been told by both servers.
+        all.dedup();
+        for difference in all {
+            if sink(difference).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`esker_model::GraphRead::applied`].
+    pub async fn applied(self: &Arc<Self>, once: &[u8]) -> Result<bool> {
+        self.check_serving()?;
+        Ok(self.engine.applied(once)? || self.applied_elsewhere(once).await?)
+    }
+
+    /// Whether another server has applied a batch with this marker.
+    pub(crate) async fn applied_elsewhere(self: &Arc<Self>, once: &[u8]) -> Result<bool> {
+        let once = once.to_vec();
+        for (server, answer) in self.read_everywhere(&Read::Applied { once }).await? {
+            match answer {
+                Response::Applied(true) => return Ok(true),
+                Response::Applied(false) => {}
+                _ => return Err(unexpected(server)),
+            }
+        }
+        Ok(false)
+    }
+
+    /// How a vertex has split, as the whole cluster knows it; nothing if it has not.
+    pub async fn splits(self: &Arc<Self>, id: VertexId) -> Result<Option<SplitState>> {
+        self.check_serving()?;
+        let Some(tree) = self.placement.tree() else {
+            return Ok(None);
+        };
+        loop {
+            let known = self.splits_known(id);
+            for server in self.edge_servers_of(id, &known) {
+                if server == self.settings.id {
+                    continue;
+                }
+                match self.ask(server, Request::Splits { of: vec![id] }).await? {
+                    Response::Splits(splits) => self.learn_splits(server, &splits)?,
+                    _ => return Err(unexpected(server)),
+                };
+            }
+            if self.splits_known(id) == known {
+                let split = (!known.is_whole()).then_some(known);
+                return Ok(split.and_then(|s| SplitState::new(self.placement.kind(), tree, s)));
+            }
+        }
+    }
+}
+
+fn add<T: PartialEq>(sums: &mut Vec<(T, u64)>, more: Vec<(T, u64)>) {
+    for (t, n) in more {
+        match sums.iter_mut().find(|(known, _)| *known == t) {
+            Some((_, sum)) => *sum += n,
+            None => sums.push((t, n)),
+        }
+    }
+}
+
+pub(crate) fn kept_moving() -> Error {
+    Error::Unavailable("the edges asked for kept moving between servers; try again".into())
+}

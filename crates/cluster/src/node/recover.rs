@@ -1,0 +1,190 @@
+//! Starting anew: what was decided before is done, what was not is forgotten, by everybody.
+
+use super::Node;
+use super::codec::{DECIDED, Decision, INCARNATION, SPLIT};
+use super::state::{Decided as OwnDecided, State};
+use crate::peer::{Decided, Request, Response, TxId};
+use crate::placement::SplitState;
+use crate::vnode::{ServerId, VnodeMap};
+use esker_engine::{Beside, Engine};
+use esker_model::codec::Reader;
+use esker_model::{Error, Flow, Result, VertexId};
+use esker_store::{KeyRange, Table};
+use futures_util::future::join_all;
+use std::sync::Arc;
+
+/// How long whoever was started waits for decisions that are just being made, in milliseconds.
+const DECIDING_MAX: u64 = 10_000;
+const RETRY: u64 = 100;
+
+/// What a node finds in its engine, with one more start counted.
+pub(crate) fn load(engine: &Engine, map: &VnodeMap) -> Result<(u64, State)> {
+    let store = engine.store();
+    let corrupt = |e| Error::corrupt("a row of table `meta` that a cluster's server keeps", e);
+    let before = store.get(Table::Meta, INCARNATION)?;
+    let before = before.map(|b| Reader::new(&b).u64("how often the server was started"));
+    let incarnation = before.transpose().map_err(corrupt)?.unwrap_or(0) + 1;
+    let mut state = State::default();
+    let mut failure = None;
+    store.scan(
+        Table::Meta,
+        &KeyRange::prefix(DECIDED),
+        &mut |key, value| {
+            let slot = key.get(DECIDED.len()..).unwrap_or_default();
+            let mut r = Reader::new(slot);
+            let decoded = r
+                .u64("an incarnation")
+                .and_then(|i| Ok((i, r.u64("a number")?)))
+                .and_then(|slot| Ok((slot, Decision::decode(value)?)));
+            match decoded {
+                Ok((slot, decision)) => {
+                    let decided = OwnDecided {
+                        decision,
+                        durable: true,
+                    };
+                    state.own.decided.insert(slot, decided);
+                    Flow::Continue(())
+                }
+                Err(e) => {
+                    failure = Some(corrupt(e));
+                    Flow::Break(())
+                }
+            }
+        },
+    )?;
+    store.scan(Table::Meta, &KeyRange::prefix(SPLIT), &mut |key, value| {
+        let id = key.get(SPLIT.len()..).and_then(|id| id.try_into().ok());
+        match (id, SplitState::decode(value)) {
+            (Some(id), Ok(splits)) => {
+                state.splits.insert(VertexId(id), splits);
+            }
+            (_, Err(e)) => failure = Some(corrupt(e)),
+            (None, _) => failure = Some(corrupt(Reader::new(key).error("a vertex id"))),
+        }
+        Flow::Continue(())
+    })?;
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    let row = (
+        Table::Meta,
+        INCARNATION.to_vec(),
+        Some(incarnation.to_be_bytes().to_vec()),
+    );
+    let beside = Beside {
+        rows: vec![row],
+        ..Beside::default()
+    };
+    engine.apply_part(
+        engine.newest_given(),
+        Vec::new(),
+        esker_engine::Absent::Refuse,
+        beside,
+    )?;
+    // Alone there is nobody to hear from.
+    state.serving = map.servers().len() == 1;
+    Ok((incarnation, state))
+}
+
+impl Node {
+    /// Tells all others that it is there, and learns what was decided while it was not. Waits for those that do not answer,
+    /// for as long as it takes; `waiting` is told whom it waits for.
+    pub async fn join(self: &Arc<Self>, waiting: &(dyn Fn(ServerId) + Sync)) -> Result<()> {
+        let others = self.map.servers().iter().copied();
+        let others: Vec<ServerId> = others.filter(|s| *s != self.settings.id).collect();
+        let hellos = others.iter().map(|to| self.say_hello(*to, waiting));
+        for done in join_all(hellos).await {
+            done?;
+        }
+        self.catch_up_schema().await?;
+        let decided: Vec<((u64, u64), Decision)> = {
+            let mut state = self.state();
+            state.serving = true;
+            state.wake();
+            let decided = state.own.decided.iter();
+            decided
+                .map(|(slot, d)| (*slot, d.decision.clone()))
+                .collect()
+        };
+        for ((incarnation, number), decision) in decided {
+            let tx = TxId {
+                server: self.settings.id,
+                incarnation,
+                number,
+            };
+            let left = decision.parts.keys().copied().collect();
+            self.spawn(|node| node.deliver_later(tx, Arc::new(decision), left));
+        }
+        Ok(())
+    }
+
+    /// Exchanges with one other server what was decided and not delivered.
+    async fn say_hello(
+        self: &Arc<Self>,
+        to: ServerId,
+        waiting: &(dyn Fn(ServerId) + Sync),
+    ) -> Result<()> {
+        loop {
+            let decided = self.undelivered_to(to);
+            match self.ask(to, Request::Hello { decided }).await {
+                Ok(Response::Undelivered(decided)) => {
+                    for decided in decided {
+                        self.commit(decided)?;
+                    }
+                    return Ok(());
+                }
+                // One that refuses for good will refuse again; one that is not there will be.
+                Err(e @ (Error::Invalid(_) | Error::Corrupt { .. })) => return Err(e),
+                Ok(_) | Err(_) => waiting(to),
+            }
+            self.host.sleep(RETRY).await;
+        }
+    }
+
+    /// Another server was started: does what it had decided, drops what it had not, and tells what was decided here.
+    pub(crate) async fn hello(
+        self: &Arc<Self>,
+        from: ServerId,
+        incarnation: u64,
+        decided: Vec<Decided>,
+    ) -> Result<Response> {
+        for decided in decided {
+            self.commit(decided)?;
+        }
+        {
+            let mut state = self.state();
+            state.pending.end_before(from, incarnation);
+            state.wake();
+        }
+        // A decision that is on its way to the disk may fail yet; one that comes later knows of the start.
+        let settled = |state: &mut State| {
+            let open = |d: &OwnDecided| !d.durable && d.decision.parts.contains_key(&from);
+            (!state.own.decided.values().any(open)).then_some(())
+        };
+        if self.until(DECIDING_MAX, settled).await.is_none() {
+            return Err(Error::Unavailable(format!(
+                "{} is busy deciding",
+                self.settings.id
+            )));
+        }
+        Ok(Response::Undelivered(self.undelivered_to(from)))
+    }
+
+    fn undelivered_to(&self, server: ServerId) -> Vec<Decided> {
+        let state = self.state();
+        let decided = state.own.decided.iter().filter(|(_, d)| d.durable);
+        let decided = decided.filter_map(|((incarnation, number), d)| {
+            Some(Decided {
+                tx: TxId {
+                    server: self.settings.id,
+                    incarnation: *incarnation,
+                    number: *number,
+                },
+                version: d.decision.version,
+                later: d.decision.later.clone(),
+                part: Some(d.decision.parts.get(&server)?.clone()),
+            })
+        });
+        decided.collect()
+    }
+}
