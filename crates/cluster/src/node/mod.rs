@@ -167,7 +167,6 @@ impl Node {
                         self.state().pending.end(tx);
                         Ok(Response::Done)
                     }
-                    Request::Stage { vertex, rows } => self.stage(vertex, &rows),
                     Request::Define { changes } => self.define_from(from, &changes).await,
                     Request::Schema => Ok(Response::Schema(define::as_changes(
                         &*esker_model::GraphRead::schema(&*self.engine)?,

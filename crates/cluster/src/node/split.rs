@@ -6,7 +6,7 @@
 
 use super::Node;
 use super::codec::split_key;
-use crate::peer::{Adopt, Change, Part, RawRow, RawTable, Response};
+use crate::peer::{Adopt, Change, Part, RawRow, RawTable};
 use crate::placement::{Growth, Split, SplitState, Splits, Tree};
 use crate::vnode::ServerId;
 use esker_engine::Beside;
@@ -262,14 +262,6 @@ impl Node {
     fn split_state(&self, tree: Tree, splits: Splits) -> Result<SplitState> {
         SplitState::new(self.placement.kind(), tree, splits)
             .ok_or_else(|| Error::Invalid("this placement does not split".into()))
-    }
-
-    /// Rows ahead of a split.
-    pub(crate) fn stage(&self, vertex: VertexId, _rows: &[RawRow]) -> Result<Response> {
-        Err(Error::Invalid(format!(
-            "{}: nothing is staged for vertex {vertex}: partitions move in one piece",
-            self.settings.id
-        )))
     }
 }
 

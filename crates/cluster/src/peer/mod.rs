@@ -8,8 +8,8 @@ mod travel;
 mod txn;
 
 pub use travel::{
-    AsyncEntries, Credit, PathEntry, Place as TravelPlace, Reached, Restore, StepDone, TravelBegin,
-    TravelCall, TravelId, TravelReply, Visited,
+    HopAt, Left, PathEntry, Place as TravelPlace, Reached, StepDone, TravelBegin, TravelCall,
+    TravelId, TravelReply, Visited,
 };
 pub use txn::{Adopt, Change, Decided, Part, PartOp, Prepared, RawRow, RawTable, TxId, vertex_of};
 
@@ -72,13 +72,6 @@ pub enum Request {
     Abort {
         /// Which transaction.
         tx: TxId,
-    },
-    /// Rows of a partition that is being split off, ahead of the transaction that makes them count.
-    Stage {
-        /// Whose edges.
-        vertex: VertexId,
-        /// As they lie in the store.
-        rows: Vec<RawRow>,
     },
     /// Add to the schema: what is there already is no error.
     Define {

@@ -1,7 +1,7 @@
 //! Traversals over several servers, as the servers tell each other.
 //!
-//! Each vertex that a traversal reaches is kept track of at its home. A position is a place in the chain where a working
-//! set forms: 0 is the start, then one for each hop; a segment that repeats comes to its positions again and again.
+//! Each vertex that a traversal reaches is kept track of at its home. A place is a position in the chain where a working
+//! set forms: 0 is the start, then one for each hop; a segment that repeats comes to its places again and again.
 
 use crate::vnode::ServerId;
 use esker_model::key::EdgeKey;
@@ -23,6 +23,28 @@ pub struct TravelId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place(pub u32);
 
+/// From where to where a hop leads, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HopAt {
+    /// Which traversal.
+    pub travel: TravelId,
+    /// Which step: counted through repeats, from 1. In an asynchronous traversal, from where its segment begins.
+    pub step: u32,
+    /// Where it starts.
+    pub from: Place,
+    /// Where it leads.
+    pub to: Place,
+}
+
+/// What may still be spent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Left {
+    /// Milliseconds.
+    pub millis: Option<u64>,
+    /// Edges.
+    pub edges: Option<u64>,
+}
+
 /// What a server is asked about a traversal.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TravelCall {
@@ -31,55 +53,75 @@ pub enum TravelCall {
     /// A step: expand the frontier that is at home here, and see to it that what it leads to is known where that is at
     /// home.
     Step {
-        /// Which traversal.
-        travel: TravelId,
-        /// Counted through repeats, from 1.
-        step: u32,
-        /// Where it starts.
-        from: Place,
-        /// Where it leads.
-        to: Place,
-        /// Milliseconds left.
-        millis: Option<u64>,
-        /// Edges that may still be looked at.
-        edges: Option<u64>,
+        /// Which.
+        hop: HopAt,
+        /// Whether the frontier is all that was visited at its place, and not only what the step before reached.
+        whole: bool,
+        /// Where the step after this one will lead, as far as is known: for reading ahead.
+        next: Option<Place>,
+        /// What it may spend.
+        left: Left,
     },
     /// Expand vertices whose edges lie here in part, and tell the homes of what they lead to.
     Expand {
-        /// Which traversal.
-        travel: TravelId,
-        /// Which step.
-        step: u32,
-        /// Where it starts.
-        from: Place,
-        /// Where it leads.
-        to: Place,
+        /// Which hop.
+        hop: HopAt,
         /// Whose edges.
         vertices: Vec<VertexId>,
+        /// What it may spend.
+        left: Left,
+        /// Asynchronous: the share of the traversal's credit that comes with them, and 0 otherwise.
+        credit: u64,
     },
     /// Vertices at home here that a step has reached.
     Reach {
-        /// Which traversal.
-        travel: TravelId,
-        /// Which step.
-        step: u32,
-        /// Where they were reached from.
-        from: Place,
-        /// Where.
-        to: Place,
+        /// By which hop.
+        hop: HopAt,
         /// How.
         reached: Vec<Reached>,
     },
-    /// What is at home here of the working sets and paths so far, for a server that has lost it.
-    Restore(Restore),
-    /// Asynchronous: vertices at home here to go on from, with a share of the traversal's credit.
-    Go(AsyncEntries),
+    /// Asynchronous: vertices at home here to go on from at once.
+    Go {
+        /// By which hop. From place 0 to place 0 it is the start.
+        hop: HopAt,
+        /// Which message of its sender, so that one that comes twice counts once.
+        number: u64,
+        /// How they were reached.
+        reached: Vec<Reached>,
+        /// The share of the credit that comes with them.
+        credit: u64,
+    },
     /// Asynchronous, to the coordinator: credit that is used up.
-    Credit(Credit),
-    /// What is at home here of working sets and paths.
+    Credit {
+        /// Which traversal.
+        travel: TravelId,
+        /// Which message of its sender.
+        number: u64,
+        /// How much.
+        credit: u64,
+        /// Why the sender stopped early, if it did.
+        stopped: Option<StopReason>,
+        /// Why it failed, in words, if it did.
+        failed: Option<String>,
+    },
+    /// Asynchronous, to the coordinator: there is not enough credit left to share.
+    MoreCredit {
+        /// Which traversal.
+        travel: TravelId,
+        /// Which message of its sender.
+        number: u64,
+    },
+    /// Is it known there?
+    Alive {
+        /// Which traversal.
+        travel: TravelId,
+    },
+    /// What is at home here of working sets and paths, in pieces.
     Collect {
         /// Which traversal.
         travel: TravelId,
+        /// Behind so many.
+        from: u64,
     },
     /// It is over: forget it.
     End {
@@ -95,8 +137,8 @@ pub struct TravelBegin {
     pub travel: TravelId,
     /// The chain.
     pub traversal: Traversal,
-    /// What is now, for all servers.
-    pub as_of: Version,
+    /// When "now" is, for all servers.
+    pub now: Version,
     /// What it may spend, and how it runs.
     pub budget: Budget,
 }
@@ -110,17 +152,6 @@ pub struct Reached {
     pub version: Version,
 }
 
-/// The state of a server that has lost it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Restore {
-    /// The traversal, as it began.
-    pub begin: TravelBegin,
-    /// What was visited there.
-    pub visited: Vec<Visited>,
-    /// The frontier: those that step reached.
-    pub step: u32,
-}
-
 /// A vertex that a traversal visited.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Visited {
@@ -130,14 +161,14 @@ pub struct Visited {
     pub vertex: VertexId,
     /// By which step it was first reached.
     pub step: u32,
-    /// How it was reached, if paths are kept: the position before, the edge, its version.
+    /// How it was reached, if paths are kept: the place before, the edge, its version.
     pub parents: Vec<PathEntry>,
 }
 
 /// One step of a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PathEntry {
-    /// The position before.
+    /// The place before.
     pub from: Place,
     /// The edge.
     pub edge: EdgeKey,
@@ -145,60 +176,26 @@ pub struct PathEntry {
     pub version: Version,
 }
 
-/// Vertices at home at the receiver, to go on from at once.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AsyncEntries {
-    /// Which traversal.
-    pub travel: TravelId,
-    /// Which message of its sender, so that one that comes twice counts once.
-    pub number: u64,
-    /// Hops behind the start.
-    pub step: u32,
-    /// Where they were reached from.
-    pub from: Place,
-    /// Where they were reached.
-    pub to: Place,
-    /// How.
-    pub reached: Vec<Reached>,
-    /// The share of the credit that comes with them.
-    pub credit: u64,
-}
-
-/// Credit that comes back to the coordinator.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Credit {
-    /// Which traversal.
-    pub travel: TravelId,
-    /// Which message of its sender.
-    pub number: u64,
-    /// Who sends it.
-    pub server: ServerId,
-    /// How much.
-    pub credit: u64,
-    /// Why the sender stopped early, if it did.
-    pub stopped: Option<StopReason>,
-    /// Why it failed, in words, if it did.
-    pub failed: Option<String>,
-}
-
 /// What a server did in a step.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StepDone {
     /// Vertices that it started from.
     pub frontier: u64,
-    /// Edges looked at, for it or by it.
+    /// Edges looked at.
     pub edges: u64,
     /// Edges that passed the filters.
     pub selected: u64,
+    /// Vertices that were new where they are at home, and are visited.
+    pub reached: u64,
     /// Vertices whose edges came from the adjacency cache.
     pub cached: u64,
     /// Microseconds spent on reading vertices.
     pub vertices_micros: u64,
     /// Microseconds spent on reading edges.
     pub edges_micros: u64,
-    /// Microseconds spent on prefetching before the step.
+    /// Microseconds spent on reading ahead for this step.
     pub prefetch_micros: u64,
-    /// Microseconds since its last step's end in which it did nothing for this traversal.
+    /// Microseconds since it was done with the step before.
     pub wait_micros: u64,
     /// Why it stopped early, if it did.
     pub stopped: Option<StopReason>,
@@ -207,17 +204,31 @@ pub struct StepDone {
 /// What comes back.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TravelReply {
-    /// To [`TravelCall::Begin`] and [`TravelCall::Restore`]: what of the start is at home here.
-    Started(Vec<VertexId>),
-    /// To [`TravelCall::Step`] and [`TravelCall::Expand`].
+    /// To [`TravelCall::Begin`]: how many vertices of the start are at home here.
+    Started(u64),
+    /// To [`TravelCall::Step`].
     Stepped(StepDone),
-    /// To [`TravelCall::Reach`]: those that were new there.
-    Reached(Vec<VertexId>),
+    /// To [`TravelCall::Expand`]: how its vertices have split, as stored.
+    Expanded {
+        /// What was done.
+        done: StepDone,
+        /// Vertices that have split.
+        splits: Vec<(VertexId, Vec<u8>)>,
+    },
+    /// To [`TravelCall::Reach`]: how many were new there and are visited, and the microseconds that finding out took.
+    Reached {
+        /// How many.
+        new: u64,
+    },
+    /// To [`TravelCall::MoreCredit`].
+    Credit(u64),
     /// To [`TravelCall::Collect`].
     Collected {
         /// What was visited.
         visited: Vec<Visited>,
-        /// By step: what the server did (asynchronous traversals).
+        /// Whether there is more.
+        more: bool,
+        /// What the server did, by place (asynchronous traversals); with the last piece.
         steps: Vec<(u32, StepDone)>,
     },
     /// The traversal is not known here: the server was started again.
