@@ -72,6 +72,8 @@ pub enum TravelCall {
         left: Left,
         /// Asynchronous: the share of the traversal's credit that comes with them, and 0 otherwise.
         credit: u64,
+        /// Asynchronous: which message of its sender.
+        number: u64,
     },
     /// Vertices at home here that a step has reached.
     Reach {
@@ -187,6 +189,8 @@ pub struct StepDone {
     pub selected: u64,
     /// Vertices that were new where they are at home, and are visited.
     pub reached: u64,
+    /// Whether there may be something to go on from. (A message that came twice leaves nothing new to the second.)
+    pub leads_on: bool,
     /// Vertices whose edges came from the adjacency cache.
     pub cached: u64,
     /// Microseconds spent on reading vertices.
@@ -215,10 +219,12 @@ pub enum TravelReply {
         /// Vertices that have split.
         splits: Vec<(VertexId, Vec<u8>)>,
     },
-    /// To [`TravelCall::Reach`]: how many were new there and are visited, and the microseconds that finding out took.
+    /// To [`TravelCall::Reach`].
     Reached {
-        /// How many.
+        /// How many were new there and are visited.
         new: u64,
+        /// Whether any of them was first reached by this step.
+        leads_on: bool,
     },
     /// To [`TravelCall::MoreCredit`].
     Credit(u64),
