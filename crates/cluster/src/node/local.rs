@@ -154,21 +154,28 @@ impl Node {
             let here = keys.iter().all(|key| self.is_here(state, key));
             Some((!here).then(|| self.known_splits(state, sources)))
         };
-        self.until(UNDECIDED_MAX, look).await.ok_or_else(|| {
-            Error::Unavailable(format!(
-                "{}: a split has not become durable; is its disk full?",
-                self.settings.id
-            ))
-        })
+        self.until(UNDECIDED_MAX, look)
+            .await
+            .ok_or_else(|| self.split_hangs())
+    }
+
+    fn split_hangs(&self) -> Error {
+        Error::Unavailable(format!(
+            "{}: a split has not become durable; is its disk full?",
+            self.settings.id
+        ))
     }
 
     /// How these vertices have split, asked for after their edges were read: no edge that was not among them is on a
     /// partition that this does not show.
     pub(crate) async fn splits_after(&self, ids: &[VertexId]) -> Result<Vec<(VertexId, Vec<u8>)>> {
-        Ok(self
-            .still_here(ids, &[])
-            .await?
-            .map_or_else(|| self.known_splits(&self.state(), ids), |splits| splits))
+        let decided = |state: &mut State| {
+            let deciding = ids.iter().any(|id| state.deciding.contains(id));
+            (!deciding).then(|| self.known_splits(state, ids))
+        };
+        self.until(UNDECIDED_MAX, decided)
+            .await
+            .ok_or_else(|| self.split_hangs())
     }
 
     async fn scan_here(

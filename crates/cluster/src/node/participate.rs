@@ -99,9 +99,8 @@ impl Node {
             )
         };
         let part = match (prepared, decided.part) {
-            (Some(part), _) => part,
             (None, _) if over => return Ok(done(&nothing)),
-            (None, Some(part)) => part,
+            (Some(part), _) | (None, Some(part)) => part,
             (None, None) => return Ok(Response::Unknown),
         };
         let commit = self.do_part(&part, decided.version, &decided.later, Beside::default())?;

@@ -53,17 +53,16 @@ impl Node {
         }
         let found = std::future::poll_fn(|context| {
             let mut state = self.state();
-            match look(&mut state) {
-                Some(found) => Poll::Ready(found),
-                None => {
-                    state.wait(context.waker());
-                    Poll::Pending
-                }
+            let found = look(&mut state);
+            if found.is_none() {
+                state.wait(context.waker());
+                return Poll::Pending;
             }
+            Poll::Ready(found)
         });
         let sleep: BoxFuture<'_, ()> = self.host.sleep(millis);
         match select(pin!(found), sleep).await {
-            Either::Left((found, _)) => Some(found),
+            Either::Left((found, _)) => found,
             Either::Right(_) => None,
         }
     }

@@ -5,6 +5,9 @@ use esker_engine::{PlannedSegment, assemble_paths};
 use esker_model::traversal::{Paths, Repeat, Stop, StopReason, WorkingSet};
 use esker_model::{EdgeKey, Version, VertexId};
 
+/// A place, the step, the vertex, its parents: a place, an edge, its version.
+type Node = (u32, u32, VertexId, Vec<(u32, EdgeKey, Version)>);
+
 /// What a chain returns, and what was visited.
 pub(super) struct Assembly<'a> {
     pub(super) segments: &'a [PlannedSegment],
@@ -66,7 +69,6 @@ impl Assembly<'_> {
         }
         let last = self.last();
         let leaves = self.segments.last().is_some_and(|s| s.repeat.is_some());
-        type Node = (u32, u32, VertexId, Vec<(u32, EdgeKey, Version)>);
         let node = |v: Visited| -> Node {
             let parents = v.parents.iter();
             let parents = parents.map(|p| (p.from.0, p.edge, p.version)).collect();

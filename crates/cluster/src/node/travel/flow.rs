@@ -83,6 +83,13 @@ impl Walk {
         onward
     }
 
+    /// Whatever fails ends the whole.
+    fn note_failure(&self, done: Result<()>) {
+        if let Err(e) = done {
+            self.state().flow.failed.get_or_insert(e.to_string());
+        }
+    }
+
     /// What is to be done next.
     fn next_work(&self) -> Work {
         let mut state = self.state();
@@ -100,7 +107,7 @@ impl Walk {
         if state.flow.arriving > 0 {
             return Work::Elsewhere;
         }
-        Work::None(state.credit_back(self.begin.travel))
+        Work::None(state.credit_back(self.begin.travel).map(Box::new))
     }
 
     /// Whether it matters by how many steps a vertex is reached.
@@ -116,7 +123,7 @@ enum Work {
     /// Somebody is at it, or will be.
     Elsewhere,
     /// Nothing: credit goes back.
-    None(Option<TravelCall>),
+    None(Option<Box<TravelCall>>),
     /// Vertices to go on from.
     From(u32, Place, Vec<VertexId>),
 }
@@ -148,7 +155,7 @@ impl Node {
         let walk = Arc::clone(walk);
         self.spawn(move |node| async move {
             let arrived = node.arrive(&walk, hop, &reached).await;
-            node.note_failure(&walk, arrived);
+            walk.note_failure(arrived);
             walk.state().flow.arriving -= 1;
             node.work(&walk).await;
         });
@@ -187,12 +194,6 @@ impl Node {
         admitted.map(|_| ())
     }
 
-    fn note_failure(&self, walk: &Walk, done: Result<()>) {
-        if let Err(e) = done {
-            walk.state().flow.failed.get_or_insert(e.to_string());
-        }
-    }
-
     /// [`Self::work`] as a task. (Named, because work that is sent here is work that sends work.)
     fn work_beside(self: Arc<Self>, walk: Arc<Walk>) -> BoxFuture<'static, ()> {
         Box::pin(async move { self.work(&walk).await })
@@ -205,14 +206,14 @@ impl Node {
                 Work::Elsewhere => return,
                 Work::None(back) => {
                     if let Some(back) = back {
-                        self.give_credit_back(back).await;
+                        self.give_credit_back(*back).await;
                     }
                     return;
                 }
                 Work::From(step, place, vertices) => {
                     let done = self.go_on_from(walk, step, place, &vertices).await;
                     walk.state().flow.working = false;
-                    self.note_failure(walk, done);
+                    walk.note_failure(done);
                 }
             }
         }
