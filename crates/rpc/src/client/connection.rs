@@ -5,7 +5,7 @@ use super::connect::{self, Opened, refused};
 use super::outgoing::Outgoing;
 use super::slot::Slot;
 use crate::address::Address;
-use crate::frame::{RawToClient, put_call, put_cancel, put_credit};
+use crate::frame::{RawToClient, call_bytes, put_call, put_cancel, put_credit};
 use crate::proto;
 use esker_model::Error;
 use prost::Message as _;
@@ -14,6 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::runtime::Runtime;
 use tokio::task::AbortHandle;
+
+/// Calls up to this size are encoded while others wait to queue theirs.
+const IN_PLACE_BYTES: usize = 4 << 10;
 
 /// The process's own small runtime: one thread that moves bytes for all its clients.
 fn runtime() -> Result<&'static Runtime, Broken> {
@@ -134,6 +137,7 @@ impl Connection {
             .recv()
             .unwrap_or_else(|_| Err(Broken::Lost("the thread for connections has ended".into())));
         let welcome = greeted.inspect_err(|_| outgoing.close())?;
+        outgoing.limit(usize::try_from(welcome.call_bytes_max).unwrap_or(usize::MAX));
         Ok(Arc::new(Self {
             outgoing,
             calls,
@@ -156,13 +160,12 @@ impl Connection {
         timeout_ms: u32,
     ) -> Result<Sent, Broken> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut part = Vec::new();
-        put_call(id, request, at_least, timeout_ms, &mut part);
-        if part.len() as u64 > self.welcome.message_bytes_max {
+        let bytes = call_bytes(id, request, at_least, timeout_ms);
+        if bytes as u64 > self.welcome.call_bytes_max {
             return Err(Broken::Failed(Error::Limit {
                 what: "the size in bytes of one call to a server".into(),
-                got: part.len() as u64,
-                limit: self.welcome.message_bytes_max,
+                got: bytes as u64,
+                limit: self.welcome.call_bytes_max,
             }));
         }
         let slot = Arc::new(Slot::default());
@@ -173,7 +176,15 @@ impl Connection {
             }
             open.slots.insert(id, Arc::clone(&slot));
         }
-        self.outgoing.send(part);
+        let put = |message: &mut Vec<u8>| put_call(id, request, at_least, timeout_ms, message);
+        if bytes > IN_PLACE_BYTES {
+            // Encoded before anybody has to wait for it.
+            let mut part = Vec::with_capacity(bytes);
+            put(&mut part);
+            self.outgoing.send(part);
+        } else {
+            self.outgoing.append(bytes, put);
+        }
         Ok(Sent {
             id,
             slot,

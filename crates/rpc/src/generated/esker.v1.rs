@@ -1209,9 +1209,9 @@ pub struct Welcome {
     /// The server's process.
     #[prost(uint32, tag = "3")]
     pub pid: u32,
-    /// Largest ToServer message that it takes, in bytes.
+    /// Largest call that it takes, in bytes. A message may be larger, up to this or 1 MiB, whichever is more.
     #[prost(uint64, tag = "4")]
-    pub message_bytes_max: u64,
+    pub call_bytes_max: u64,
     #[prost(uint64, tag = "5")]
     pub credit_bytes: u64,
 }
