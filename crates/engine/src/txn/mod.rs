@@ -11,11 +11,13 @@ mod checks;
 mod edge;
 mod overlay;
 mod past;
+mod senders;
 mod together;
 mod vertex;
 
 pub(crate) use checks::{check_properties, check_row, check_static, check_vertex};
 pub(crate) use overlay::Overlay;
+pub(crate) use senders::{Senders, applied as sender_applied, parse as parse_marker};
 
 use crate::Engine;
 use crate::archive::Archive;
@@ -34,6 +36,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) clock: HybridClock,
+    pub(crate) senders: Senders,
 }
 
 /// A batch in the queue, and where its answer will be.
@@ -95,6 +98,9 @@ pub(crate) struct Txn<'a, 's> {
     pub(crate) retained: Version,
     /// Room for a row that is being made.
     pub(crate) scratch: Vec<u8>,
+    pub(crate) senders: &'a mut Senders,
+    /// What time it is.
+    pub(crate) now_millis: u64,
 }
 
 impl Engine {
@@ -138,10 +144,12 @@ impl Engine {
         let mut overlay = Overlay::new(&*self.store);
         let mut total = Effects::default();
         let mut answers = Vec::with_capacity(group.len());
+        writer.senders.begin();
         for ticket in group {
             let slot = std::mem::replace(&mut *lock(ticket), Slot::Taken);
             let Slot::Waiting(batch) = slot else { continue };
-            let version = writer.clock.tick(self.clock.now_millis());
+            let now_millis = self.clock.now_millis();
+            let version = writer.clock.tick(now_millis);
             overlay.savepoint();
             let mut txn = Txn {
                 overlay: &mut overlay,
@@ -151,6 +159,8 @@ impl Engine {
                 archive: &*self.archive,
                 retained: Version(self.retained_since.load(Ordering::Acquire)),
                 scratch: Vec::new(),
+                senders: &mut writer.senders,
+                now_millis,
             };
             let answer = txn.apply(batch);
             let effects = txn.effects;
@@ -161,6 +171,7 @@ impl Engine {
             answers.push((ticket, answer));
         }
         let committed = self.commit_group(writer, overlay, &mut total);
+        writer.senders.end(committed.is_ok());
         for (ticket, answer) in answers {
             let answer = match (&committed, answer) {
                 (Err(e), Ok(_)) => Err(repeat(e)),
@@ -177,10 +188,11 @@ impl Engine {
         total: &mut Effects,
     ) -> Result<()> {
         let mut batch = overlay.into_batch();
+        let version = writer.clock.last();
+        writer.senders.put(version, &mut batch);
         if batch.is_empty() {
             return Ok(());
         }
-        let version = writer.clock.last();
         total.changes.settle();
         let counted = !total.changes.is_empty();
         let slot = counted.then(|| lock(&self.counters).take_slot());
@@ -320,7 +332,14 @@ impl Effects {
 impl Txn<'_, '_> {
     fn apply(&mut self, batch: Batch) -> Result<Commit> {
         let mut applied = true;
-        if let Some(marker) = &batch.once {
+        let numbered = match &batch.once {
+            Some(marker) => parse_marker(marker)?,
+            None => None,
+        };
+        if let Some(numbered) = &numbered {
+            let store = self.overlay.store();
+            applied = self.senders.admit(store, numbered, self.now_millis)?;
+        } else if let Some(marker) = &batch.once {
             let key = once_key(marker);
             if self.overlay.get_with(Table::Meta, &key, &mut |_| {})? {
                 applied = false;
@@ -338,6 +357,9 @@ impl Txn<'_, '_> {
             }
             for mutation in batch.mutations {
                 self.apply_one(mutation)?;
+            }
+            if let Some(numbered) = &numbered {
+                self.senders.add(numbered, self.now_millis);
             }
         }
         Ok(Commit {
