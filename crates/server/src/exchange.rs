@@ -16,7 +16,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tonic::{Request, Response, Status, Streaming};
 
 /// All open streams, to be told when the server stops.
@@ -119,6 +119,7 @@ impl Exchange {
             pid: std::process::id(),
             call_bytes_max: service.settings.limits.request_bytes as u64,
             credit_bytes: CREDIT_BYTES,
+            now_millis: now_millis(),
         };
         let greeting = proto::ToClient {
             welcome: Some(welcome),
@@ -136,6 +137,11 @@ impl Exchange {
         tokio::spawn(stream.read(message, incoming));
         Ok(Response::new(Messages(outbox)))
     }
+}
+
+fn now_millis() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
 
 fn decode(message: Bytes) -> Result<RawToServer, Status> {

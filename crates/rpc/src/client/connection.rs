@@ -12,6 +12,7 @@ use prost::Message as _;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 use tokio::runtime::Runtime;
 use tokio::task::AbortHandle;
 
@@ -42,6 +43,7 @@ pub(super) struct Connection {
     next: AtomicU64,
     /// What the server said of itself.
     pub(super) welcome: proto::Welcome,
+    welcomed: Instant,
     task: AbortHandle,
 }
 
@@ -143,6 +145,7 @@ impl Connection {
             calls,
             next: AtomicU64::new(1),
             welcome,
+            welcomed: Instant::now(),
             task: task.abort_handle(),
         }))
     }
@@ -150,6 +153,13 @@ impl Connection {
     /// Whether it takes calls still.
     pub(super) fn usable(&self) -> bool {
         !self.calls.closing.load(Ordering::Acquire)
+    }
+
+    /// What time it is by the server's clock, which may be another than this machine's.
+    pub(super) fn server_millis(&self) -> u64 {
+        let since = self.welcomed.elapsed().as_millis();
+        let since = u64::try_from(since).unwrap_or(u64::MAX);
+        self.welcome.now_millis.saturating_add(since)
     }
 
     /// Sends a call.

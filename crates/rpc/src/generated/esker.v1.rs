@@ -1214,6 +1214,9 @@ pub struct Welcome {
     pub call_bytes_max: u64,
     #[prost(uint64, tag = "5")]
     pub credit_bytes: u64,
+    /// What time it is by the server's clock, in milliseconds since 1970.
+    #[prost(uint64, tag = "6")]
+    pub now_millis: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Answer {

@@ -242,6 +242,46 @@ fn what_is_oversized_is_refused() {
     filled(&served);
 }
 
+/// One sender, two connections: what arrives on both counts once.
+#[test]
+fn a_numbered_batch_counts_once_over_all_connections() {
+    use esker_model::GraphRead as _;
+    use esker_model::once::Numbered;
+    use proto::request::Call;
+    let served = Served::start(settings());
+    let database = filled(&served);
+    let (heard, _) = say(&served, vec![hello(PROTOCOL, "1")]);
+    let made = heard[0].welcome.as_ref().unwrap().now_millis;
+    assert!(made > 1_700_000_000_000);
+    let apply = |id, number| {
+        let numbered = Numbered {
+            sender: [3; 16],
+            number,
+            settled: 0,
+            made,
+        };
+        let request = proto::ApplyRequest {
+            once: numbered.encode(),
+            ..Default::default()
+        };
+        call(id, Some(Call::Apply(request)))
+    };
+    let applied = |numbers: &[u64]| -> Vec<bool> {
+        let all = numbers.iter().zip(1..).map(|(n, id)| apply(id, *n));
+        let (heard, _) = say(&served, vec![hello(PROTOCOL, "1"), calls(all.collect())]);
+        let mut all = answers(&heard);
+        all.sort_by_key(|a| a.id);
+        let applied = all.iter().map(|a| match a.reply.as_ref().unwrap().reply {
+            Some(proto::reply::Reply::Apply(reply)) => reply.applied,
+            _ => panic!("{a:?}"),
+        });
+        applied.collect()
+    };
+    assert_eq!(applied(&[0, 2, 2, 1]), [true, true, false, true]);
+    assert_eq!(applied(&[3, 2, 1, 0]), [true, false, false, false]);
+    assert!(database.counts().is_ok());
+}
+
 /// A deadline that has passed while the call waited.
 #[test]
 fn an_answer_that_comes_too_late_is_not_made() {
