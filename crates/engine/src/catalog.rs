@@ -7,6 +7,7 @@
 //!  retained            u64, what was then, or at any later time, is told by the live store alone: see compact
 //!  bulk                present while a bulk load is under way: counters are to be recounted
 //!  once/<marker>       u64 version: batches applied before
+//!  once/<sender>       which of a sender's batches were applied: `txn::senders`
 //!  pending/<slot 4>    degree changes of one commit, to be merged into `counts`
 //!  merged              u64, pending rows of this version or before are in `counts`
 //! ```

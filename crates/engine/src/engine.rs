@@ -9,7 +9,7 @@ use crate::deleted::DeletedVertices;
 use crate::read::{self, Source};
 use crate::settings::{Settings, Stats};
 use crate::traverse;
-use crate::txn::{Queue, Writer, lock};
+use crate::txn::{Queue, Senders, Writer, lock, parse_marker, sender_applied};
 use esker_model::key::Counter;
 use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
@@ -75,6 +75,7 @@ impl Engine {
             queue: Queue::default(),
             writer: Mutex::new(Writer {
                 clock: HybridClock::after(newest),
+                senders: Senders::default(),
             }),
             counters: Mutex::new(pending),
             newest_seen: AtomicU64::new(newest.0),
@@ -266,6 +267,9 @@ impl GraphRead for Engine {
     }
 
     fn applied(&self, once: &[u8]) -> Result<bool> {
+        if let Some(numbered) = parse_marker(once)? {
+            return sender_applied(&*self.store, &numbered);
+        }
         self.store
             .get_with(Table::Meta, &catalog::once_key(once), &mut |_| {})
     }

@@ -1,10 +1,10 @@
 //! A database, whoever owns it.
 
 use crate::backup::{self, BackupReport};
-use crate::engine::{BulkReport, CheckOptions, CheckReport, CompactReport, Stats};
+use crate::clock::SystemClock;
+use crate::engine::{BulkReport, CheckOptions, CheckReport, Clock as _, CompactReport, Stats};
 use crate::folder::Folder;
 use crate::limits::OWNER_ANSWER_MAX;
-use crate::marker;
 use crate::options::OpenOptions;
 use crate::remote::{Broken, Receiver, Remote};
 use crate::server;
@@ -17,6 +17,7 @@ use esker_model::{
     EdgeTypeId, Error, Flow, GraphRead, GraphWrite, Mutation, Result, Schema, SchemaChange,
     Traversal, Version, VersionRange, Vertex, VertexEvent, VertexId, VertexSelect,
 };
+use esker_rpc::marker::{Number, Sender};
 use esker_rpc::resume::{EdgesResume, VerticesResume};
 use esker_rpc::{Address, Client};
 use esker_store::Durability;
@@ -59,6 +60,8 @@ struct Shared {
     /// `None` once closed.
     session: RwLock<Option<Arc<Session>>>,
     reopening: Mutex<()>,
+    /// Numbers the batches that go through another process.
+    sender: Arc<Sender>,
 }
 
 impl std::fmt::Debug for Database {
@@ -118,6 +121,7 @@ impl Database {
                 options,
                 session,
                 reopening,
+                sender: Arc::new(Sender::new()),
             }),
         }
     }
@@ -547,14 +551,15 @@ impl GraphWrite for Database {
     /// the [`Commit`] are zero: they died with the answer.
     fn apply(&self, batch: Batch) -> Result<Commit> {
         let mut batch = batch;
-        let (mut ours, mut repeated) = (false, false);
-        let commit = self.run(|s| match s {
+        let (mut number, mut repeated): (Option<Number>, bool) = (None, false);
+        let answer = self.run(|s| match s {
             // An owner is asked once, so that the batch can be given away.
             Session::Owner(o) => Ok(o.operations()?.apply(std::mem::take(&mut batch))?),
             Session::Attached(r) => {
                 if batch.once.is_none() {
-                    batch.once = Some(marker::new()?);
-                    ours = true;
+                    let next = self.shared.sender.next(SystemClock.now_millis())?;
+                    batch.once = Some(next.marker());
+                    number = Some(next);
                 }
                 let request = Request::Apply(std::mem::take(&mut batch));
                 let commit = self.durable(r, r.value::<Commit>(&request, None));
@@ -568,8 +573,14 @@ impl GraphWrite for Database {
                 let sync = self.shared.options.durability == Durability::Sync;
                 Ok(c.apply_with(std::mem::take(&mut batch), sync)?)
             }
-        })?;
-        let applied_before = ours && repeated && !commit.applied;
+        });
+        let applied_by_us = repeated && number.is_some();
+        // Whoever is told that it failed may write it anew, and must not find this one applied too later.
+        if let Some(number) = number {
+            number.settle();
+        }
+        let commit = answer?;
+        let applied_before = applied_by_us && !commit.applied;
         Ok(if applied_before {
             Commit {
                 applied: true,

@@ -35,7 +35,9 @@ pub const DRAFT_AGE_MAX: Duration = Duration::from_secs(600);
 pub const OWNER_ANSWER_MAX: Duration = Duration::from_secs(60);
 /// How long a new owner waits for the store's own lock, which a dying one may hold a moment longer.
 pub const STORE_LOCK_MAX: Duration = Duration::from_secs(5);
-/// Markers of repeated requests are forgotten after this long. No request is repeated for longer than a few minutes.
+/// How often an owner forgets senders that have been silent for long ([`esker_model::once::KEPT_MILLIS`]).
+pub const FORGET_INTERVAL: Duration = Duration::from_secs(3600);
+/// Markers of single requests, which earlier builds wrote, are forgotten after this long.
 pub const REQUEST_MARKER_MAX: Duration = Duration::from_secs(3600);
 /// Rows of the archive held in memory at once while it is written.
 pub const ARCHIVE_ROWS_PER_GROUP: usize = 8_192;

@@ -1,15 +1,13 @@
-//! The rows that hold markers of repeated requests ([`esker_rpc::marker`]), for those who forget old ones.
+//! The rows that hold markers of single requests, which earlier builds wrote, for those who forget them. Now requests are
+//! numbered ([`esker_model::once`]), and the engine forgets who sent them.
+//!
+//! ```text
+//!  [00]esker-request/[milliseconds since 1970, 8][random 16]
+//! ```
 
-use crate::clock::SystemClock;
-use crate::engine::Clock;
-use esker_model::Result;
-use esker_rpc::marker::PREFIX;
 use esker_store::KeyRange;
 
-/// A marker that no other request has.
-pub(crate) fn new() -> Result<Vec<u8>> {
-    esker_rpc::marker::new(SystemClock.now_millis())
-}
+const PREFIX: &[u8] = b"\0esker-request/";
 
 /// The rows of table `meta` that hold markers made before that time: `once/` and the marker, as the engine keeps them.
 pub(crate) fn rows_before(millis: u64) -> KeyRange {
@@ -20,14 +18,44 @@ pub(crate) fn rows_before(millis: u64) -> KeyRange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::OpenOptions;
+    use crate::clock::SystemClock;
+    use crate::engine::Clock;
+    use crate::owner::core::Core;
     use crate::session::Session;
+    use crate::{Database, OpenOptions};
+    use esker_model::once::{KEPT_MILLIS, SENDER_PREFIX};
     use esker_model::{Batch, Flow, GraphWrite, Op, VertexId, VertexRef, VertexTypeId};
-    use esker_store::Table;
+    use esker_store::{Durability, Table, WriteBatch};
 
-    /// A write through another process leaves a marker; an owner forgets it once it is old, and not before.
+    fn write(database: &Database, key: &str) {
+        let mut batch = Batch::new();
+        let vertex = VertexRef {
+            id: VertexId::of("User", key),
+            type_id: VertexTypeId(0),
+        };
+        batch.push(Op::EnsureVertex {
+            vertex,
+            key: key.into(),
+        });
+        assert!(database.apply(batch).unwrap().applied);
+    }
+
+    fn rows(core: &Core, prefix: &[u8]) -> usize {
+        let mut count = 0;
+        let range = KeyRange::prefix(&[b"once/", prefix].concat());
+        core.store
+            .scan(Table::Meta, &range, &mut |_, _| {
+                count += 1;
+                Flow::Continue(())
+            })
+            .unwrap();
+        count
+    }
+
+    /// However much a process writes through another one, it leaves one row; an owner forgets it once it is old, and not
+    /// before. So it does with the rows that earlier builds left.
     #[test]
-    fn old_markers_are_forgotten() {
+    fn what_is_kept_of_requests_is_little_and_forgotten() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("lab.esker");
         let open = || {
@@ -37,37 +65,28 @@ mod tests {
                 .unwrap()
         };
         let (owner, attached) = (open(), open());
-        let mut batch = Batch::new();
-        let vertex = VertexRef {
-            id: VertexId::of("User", "1"),
-            type_id: VertexTypeId(0),
-        };
-        batch.push(Op::EnsureVertex {
-            vertex,
-            key: "1".into(),
-        });
-        assert!(attached.apply(batch).unwrap().applied);
+        for n in 0..50 {
+            write(&attached, &n.to_string());
+        }
         let session = owner.session().unwrap();
         let Session::Owner(owner) = &*session else {
             panic!("it opened first")
         };
         let core = owner.operations().unwrap();
         let now = SystemClock.now_millis();
-        let markers = || {
-            let mut count = 0;
-            let range = rows_before(now + 1_000);
-            core.store
-                .scan(Table::Meta, &range, &mut |_, _| {
-                    count += 1;
-                    Flow::Continue(())
-                })
-                .unwrap();
-            count
-        };
-        assert_eq!(markers(), 1);
-        core.forget_old_requests(now).unwrap();
-        assert_eq!(markers(), 1);
-        core.forget_old_requests(now + 2 * 3_600_000).unwrap();
-        assert_eq!(markers(), 0);
+        let old = [b"once/", PREFIX, &now.to_be_bytes(), &[7; 16]].concat();
+        let mut batch = WriteBatch::default();
+        batch.put(Table::Meta, old, [0; 8]);
+        core.store.commit(batch, Durability::Relaxed).unwrap();
+        for (hours, left) in [(0, (1, 1)), (2, (1, 0)), (23, (1, 0))] {
+            core.forget_old_requests(now + hours * 3_600_000).unwrap();
+            assert_eq!((rows(core, SENDER_PREFIX), rows(core, PREFIX)), left);
+        }
+        core.forget_old_requests(now + KEPT_MILLIS + 60_000)
+            .unwrap();
+        assert_eq!(rows(core, SENDER_PREFIX), 0);
+        // Who goes on writing is remembered again.
+        write(&attached, "again");
+        assert_eq!(rows(core, SENDER_PREFIX), 1);
     }
 }

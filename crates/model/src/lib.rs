@@ -13,6 +13,7 @@ pub mod id;
 pub mod key;
 pub mod limits;
 pub mod mutation;
+pub mod once;
 pub mod record;
 pub mod schema;
 pub mod traversal;

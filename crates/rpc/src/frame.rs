@@ -32,6 +32,25 @@ fn append(field: u32, message: &impl Message, out: &mut Vec<u8>) {
     message.encode_raw(out);
 }
 
+/// The call around a request.
+fn around(id: u64, at_least: u64, timeout_ms: u32) -> proto::Call {
+    proto::Call {
+        id,
+        request: None,
+        at_least,
+        timeout_ms,
+        typed_values: false,
+    }
+}
+
+/// Bytes that [`put_call`] appends.
+pub fn call_bytes(id: u64, request: &proto::Request, at_least: u64, timeout_ms: u32) -> usize {
+    let inner = request.encoded_len();
+    let rest = around(id, at_least, timeout_ms).encoded_len();
+    let length = rest + 1 + encoded_len_varint(inner as u64) + inner;
+    1 + encoded_len_varint(length as u64) + length
+}
+
 /// Appends a call to a message: a [`proto::Call`], without moving the request into one.
 pub fn put_call(
     id: u64,
@@ -40,13 +59,7 @@ pub fn put_call(
     timeout_ms: u32,
     out: &mut Vec<u8>,
 ) {
-    let rest = proto::Call {
-        id,
-        request: None,
-        at_least,
-        timeout_ms,
-        typed_values: false,
-    };
+    let rest = around(id, at_least, timeout_ms);
     let inner = request.encoded_len();
     let length = rest.encoded_len() + 1 + encoded_len_varint(inner as u64) + inner;
     out.reserve(length + 12);
@@ -217,6 +230,7 @@ mod tests {
         let credit = proto::Credit { id: 4, bytes: 500 };
         let mut joined = Vec::new();
         put_call(7, request, 9, 10, &mut joined);
+        assert_eq!(joined.len(), call_bytes(7, request, 9, 10));
         put_cancel(cancel, &mut joined);
         put_call(7, request, 9, 10, &mut joined);
         put_credit(credit, &mut joined);

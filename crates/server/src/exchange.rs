@@ -1,11 +1,11 @@
 //! `Exchange`: one stream, many calls.
 
 use crate::call::{Call, Sink, Terms, Version0, Watch, Watched};
-use crate::limits::CALLS_PER_CONNECTION;
+use crate::limits::{CALLS_PER_CONNECTION, MESSAGE_BYTES_LEAST};
 use crate::outbox::{Messages, Outbox};
 use crate::service::{Service, number_of};
 use bytes::Bytes;
-use esker_model::Version;
+use esker_model::{Error, Version};
 use esker_rpc::convert::{Form, reason_in};
 use esker_rpc::frame::{FrameCodec, RawCall, RawToServer};
 use esker_rpc::limits::CREDIT_BYTES;
@@ -16,7 +16,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tonic::{Request, Response, Status, Streaming};
 
 /// All open streams, to be told when the server stops.
@@ -41,7 +41,12 @@ impl tower_service::Service<http::Request<axum::body::Body>> for Exchange {
 
     fn call(&mut self, request: http::Request<axum::body::Body>) -> Self::Future {
         let handler = Handler(self.clone());
-        let limit = self.service.settings.limits.request_bytes;
+        let limit = self
+            .service
+            .settings
+            .limits
+            .request_bytes
+            .max(MESSAGE_BYTES_LEAST);
         Box::pin(async move {
             let mut grpc = tonic::server::Grpc::new(FrameCodec)
                 .apply_max_message_size_config(Some(limit), None);
@@ -69,6 +74,8 @@ struct Stream {
     service: Arc<Service>,
     outbox: Arc<Outbox>,
     watched: Watched,
+    /// The watch of all calls that need none of their own.
+    unwatched: Arc<Watch>,
     open: Arc<AtomicUsize>,
 }
 
@@ -110,8 +117,9 @@ impl Exchange {
             protocol: PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
-            message_bytes_max: service.settings.limits.request_bytes as u64,
+            call_bytes_max: service.settings.limits.request_bytes as u64,
             credit_bytes: CREDIT_BYTES,
+            now_millis: now_millis(),
         };
         let greeting = proto::ToClient {
             welcome: Some(welcome),
@@ -120,6 +128,7 @@ impl Exchange {
         };
         outbox.push(greeting.encode_to_vec());
         let stream = Stream {
+            unwatched: Watch::new(None, Arc::clone(&service.cut)),
             service,
             outbox: Arc::clone(&outbox),
             watched: Arc::new(Mutex::new(HashMap::new())),
@@ -128,6 +137,11 @@ impl Exchange {
         tokio::spawn(stream.read(message, incoming));
         Ok(Response::new(Messages(outbox)))
     }
+}
+
+fn now_millis() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
 
 fn decode(message: Bytes) -> Result<RawToServer, Status> {
@@ -209,13 +223,15 @@ impl Stream {
                 Form::Packed
             },
         };
-        let watch = Watch::new(terms.deadline, Arc::clone(&self.service.cut));
-        // What nobody can stop need not be found again.
-        let watched = (!SHORT.contains(&number)).then(|| {
+        // What is not stopped and has a short answer needs no watch of its own.
+        let (watch, watched) = if SHORT.contains(&number) {
+            (Arc::clone(&self.unwatched), None)
+        } else {
+            let watch = Watch::new(terms.deadline, Arc::clone(&self.service.cut));
             let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
             watched.insert(call.id, Arc::clone(&watch));
-            Arc::clone(&self.watched)
-        });
+            (watch, Some(Arc::clone(&self.watched)))
+        };
         self.open.fetch_add(1, Ordering::AcqRel);
         let sink = Sink::Stream {
             outbox: Arc::clone(&self.outbox),
@@ -224,6 +240,15 @@ impl Stream {
             open: Arc::clone(&self.open),
         };
         let call = Call::new(&self.service, number, request.len(), terms, watch, sink);
+        let most = self.service.settings.limits.request_bytes;
+        if request.len() > most {
+            call.failed(&Error::Limit {
+                what: "the size in bytes of one call to this server".into(),
+                got: request.len() as u64,
+                limit: most as u64,
+            });
+            return;
+        }
         self.service.call(request, number, call);
     }
 }

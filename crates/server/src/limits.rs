@@ -26,3 +26,5 @@ pub const HEAD_MAX: Duration = Duration::from_secs(10);
 pub const FLUSH_MAX: Duration = Duration::from_secs(2);
 /// Most bytes of answers that travel as one message.
 pub const MESSAGE_BYTES: usize = 256 << 10;
+/// A message of calls may have so many bytes, however small the limit on one call is: several calls travel in one.
+pub const MESSAGE_BYTES_LEAST: usize = 1 << 20;

@@ -3,6 +3,7 @@
 use crate::limits::MESSAGE_BYTES;
 use esker_rpc::frame::put_answer;
 use esker_rpc::proto;
+use prost::Message as _;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,6 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use tonic::Status;
 use tonic::codegen::tokio_stream::Stream;
+
+/// Answers up to this size are encoded while others wait to queue theirs.
+const IN_PLACE_BYTES: usize = 4 << 10;
 
 /// The queue between workers and a connection.
 pub(crate) struct Outbox {
@@ -41,30 +45,43 @@ impl Outbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues an answer.
+    /// Queues an answer: a small one is encoded in its place, a large one before anybody has to wait for it.
     pub(crate) fn answer(&self, answer: &proto::Answer) {
-        let mut part = Vec::new();
-        put_answer(answer, &mut part);
-        self.push(part);
+        let bytes = answer.encoded_len();
+        if bytes > IN_PLACE_BYTES {
+            let mut part = Vec::with_capacity(bytes + 16);
+            put_answer(answer, &mut part);
+            self.push(part);
+            return;
+        }
+        self.append(bytes, |message| put_answer(answer, message));
     }
 
     /// Queues a part of a message.
     pub(crate) fn push(&self, part: Vec<u8>) {
+        self.append(part.len(), |message| {
+            if message.is_empty() {
+                *message = part;
+            } else {
+                message.extend_from_slice(&part);
+            }
+        });
+    }
+
+    fn append(&self, about: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.state();
         if state.closed {
             return;
         }
-        state.bytes += part.len();
-        self.memory.fetch_add(part.len(), Ordering::AcqRel);
-        if state.filling.len() + part.len() > MESSAGE_BYTES && !state.filling.is_empty() {
+        if state.filling.len() + about > MESSAGE_BYTES && !state.filling.is_empty() {
             let full = std::mem::take(&mut state.filling);
             state.full.push_back(full);
         }
-        if state.filling.is_empty() {
-            state.filling = part;
-        } else {
-            state.filling.extend_from_slice(&part);
-        }
+        let before = state.filling.len();
+        write(&mut state.filling);
+        let bytes = state.filling.len() - before;
+        state.bytes += bytes;
+        self.memory.fetch_add(bytes, Ordering::AcqRel);
         let waker = state.waker.take();
         drop(state);
         if let Some(waker) = waker {

@@ -14,6 +14,7 @@ use crate::placement::SplitState;
 use crate::vnode::ServerId;
 use esker_engine::Beside;
 use esker_model::limits::BATCH_MUTATIONS_MAX;
+use esker_model::once::Numbered;
 use esker_model::{
     Batch, Commit, EdgeKey, Error, GraphRead as _, Mutation, Op, Properties, Result, Schema,
     Version, VertexId,
@@ -70,7 +71,8 @@ impl Node {
         let Some(marker) = batch.once.clone() else {
             return self.apply_marked(&batch, None).await;
         };
-        let free = |state: &mut super::State| state.markers.insert(marker.clone()).then_some(());
+        let name = request_name(&marker)?;
+        let free = |state: &mut super::State| state.markers.insert(name.clone()).then_some(());
         if self.until(MARKER_WAIT_MAX, free).await.is_none() {
             return Err(Error::Unavailable(
                 "the same batch is still under way; ask again what became of it".into(),
@@ -78,7 +80,7 @@ impl Node {
         }
         let _guard = Marked {
             node: self,
-            marker: &marker,
+            marker: &name,
         };
         if self.applied_anywhere(&marker).await? {
             return Ok(Commit {
@@ -98,7 +100,7 @@ impl Node {
         if self.engine.applied(marker)? {
             return Ok(true);
         }
-        if is_request(marker) {
+        if Numbered::parse(marker).is_ok_and(|n| n.is_some()) {
             return Ok(false);
         }
         self.applied_elsewhere(marker).await
@@ -321,6 +323,11 @@ impl Node {
             state.wake();
             done?
         };
+        if !commit.applied {
+            // The same batch was applied meanwhile, and this one was not.
+            self.state().own.decided.remove(&slot);
+            return Ok(Attempt::Done(commit));
+        }
         transaction.decided = true;
         {
             let mut state = self.state();
@@ -547,7 +554,13 @@ fn versions_later(prepared: &[Prepared], version: Version) -> Vec<(u32, Version)
     later.into_iter().collect()
 }
 
-/// Whether a marker is that of a request: those begin with a zero byte, which no source of an import does.
-fn is_request(marker: &[u8]) -> bool {
-    marker.first() == Some(&0)
+/// What names a request that may come twice: of a numbered one its sender and number, because the rest of its marker
+/// changes.
+fn request_name(marker: &[u8]) -> Result<Vec<u8>> {
+    let numbered = Numbered::parse(marker)
+        .map_err(|e| Error::Invalid(format!("the marker of a batch goes on wrong: {e}")))?;
+    Ok(numbered.map_or_else(
+        || marker.to_vec(),
+        |n| [n.sender.as_slice(), &n.number.to_be_bytes()].concat(),
+    ))
 }

@@ -42,7 +42,7 @@ impl Node {
         changes: &[SchemaChange],
     ) -> Result<Response> {
         if from == self.schema_server() {
-            self.engine.define(changes)?;
+            self.adopt_types(changes)?;
         } else if self.schema_server() == self.settings.id {
             self.define_everywhere(changes).await?;
         } else {
@@ -79,6 +79,18 @@ impl Node {
         Ok(schema)
     }
 
+    /// Makes the schema what the server that numbers types says. Types that are here have their numbers already; what they
+    /// lack of attributes comes behind them.
+    fn adopt_types(&self, changes: &[SchemaChange]) -> Result<()> {
+        let schema = self.engine.schema()?;
+        let is_new = |change: &&SchemaChange| match change {
+            SchemaChange::VertexType { name, .. } => schema.vertex_type_id(name).is_err(),
+            SchemaChange::EdgeType { .. } | SchemaChange::Attribute { .. } => true,
+        };
+        let changes: Vec<SchemaChange> = changes.iter().filter(is_new).cloned().collect();
+        self.engine.define(&changes).map(|_| ())
+    }
+
     /// What was defined while this server was not there.
     pub(crate) async fn catch_up_schema(self: &Arc<Self>) -> Result<()> {
         let first = self.schema_server();
@@ -87,10 +99,7 @@ impl Node {
         }
         loop {
             match self.ask(first, Request::Schema).await {
-                Ok(Response::Schema(changes)) => {
-                    self.engine.define(&changes)?;
-                    return Ok(());
-                }
+                Ok(Response::Schema(changes)) => return self.adopt_types(&changes),
                 Ok(_) => return Err(unexpected(first)),
                 // It may be starting as well, and waiting for this one.
                 Err(Error::Unavailable(_)) => self.host.sleep(20).await,
@@ -112,11 +121,11 @@ pub(crate) fn as_changes(schema: &Schema) -> Vec<SchemaChange> {
         changes.push(SchemaChange::VertexType {
             name: t.name.clone(),
             parent: t.parent.map(type_name),
-            attributes: t.attributes.clone(),
+            attributes: Vec::new(),
         });
     }
     let default = Schema::default();
-    for (id, t) in schema.vertex_types().filter(|(_, t)| t.builtin) {
+    for (id, t) in schema.vertex_types() {
         let before = default.vertex_type(id).map_or(0, |t| t.attributes.len());
         for attribute in t.attributes.iter().skip(before) {
             changes.push(SchemaChange::Attribute {
@@ -156,11 +165,11 @@ mod tests {
             kind: ValueKind::I64,
         };
         let mut schema = Schema::default();
-        let edge = |name: &str, inverse: &str| SchemaChange::EdgeType {
+        let edge = |name: &str, inverse: &str, destination: &str| SchemaChange::EdgeType {
             name: name.into(),
             inverse: inverse.into(),
             source: "File".into(),
-            destination: "Sensor".into(),
+            destination: destination.into(),
         };
         let changes = [
             SchemaChange::VertexType {
@@ -168,7 +177,7 @@ mod tests {
                 parent: Some("File".into()),
                 attributes: vec![attribute("rate")],
             },
-            edge("measuredBy", "measured"),
+            edge("measuredBy", "measured", "Sensor"),
             SchemaChange::Attribute {
                 vertex_type: "Sensor".into(),
                 attribute: attribute("room"),
@@ -177,17 +186,15 @@ mod tests {
                 vertex_type: "File".into(),
                 attribute: attribute("shelf"),
             },
-            edge("near", "near"),
+            edge("near", "near", "File"),
         ];
+        let mut again = Schema::default();
         for change in &changes {
             schema.apply(change).unwrap();
         }
-        let mut again = Schema::default();
-        for _ in 0..2 {
-            for change in &as_changes(&schema) {
-                again.apply(change).unwrap();
-            }
-            assert_eq!(again, schema);
+        for change in &as_changes(&schema) {
+            again.apply(change).unwrap();
         }
+        assert_eq!(again, schema);
     }
 }

@@ -12,12 +12,14 @@ mod edge;
 mod overlay;
 mod part;
 mod past;
+mod senders;
 mod together;
 mod vertex;
 
 pub(crate) use checks::{check_properties, check_row, check_static, check_vertex};
 pub(crate) use overlay::Overlay;
 pub use part::{Absent, Beside, EdgeRow, PartChange, PartOp};
+pub(crate) use senders::{Senders, applied as sender_applied, parse as parse_marker};
 
 use crate::Engine;
 use crate::archive::Archive;
@@ -25,6 +27,7 @@ use crate::catalog::{NEWEST_KEY, SCHEMA_KEY, encode_schema, once_key, pending_ke
 use crate::clock::HybridClock;
 use crate::counts::{Changes, encode_pending};
 use esker_model::limits::BATCH_MUTATIONS_MAX;
+use esker_model::once::Numbered;
 use esker_model::{
     Batch, Commit, EdgeTypeId, Error, Mutation, Op, Result, Schema, SchemaChange, Version, VertexId,
 };
@@ -36,6 +39,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) clock: HybridClock,
+    pub(crate) senders: Senders,
 }
 
 /// A batch in the queue, and where its answer will be.
@@ -97,6 +101,9 @@ pub(crate) struct Txn<'a, 's> {
     pub(crate) retained: Version,
     /// Room for a row that is being made.
     pub(crate) scratch: Vec<u8>,
+    pub(crate) senders: &'a mut Senders,
+    /// What time it is.
+    pub(crate) now_millis: u64,
 }
 
 impl Engine {
@@ -140,10 +147,12 @@ impl Engine {
         let mut overlay = Overlay::new(&*self.store);
         let mut total = Effects::default();
         let mut answers = Vec::with_capacity(group.len());
+        writer.senders.begin();
         for ticket in group {
             let slot = std::mem::replace(&mut *lock(ticket), Slot::Taken);
             let Slot::Waiting(batch) = slot else { continue };
-            let version = writer.clock.tick(self.clock.now_millis());
+            let now_millis = self.clock.now_millis();
+            let version = writer.clock.tick(now_millis);
             overlay.savepoint();
             let mut txn = Txn {
                 overlay: &mut overlay,
@@ -153,6 +162,8 @@ impl Engine {
                 archive: &*self.archive,
                 retained: Version(self.retained_since.load(Ordering::Acquire)),
                 scratch: Vec::new(),
+                senders: &mut writer.senders,
+                now_millis,
             };
             let answer = txn.apply(batch);
             let effects = txn.effects;
@@ -163,6 +174,7 @@ impl Engine {
             answers.push((ticket, answer));
         }
         let committed = self.commit_group(writer, overlay, &mut total);
+        writer.senders.end(committed.is_ok());
         for (ticket, answer) in answers {
             let answer = match (&committed, answer) {
                 (Err(e), Ok(_)) => Err(repeat(e)),
@@ -179,10 +191,11 @@ impl Engine {
         total: &mut Effects,
     ) -> Result<()> {
         let mut batch = overlay.into_batch();
+        let version = writer.clock.last();
+        writer.senders.put(version, &mut batch);
         if batch.is_empty() {
             return Ok(());
         }
-        let version = writer.clock.last();
         total.changes.settle();
         let counted = !total.changes.is_empty();
         let slot = counted.then(|| lock(&self.counters).take_slot());
@@ -319,12 +332,23 @@ impl Effects {
     }
 }
 
+/// What a batch's marker says.
+enum Mark {
+    /// It was applied before.
+    Applied,
+    /// It was not, and its sender's row is to say that it is now.
+    Numbered(Numbered),
+    /// It was not; all that is to be noted is.
+    None,
+}
+
 impl Txn<'_, '_> {
     fn apply(&mut self, batch: Batch) -> Result<Commit> {
-        let applied = match &batch.once {
-            Some(marker) => self.mark(marker)?,
-            None => true,
+        let mark = match &batch.once {
+            Some(marker) => self.admit(marker)?,
+            None => Mark::None,
         };
+        let applied = !matches!(mark, Mark::Applied);
         if applied {
             if batch.len() > BATCH_SMALL {
                 // At most: each mutation an edge and its inverse, of two vertices.
@@ -335,6 +359,7 @@ impl Txn<'_, '_> {
             for mutation in batch.mutations {
                 self.apply_one(mutation)?;
             }
+            self.note(&mark);
         }
         Ok(Commit {
             // Whoever reads as of this version sees all that the batch did now.
@@ -346,15 +371,30 @@ impl Txn<'_, '_> {
         })
     }
 
-    /// Notes a batch's marker; false if it was there: the batch has been applied.
-    fn mark(&mut self, marker: &[u8]) -> Result<bool> {
+    /// Whether a batch with this marker is to be applied.
+    fn admit(&mut self, marker: &[u8]) -> Result<Mark> {
+        if let Some(numbered) = parse_marker(marker)? {
+            let store = self.overlay.store();
+            return Ok(if self.senders.admit(store, &numbered, self.now_millis)? {
+                Mark::Numbered(numbered)
+            } else {
+                Mark::Applied
+            });
+        }
         let key = once_key(marker);
         if self.overlay.get_with(Table::Meta, &key, &mut |_| {})? {
-            return Ok(false);
+            return Ok(Mark::Applied);
         }
         self.overlay
             .put(Table::Meta, key, version_value(self.version));
-        Ok(true)
+        Ok(Mark::None)
+    }
+
+    /// The batch with this marker is applied.
+    fn note(&mut self, mark: &Mark) {
+        if let Mark::Numbered(numbered) = mark {
+            self.senders.add(numbered, self.now_millis);
+        }
     }
 
     fn apply_one(&mut self, mutation: Mutation) -> Result<()> {

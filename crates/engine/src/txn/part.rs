@@ -4,7 +4,7 @@
 //! An edge's two directions may lie on two engines, so here each is written by itself.
 
 use super::checks::{check_properties, check_row};
-use super::{Effects, Overlay, Txn, Writer, lock};
+use super::{Effects, Mark, Overlay, Txn, Writer, lock};
 use crate::Engine;
 use esker_model::key::{Counter, EdgeKey};
 use esker_model::limits::PROPERTIES_MAX;
@@ -80,7 +80,8 @@ impl Engine {
         let schema = self.schema_now();
         let mut overlay = Overlay::new(&*self.store);
         overlay.savepoint();
-        let mut txn = self.part_txn(&mut overlay, &schema, version);
+        let mut senders = super::Senders::default();
+        let mut txn = self.part_txn(&mut overlay, &schema, version, &mut senders);
         let mut later = Vec::new();
         for (i, op) in ops.iter().enumerate() {
             txn.effects.own.0 = Version::ZERO;
@@ -105,17 +106,6 @@ impl Engine {
         self.apply_part_holding(&mut writer, version, ops, absent, beside)
     }
 
-    /// Reads and then does a part, and nothing else is written meanwhile. What `make` fails with comes back.
-    pub fn apply_part_after(
-        &self,
-        version: Version,
-        make: impl FnOnce() -> Result<Beside>,
-    ) -> Result<Commit> {
-        let mut writer = lock(&self.writer);
-        let beside = make()?;
-        self.apply_part_holding(&mut writer, version, Vec::new(), Absent::Refuse, beside)
-    }
-
     fn apply_part_holding(
         &self,
         writer: &mut Writer,
@@ -128,10 +118,13 @@ impl Engine {
         let schema = self.schema_now();
         let mut overlay = Overlay::new(&*self.store);
         overlay.savepoint();
-        let mut txn = self.part_txn(&mut overlay, &schema, version);
-        if let Some(marker) = &beside.once
-            && !txn.mark(marker)?
-        {
+        writer.senders.begin();
+        let mut txn = self.part_txn(&mut overlay, &schema, version, &mut writer.senders);
+        let mark = match &beside.once {
+            Some(marker) => txn.admit(marker)?,
+            None => Mark::None,
+        };
+        if matches!(mark, Mark::Applied) {
             return Ok(Commit {
                 version,
                 applied: false,
@@ -160,6 +153,7 @@ impl Engine {
             txn.count(counter, change);
         }
         txn.effects.touched.extend(beside.touched);
+        txn.note(&mark);
         let mut effects = txn.effects;
         let commit = Commit {
             version: version.max(effects.own.0),
@@ -168,8 +162,9 @@ impl Engine {
             edges_created: effects.edges_created,
             unchanged: effects.unchanged,
         };
-        self.commit_group(writer, overlay, &mut effects)?;
-        Ok(commit)
+        let committed = self.commit_group(writer, overlay, &mut effects);
+        writer.senders.end(committed.is_ok());
+        committed.map(|()| commit)
     }
 
     fn part_txn<'a, 's>(
@@ -177,6 +172,7 @@ impl Engine {
         overlay: &'a mut Overlay<'s>,
         schema: &'a Schema,
         version: Version,
+        senders: &'a mut super::Senders,
     ) -> Txn<'a, 's>
     where
         's: 'a,
@@ -189,6 +185,8 @@ impl Engine {
             archive: &*self.archive,
             retained: Version(self.retained_since.load(Ordering::Acquire)),
             scratch: Vec::new(),
+            senders,
+            now_millis: self.clock.now_millis(),
         }
     }
 

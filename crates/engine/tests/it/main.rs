@@ -16,5 +16,6 @@ mod explain;
 mod model;
 mod regressions;
 mod retention;
+mod senders;
 mod small;
 mod threads;

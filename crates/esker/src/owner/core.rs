@@ -180,8 +180,11 @@ impl Core {
         Ok(report)
     }
 
-    /// Drops markers of requests that nobody repeats any more.
+    /// Drops what was kept for requests that nobody repeats any more.
     pub(crate) fn forget_old_requests(&self, now_millis: u64) -> Result<()> {
+        // A process that was replaced must not touch the files.
+        self.before_write()?;
+        self.engine.forget_senders(now_millis)?;
         let old = now_millis
             .saturating_sub(u64::try_from(REQUEST_MARKER_MAX.as_millis()).unwrap_or(u64::MAX));
         let mut batch = WriteBatch::default();

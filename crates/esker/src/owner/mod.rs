@@ -10,8 +10,9 @@ pub(crate) mod process;
 mod server;
 
 use self::core::Core;
-use crate::engine::Engine;
-use crate::limits::HEARTBEAT;
+use crate::clock::SystemClock;
+use crate::engine::{Clock as _, Engine};
+use crate::limits::{FORGET_INTERVAL, HEARTBEAT};
 use claim::{Claim, State};
 use esker_model::Result;
 use server::Server;
@@ -81,6 +82,16 @@ impl Owner {
                 }
             })?);
         }
+        let forgetting = {
+            let (core, stop) = (core.clone(), owner.stop.clone());
+            thread("esker-forget", move || {
+                while stop.wait(FORGET_INTERVAL) {
+                    // What is not forgotten now is forgotten the next time.
+                    let _ = core.forget_old_requests(SystemClock.now_millis());
+                }
+            })?
+        };
+        owner.threads.push(forgetting);
         owner.server = Some(Server::start(&owner.claim, core)?);
         owner.claim.set_state(State::Serving)?;
         Ok(owner)

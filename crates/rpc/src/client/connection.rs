@@ -5,15 +5,19 @@ use super::connect::{self, Opened, refused};
 use super::outgoing::Outgoing;
 use super::slot::Slot;
 use crate::address::Address;
-use crate::frame::{RawToClient, put_call, put_cancel, put_credit};
+use crate::frame::{RawToClient, call_bytes, put_call, put_cancel, put_credit};
 use crate::proto;
 use esker_model::Error;
 use prost::Message as _;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 use tokio::runtime::Runtime;
 use tokio::task::AbortHandle;
+
+/// Calls up to this size are encoded while others wait to queue theirs.
+const IN_PLACE_BYTES: usize = 4 << 10;
 
 /// The process's own small runtime: one thread that moves bytes for all its clients.
 fn runtime() -> Result<&'static Runtime, Broken> {
@@ -39,6 +43,7 @@ pub(super) struct Connection {
     next: AtomicU64,
     /// What the server said of itself.
     pub(super) welcome: proto::Welcome,
+    welcomed: Instant,
     task: AbortHandle,
 }
 
@@ -134,11 +139,13 @@ impl Connection {
             .recv()
             .unwrap_or_else(|_| Err(Broken::Lost("the thread for connections has ended".into())));
         let welcome = greeted.inspect_err(|_| outgoing.close())?;
+        outgoing.limit(usize::try_from(welcome.call_bytes_max).unwrap_or(usize::MAX));
         Ok(Arc::new(Self {
             outgoing,
             calls,
             next: AtomicU64::new(1),
             welcome,
+            welcomed: Instant::now(),
             task: task.abort_handle(),
         }))
     }
@@ -146,6 +153,13 @@ impl Connection {
     /// Whether it takes calls still.
     pub(super) fn usable(&self) -> bool {
         !self.calls.closing.load(Ordering::Acquire)
+    }
+
+    /// What time it is by the server's clock, which may be another than this machine's.
+    pub(super) fn server_millis(&self) -> u64 {
+        let since = self.welcomed.elapsed().as_millis();
+        let since = u64::try_from(since).unwrap_or(u64::MAX);
+        self.welcome.now_millis.saturating_add(since)
     }
 
     /// Sends a call.
@@ -156,13 +170,12 @@ impl Connection {
         timeout_ms: u32,
     ) -> Result<Sent, Broken> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut part = Vec::new();
-        put_call(id, request, at_least, timeout_ms, &mut part);
-        if part.len() as u64 > self.welcome.message_bytes_max {
+        let bytes = call_bytes(id, request, at_least, timeout_ms);
+        if bytes as u64 > self.welcome.call_bytes_max {
             return Err(Broken::Failed(Error::Limit {
                 what: "the size in bytes of one call to a server".into(),
-                got: part.len() as u64,
-                limit: self.welcome.message_bytes_max,
+                got: bytes as u64,
+                limit: self.welcome.call_bytes_max,
             }));
         }
         let slot = Arc::new(Slot::default());
@@ -173,7 +186,15 @@ impl Connection {
             }
             open.slots.insert(id, Arc::clone(&slot));
         }
-        self.outgoing.send(part);
+        let put = |message: &mut Vec<u8>| put_call(id, request, at_least, timeout_ms, message);
+        if bytes > IN_PLACE_BYTES {
+            // Encoded before anybody has to wait for it.
+            let mut part = Vec::with_capacity(bytes);
+            put(&mut part);
+            self.outgoing.send(part);
+        } else {
+            self.outgoing.append(bytes, put);
+        }
         Ok(Sent {
             id,
             slot,

@@ -20,7 +20,7 @@ use crate::address::Address;
 use crate::convert::reason_out;
 use crate::failure::failure_in;
 use crate::limits::{CANCEL_GRACE, CANCEL_POLL};
-use crate::marker;
+use crate::marker::{self, Sender};
 use crate::proto;
 use crate::proto::failure::Kind;
 use crate::proto::reply::Reply;
@@ -46,6 +46,7 @@ struct Shared {
     connection: Mutex<Option<Arc<Connection>>>,
     /// The newest version seen: answers see it too.
     newest: AtomicU64,
+    sender: Arc<Sender>,
 }
 
 /// Why a call gave no answer.
@@ -93,6 +94,7 @@ impl Client {
                 address: address.clone(),
                 connection: Mutex::new(Some(connection)),
                 newest: AtomicU64::new(0),
+                sender: Arc::new(Sender::new()),
             }),
         })
     }
@@ -118,6 +120,13 @@ impl Client {
 
     fn newest(&self) -> u64 {
         self.shared.newest.load(Ordering::Acquire)
+    }
+
+    /// What time it is by the clock of the server, as far as is known.
+    fn server_millis(&self) -> u64 {
+        let connection = self.shared.connection.lock();
+        let connection = connection.unwrap_or_else(PoisonError::into_inner);
+        connection.as_ref().map_or(0, |c| c.server_millis())
     }
 
     /// The connection, or a new one. Many threads may ask; one connects.

@@ -14,13 +14,28 @@ pub(super) struct Outgoing {
     room: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     full: VecDeque<Vec<u8>>,
     filling: Vec<u8>,
     bytes: usize,
+    /// Parts travel together up to this size.
+    message_bytes: usize,
     waker: Option<Waker>,
     closed: bool,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            full: VecDeque::new(),
+            filling: Vec::new(),
+            bytes: 0,
+            message_bytes: MESSAGE_BYTES,
+            waker: None,
+            closed: false,
+        }
+    }
 }
 
 impl Outgoing {
@@ -28,8 +43,24 @@ impl Outgoing {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The server takes messages of so many bytes.
+    pub(super) fn limit(&self, bytes: usize) {
+        self.state().message_bytes = bytes.min(MESSAGE_BYTES);
+    }
+
     /// Queues a part of a message. Waits while too much is queued; what comes after the end is dropped.
     pub(super) fn send(&self, part: Vec<u8>) {
+        self.append(part.len(), |message| {
+            if message.is_empty() {
+                *message = part;
+            } else {
+                message.extend_from_slice(&part);
+            }
+        });
+    }
+
+    /// The same, written in its place by `write`: about so many bytes.
+    pub(super) fn append(&self, about: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.state();
         while state.bytes > OUTGOING_BYTES_MAX && !state.closed {
             state = self
@@ -40,16 +71,13 @@ impl Outgoing {
         if state.closed {
             return;
         }
-        state.bytes += part.len();
-        if state.filling.len() + part.len() > MESSAGE_BYTES && !state.filling.is_empty() {
+        if state.filling.len() + about > state.message_bytes && !state.filling.is_empty() {
             let full = std::mem::take(&mut state.filling);
             state.full.push_back(full);
         }
-        if state.filling.is_empty() {
-            state.filling = part;
-        } else {
-            state.filling.extend_from_slice(&part);
-        }
+        let before = state.filling.len();
+        write(&mut state.filling);
+        state.bytes += state.filling.len() - before;
         let waker = state.waker.take();
         drop(state);
         if let Some(waker) = waker {

@@ -3,13 +3,12 @@
 use super::connection::Sent;
 use super::{Broken, Client, Wait};
 use crate::convert;
-use crate::marker;
+use crate::marker::Number;
 use crate::proto;
 use crate::proto::reply::Reply;
 use crate::proto::request::Call;
 use esker_model::{Batch, Commit, Result};
 use std::ops::ControlFlow;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A batch that was sent. Dropping it does not take it back.
 #[derive(Debug)]
@@ -17,8 +16,8 @@ pub struct Pending {
     client: Client,
     request: proto::Request,
     sent: Option<Sent>,
-    /// The marker is the client's, so that a batch which turns out to be applied was applied by this call.
-    ours: bool,
+    /// The marker if it is the client's, so that a batch which turns out to be applied was applied by this call.
+    number: Option<Number>,
 }
 
 /// A call that does nothing, sent.
@@ -54,19 +53,29 @@ impl Client {
 
     /// Sends a batch, which gets a marker if it has none; with `sync`, it is answered once it survives a power failure.
     pub fn submit(&self, mut batch: Batch, sync: bool) -> Result<Pending> {
-        let ours = batch.once.is_none();
-        if ours {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH);
-            batch.once = Some(marker::new(now.unwrap_or_default().as_millis() as u64)?);
+        let connection = match self.connection() {
+            Err(Broken::Failed(e)) => return Err(e),
+            other => other,
+        };
+        let mut number = None;
+        if batch.once.is_none() {
+            let next = self.shared.sender.next(self.server_millis())?;
+            batch.once = Some(next.marker());
+            number = Some(next);
         }
         let request = proto::Request {
             call: Some(Call::Apply(convert::batch_out(&batch, sync))),
         };
-        let connection = self.connection();
         let sent = connection.and_then(|c| c.send(&request, self.newest(), 0));
         let sent = match sent {
             Ok(sent) => Some(sent),
-            Err(Broken::Failed(e)) => return Err(e),
+            Err(Broken::Failed(e)) => {
+                // It was not sent.
+                if let Some(number) = number {
+                    number.settle();
+                }
+                return Err(e);
+            }
             // The wait sends it.
             Err(Broken::Lost(_) | Broken::Busy { .. }) => None,
         };
@@ -74,7 +83,7 @@ impl Client {
             client: self.clone(),
             request,
             sent,
-            ours,
+            number,
         })
     }
 }
@@ -86,10 +95,10 @@ impl Pending {
             client,
             request,
             mut sent,
-            ours,
+            number,
         } = self;
         let mut repeated = false;
-        let commit = client.run(None, |connection| {
+        let answer = client.run(None, |connection| {
             let mut commit = None;
             let mut receive = |reply| match reply {
                 Reply::Apply(reply) => {
@@ -111,9 +120,15 @@ impl Pending {
             repeated |= matches!(outcome, Err(Broken::Lost(_)));
             outcome?;
             commit.ok_or_else(|| Broken::Failed(client.stray()))
-        })?;
+        });
+        let applied_by_us = repeated && number.is_some();
+        // Whoever is told that it failed may write it anew, and must not find this one applied too later.
+        if let Some(number) = number {
+            number.settle();
+        }
+        let commit = answer?;
         client.saw(commit.version);
-        let applied_before = ours && repeated && !commit.applied;
+        let applied_before = applied_by_us && !commit.applied;
         Ok(Commit {
             applied: commit.applied || applied_before,
             ..commit

@@ -1209,11 +1209,14 @@ pub struct Welcome {
     /// The server's process.
     #[prost(uint32, tag = "3")]
     pub pid: u32,
-    /// Largest ToServer message that it takes, in bytes.
+    /// Largest call that it takes, in bytes. A message may be larger, up to this or 1 MiB, whichever is more.
     #[prost(uint64, tag = "4")]
-    pub message_bytes_max: u64,
+    pub call_bytes_max: u64,
     #[prost(uint64, tag = "5")]
     pub credit_bytes: u64,
+    /// What time it is by the server's clock, in milliseconds since 1970.
+    #[prost(uint64, tag = "6")]
+    pub now_millis: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Answer {

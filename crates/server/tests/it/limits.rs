@@ -5,13 +5,20 @@ use esker::OpenOptions;
 use esker_model::traversal::Budget;
 use esker_model::{
     Batch, GraphRead as _, GraphWrite as _, NeverCancel, Op, Properties, Traversal, Version,
-    VertexId,
+    VertexId, VertexRef, VertexTypeId,
 };
 use esker_server::Settings;
 use esker_server::settings::Limits;
 use std::io::Read as _;
 use std::net::TcpStream;
 use std::time::Duration;
+
+fn vertex_id(n: u32) -> VertexRef {
+    VertexRef {
+        id: VertexId::of("User", &n.to_string()),
+        type_id: VertexTypeId(0),
+    }
+}
 
 fn limited(limits: Limits) -> Served {
     Served::start(Settings {
@@ -43,6 +50,32 @@ fn a_request_has_a_size() {
     assert!(database.counts().is_ok());
     let (status, _, body) = served.http("POST", "/api/v1/apply", &" ".repeat(5_000));
     assert_eq!(status, 413, "{body}");
+}
+
+/// Calls that are small each travel together, but not in messages that the server does not take: a stream that is cut
+/// off would have to send again what was applied already, and such answers count nothing.
+#[test]
+fn many_small_calls_stay_below_a_small_limit() {
+    let served = limited(Limits {
+        request_bytes: 1_000,
+        ..Limits::default()
+    });
+    let database = filled(&served);
+    // User 1 is there.
+    let submitted: Vec<_> = (2..3_000)
+        .map(|n| {
+            let mut batch = Batch::new();
+            batch.push(Op::EnsureVertex {
+                vertex: vertex_id(n),
+                key: n.to_string(),
+            });
+            database.submit(batch).unwrap()
+        })
+        .collect();
+    for pending in submitted {
+        let commit = pending.wait().unwrap();
+        assert_eq!((commit.applied, commit.vertices_created), (true, 1));
+    }
 }
 
 #[test]

@@ -6,5 +6,6 @@ mod api;
 mod common;
 mod limits;
 mod plain;
+mod senders;
 mod tls;
 mod versions;

@@ -4,7 +4,6 @@ use crate::common::{Served, filled, settings};
 use bytes::Bytes;
 use esker_rpc::frame::FrameCodec;
 use esker_rpc::{PROTOCOL, proto};
-use esker_server::Settings;
 use prost::Message as _;
 use tonic::codegen::tokio_stream;
 use tonic::transport::Endpoint;
@@ -208,18 +207,79 @@ fn garbage_ends_its_own_stream() {
     assert!(database.counts().is_ok());
 }
 
+/// A call that is too large is answered; a message that is too large ends its own stream.
 #[test]
-fn an_oversized_message_ends_its_own_stream() {
+fn what_is_oversized_is_refused() {
+    use proto::request::Call;
     let mut small = settings();
     small.limits.request_bytes = 1_000;
-    let served = Served::start(Settings { ..small });
-    let (heard, status) = say(&served, vec![hello(PROTOCOL, "1"), vec![0; 2_000]]);
-    assert_eq!(heard[0].welcome.as_ref().unwrap().message_bytes_max, 1_000);
-    let _ = status;
-    let (_, status) = say(&served, vec![vec![0; 2_000]]);
+    let served = Served::start(small);
+    let long = proto::TravelRequest {
+        chain: "v".repeat(1_001),
+        ..Default::default()
+    };
+    let messages = vec![
+        hello(PROTOCOL, "1"),
+        calls(vec![
+            call(1, Some(Call::Travel(long))),
+            call(2, Some(Call::Ping(proto::PingRequest {}))),
+        ]),
+    ];
+    let (heard, status) = say(&served, messages);
+    assert!(status.is_none(), "{status:?}");
+    assert_eq!(heard[0].welcome.as_ref().unwrap().call_bytes_max, 1_000);
+    let mut all = answers(&heard);
+    all.sort_by_key(|a| a.id);
+    assert!(
+        failure(all[0]).starts_with("the size in bytes of one call to this server is 10"),
+        "{}",
+        failure(all[0])
+    );
+    assert!(all[1].reply.is_some());
+    let (_, status) = say(&served, vec![vec![0; 2 << 20]]);
     let status = status.unwrap();
     assert_eq!(status.code(), Code::OutOfRange, "{status}");
     filled(&served);
+}
+
+/// One sender, two connections: what arrives on both counts once.
+#[test]
+fn a_numbered_batch_counts_once_over_all_connections() {
+    use esker_model::GraphRead as _;
+    use esker_model::once::Numbered;
+    use proto::request::Call;
+    let served = Served::start(settings());
+    let database = filled(&served);
+    let (heard, _) = say(&served, vec![hello(PROTOCOL, "1")]);
+    let made = heard[0].welcome.as_ref().unwrap().now_millis;
+    assert!(made > 1_700_000_000_000);
+    let apply = |id, number| {
+        let numbered = Numbered {
+            sender: [3; 16],
+            number,
+            settled: 0,
+            made,
+        };
+        let request = proto::ApplyRequest {
+            once: numbered.encode(),
+            ..Default::default()
+        };
+        call(id, Some(Call::Apply(request)))
+    };
+    let applied = |numbers: &[u64]| -> Vec<bool> {
+        let all = numbers.iter().zip(1..).map(|(n, id)| apply(id, *n));
+        let (heard, _) = say(&served, vec![hello(PROTOCOL, "1"), calls(all.collect())]);
+        let mut all = answers(&heard);
+        all.sort_by_key(|a| a.id);
+        let applied = all.iter().map(|a| match a.reply.as_ref().unwrap().reply {
+            Some(proto::reply::Reply::Apply(reply)) => reply.applied,
+            _ => panic!("{a:?}"),
+        });
+        applied.collect()
+    };
+    assert_eq!(applied(&[0, 2, 2, 1]), [true, true, false, true]);
+    assert_eq!(applied(&[3, 2, 1, 0]), [true, false, false, false]);
+    assert!(database.counts().is_ok());
 }
 
 /// A deadline that has passed while the call waited.

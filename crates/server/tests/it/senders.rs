@@ -1,0 +1,45 @@
+//! Batches that a client numbers, where nobody waits for some of them.
+
+use crate::common::{Served, settings};
+use esker_model::{Batch, GraphRead as _, GraphWrite as _, Op, VertexId, VertexRef, VertexTypeId};
+use std::time::{Duration, Instant};
+
+fn batch(first: u32, vertices: u32) -> Batch {
+    let mut batch = Batch::new();
+    for n in first..first + vertices {
+        let key = n.to_string();
+        batch.push(Op::EnsureVertex {
+            vertex: VertexRef {
+                id: VertexId::of("User", &key),
+                type_id: VertexTypeId(0),
+            },
+            key,
+        });
+    }
+    batch
+}
+
+/// A large batch is decoded by another thread, so that small ones overtake it: they must not say that it is settled.
+#[test]
+fn what_nobody_waits_for_is_applied_all_the_same() {
+    const LARGE: u32 = 10_000;
+    let served = Served::start(settings());
+    let database = served.open();
+    let mut first = 0;
+    for _ in 0..5 {
+        drop(database.submit(batch(first, LARGE)).unwrap());
+        let commit = database.apply(batch(first + LARGE, 1)).unwrap();
+        assert!(commit.applied);
+        first += LARGE + 1;
+    }
+    let since = Instant::now();
+    let vertices = || {
+        let counts = database.counts().unwrap();
+        counts.vertices.iter().map(|(_, n)| n).sum::<u64>()
+    };
+    while vertices() < u64::from(first) {
+        let waited = since.elapsed();
+        assert!(waited < Duration::from_secs(30), "{}", vertices());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
