@@ -92,12 +92,21 @@ impl Node {
             unchanged: 0,
         };
         let (prepared, over) = {
-            let state = self.state();
-            (
-                state.pending.part(decided.tx),
-                state.pending.is_over(decided.tx),
-            )
+            let mut state = self.state();
+            let over = state.pending.is_over(decided.tx);
+            // One that came twice is done once: rows that move must not come again over what was written since.
+            if !over && !state.committing.insert(decided.tx) {
+                return Err(Error::Unavailable(format!(
+                    "{} is at it already",
+                    self.settings.id
+                )));
+            }
+            (state.pending.part(decided.tx), over)
         };
+        let _done = (!over).then(|| Committing {
+            node: self,
+            tx: decided.tx,
+        });
         let part = match (prepared, decided.part) {
             (None, _) if over => return Ok(done(&nothing)),
             (Some(part), _) | (None, Some(part)) => part,
@@ -189,6 +198,18 @@ impl Node {
         beside.touched.sort_unstable();
         beside.touched.dedup();
         Ok(Some(splits))
+    }
+}
+
+/// A part that is being done.
+struct Committing<'a> {
+    node: &'a Node,
+    tx: TxId,
+}
+
+impl Drop for Committing<'_> {
+    fn drop(&mut self) {
+        self.node.state().committing.remove(&self.tx);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::codec::Decision;
 use super::pending::Pending;
+use crate::peer::TxId;
 use crate::placement::{Growth, SplitState, Splits};
 use crate::vnode::ServerId;
 use esker_model::{Version, VertexId};
@@ -26,6 +27,8 @@ pub(crate) struct State {
     pub(crate) pending: Pending,
     /// Transactions that this node coordinates.
     pub(crate) own: Own,
+    /// Parts that are being done.
+    pub(crate) committing: HashSet<TxId>,
     /// Markers of batches under way.
     pub(crate) markers: HashSet<Vec<u8>>,
     /// Vertices that have split and have edges here, as stored.
