@@ -13,6 +13,7 @@ use esker_model::codec::{DecodeError, Reader, put_bytes, put_u16, put_u32, put_u
 use esker_model::key::EdgeKey;
 use esker_model::{EdgeTypeId, Op, Properties, Version, VertexId, VertexRef, VertexTypeId};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 pub(crate) const INCARNATION: &[u8] = b"cluster/incarnation";
 pub(crate) const DECIDED: &[u8] = b"cluster/decided/";
@@ -31,7 +32,7 @@ pub(crate) fn split_key(id: VertexId) -> Vec<u8> {
 pub(crate) struct Decision {
     pub(crate) version: Version,
     pub(crate) later: Vec<(u32, Version)>,
-    pub(crate) parts: BTreeMap<ServerId, Part>,
+    pub(crate) parts: BTreeMap<ServerId, Arc<Part>>,
 }
 
 impl Decision {
@@ -57,7 +58,7 @@ impl Decision {
         let mut parts = BTreeMap::new();
         for _ in 0..r.count(5, "a number of parts")? {
             let server = ServerId(r.u32("a server")?);
-            parts.insert(server, take_part(&mut r)?);
+            parts.insert(server, Arc::new(take_part(&mut r)?));
         }
         r.finish()?;
         Ok(Self {
@@ -349,7 +350,11 @@ mod tests {
         Decision {
             version: Version(99),
             later: vec![(4, Version(100))],
-            parts: [(ServerId(2), Part { ops }), (ServerId(5), Part::default())].into(),
+            parts: [
+                (ServerId(2), Arc::new(Part { ops })),
+                (ServerId(5), Arc::default()),
+            ]
+            .into(),
         }
     }
 

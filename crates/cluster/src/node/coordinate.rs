@@ -33,7 +33,7 @@ const RETRY_FIRST: u64 = 20;
 const RETRY_LAST: u64 = 1_000;
 
 /// The parts of a batch by server.
-type Parts = BTreeMap<ServerId, Part>;
+type Parts = BTreeMap<ServerId, Arc<Part>>;
 
 /// What the coordinator itself does with a decision.
 #[derive(Default)]
@@ -135,7 +135,7 @@ impl Node {
 
     /// Who is to do what.
     fn parts(&self, schema: &Schema, mutations: &[Mutation]) -> Parts {
-        let mut parts = Parts::new();
+        let mut parts = BTreeMap::<ServerId, Part>::new();
         let mut add = |server: ServerId, index: usize, at: Option<Version>, change: Change| {
             parts.entry(server).or_default().ops.push(PartOp {
                 index: index as u32,
@@ -181,7 +181,10 @@ impl Node {
             let change = edge(key, properties, true);
             add(self.edge_home(&key), index, mutation.version, change);
         }
+        let parts = parts.into_iter();
         parts
+            .map(|(server, part)| (server, Arc::new(part)))
+            .collect()
     }
 
     /// Prepares, decides and does a transaction. `beside` is done here with the decision.
@@ -204,7 +207,7 @@ impl Node {
             decided: false,
         };
         // Here first: what cannot be done here is not asked of others.
-        let here = match self.prepare(tx, over, mine.clone()).await? {
+        let here = match self.prepare(tx, over, Arc::clone(&mine)).await? {
             Response::Prepared(prepared) => prepared,
             Response::Moved(_) => return Ok(Attempt::Again),
             _ => return Err(unexpected(self.settings.id)),
@@ -214,7 +217,7 @@ impl Node {
             let request = Request::Prepare {
                 tx,
                 over,
-                part: part.clone(),
+                part: Arc::clone(part),
             };
             self.ask_at(*server, request)
         });
@@ -260,7 +263,7 @@ impl Node {
     async fn decide(
         self: &Arc<Self>,
         mut transaction: Transaction,
-        (mine, parts): (Part, Parts),
+        (mine, parts): (Arc<Part>, Parts),
         prepared: &[Prepared],
         incarnations: &[(ServerId, u64)],
         aside: Aside<'_>,
@@ -274,11 +277,11 @@ impl Node {
         let floor = prepared.iter().map(|p| p.floor).max();
         let version = self.clock.own_from(floor.unwrap_or(Version::ZERO));
         let later = versions_later(prepared, version);
-        let decision = Decision {
+        let decision = Arc::new(Decision {
             version,
             later,
             parts,
-        };
+        });
         let slot = (tx.incarnation, tx.number);
         {
             let mut state = self.state();
@@ -295,7 +298,7 @@ impl Node {
                     .rows
                     .push((Table::Meta, key, Some(decision.encode())));
                 let decided = OwnDecided {
-                    decision: decision.clone(),
+                    decision: Arc::clone(&decision),
                     durable: false,
                 };
                 state.own.decided.insert(slot, decided);
@@ -343,9 +346,8 @@ impl Node {
     }
 
     /// Tells everybody. Who does not answer is told again until it does; the caller does not wait for that.
-    async fn deliver(self: &Arc<Self>, tx: TxId, decision: Decision, commit: &mut Commit) {
+    async fn deliver(self: &Arc<Self>, tx: TxId, decision: Arc<Decision>, commit: &mut Commit) {
         let servers: Vec<ServerId> = decision.parts.keys().copied().collect();
-        let decision = Arc::new(decision);
         let tell = servers
             .iter()
             .map(|server| self.tell(*server, tx, Arc::clone(&decision)));
@@ -417,7 +419,7 @@ impl Node {
         tx: TxId,
         decision: Arc<Decision>,
     ) -> Result<(u64, u64, u64)> {
-        let decided = |part: Option<Part>| {
+        let decided = |part: Option<Arc<Part>>| {
             Request::Commit(Decided {
                 tx,
                 version: decision.version,
@@ -460,7 +462,9 @@ impl Node {
             splits: Some(splits),
             marker: None,
         };
-        let attempt = self.attempt(Parts::from([(to, part)]), beside).await?;
+        let attempt = self
+            .attempt(Parts::from([(to, Arc::new(part))]), beside)
+            .await?;
         Ok(matches!(attempt, Attempt::Done(_)))
     }
 

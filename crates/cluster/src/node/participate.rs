@@ -17,7 +17,7 @@ const SPLIT_WAIT_MAX: u64 = 5_000;
 
 impl Node {
     /// Takes a part: from now on reads wait for it, until it is done or given up.
-    pub(crate) async fn prepare(&self, tx: TxId, over: u64, part: Part) -> Result<Response> {
+    pub(crate) async fn prepare(&self, tx: TxId, over: u64, part: Arc<Part>) -> Result<Response> {
         self.state().pending.learn(tx.server, tx.incarnation, over);
         let take = |state: &mut State| {
             if is_splitting(state, &part) {
@@ -27,7 +27,7 @@ impl Node {
                 return Some(Taken::Moved(moved));
             }
             let floor = self.clock.tick(self.time.now_millis());
-            Some(if state.pending.add(tx, floor, part.clone()) {
+            Some(if state.pending.add(tx, floor, Arc::clone(&part)) {
                 Taken::Pending(floor)
             } else {
                 Taken::Over
@@ -147,7 +147,7 @@ impl Node {
         let ops = part_ops(part, Some(&at));
         let commit = self
             .engine
-            .apply_part(version, ops, Absent::PassOver, beside)?;
+            .apply_part(version, &ops, Absent::PassOver, beside)?;
         for (id, splits) in adopted {
             self.state().set_splits(id, splits);
         }
@@ -243,10 +243,13 @@ fn can_fail(op: &PartOp) -> bool {
 }
 
 /// A part as the engine takes it; `at` says when each change holds from.
-fn part_ops(part: &Part, at: Option<&dyn Fn(&PartOp) -> Version>) -> Vec<esker_engine::PartOp> {
-    let op = |op: &PartOp| {
+fn part_ops<'a>(
+    part: &'a Part,
+    at: Option<&dyn Fn(&PartOp) -> Version>,
+) -> Vec<esker_engine::PartOp<'a>> {
+    let op = |op: &'a PartOp| {
         let change = match &op.change {
-            Change::Vertex(change) => PartChange::Vertex(change.clone()),
+            Change::Vertex(change) => PartChange::Vertex(change),
             Change::Edge {
                 key,
                 gone,
@@ -255,7 +258,7 @@ fn part_ops(part: &Part, at: Option<&dyn Fn(&PartOp) -> Version>) -> Vec<esker_e
             } => PartChange::Edge {
                 key: *key,
                 gone: *gone,
-                properties: properties.clone(),
+                properties,
                 asked: *asked,
             },
             Change::Adopt(_) => return None,

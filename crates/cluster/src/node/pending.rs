@@ -8,13 +8,14 @@ use crate::peer::{Change, Part, TxId};
 use crate::vnode::ServerId;
 use esker_model::{Version, VertexId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::task::Waker;
 
 /// A prepared part.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) floor: Version,
-    pub(crate) part: Part,
+    pub(crate) part: Arc<Part>,
     vertices: Vec<VertexId>,
 }
 
@@ -38,7 +39,7 @@ struct Over {
 
 impl Pending {
     /// Takes a part, unless its transaction is over or its coordinator was started anew.
-    pub(crate) fn add(&mut self, tx: TxId, floor: Version, part: Part) -> bool {
+    pub(crate) fn add(&mut self, tx: TxId, floor: Version, part: Arc<Part>) -> bool {
         if self.is_over(tx) {
             return false;
         }
@@ -90,8 +91,8 @@ impl Pending {
     }
 
     /// The part, for as long as it is being done: it is pending until [`Self::end`].
-    pub(crate) fn part(&self, tx: TxId) -> Option<Part> {
-        self.entries.get(&tx).map(|e| e.part.clone())
+    pub(crate) fn part(&self, tx: TxId) -> Option<Arc<Part>> {
+        self.entries.get(&tx).map(|e| Arc::clone(&e.part))
     }
 
     /// The transaction is over, whichever way.

@@ -39,7 +39,7 @@ pub(crate) fn load(engine: &Engine, map: &VnodeMap) -> Result<(u64, State)> {
             match decoded {
                 Ok((slot, decision)) => {
                     let decided = OwnDecided {
-                        decision,
+                        decision: Arc::new(decision),
                         durable: true,
                     };
                     state.own.decided.insert(slot, decided);
@@ -77,7 +77,7 @@ pub(crate) fn load(engine: &Engine, map: &VnodeMap) -> Result<(u64, State)> {
     };
     engine.apply_part(
         engine.newest_given(),
-        Vec::new(),
+        &[],
         esker_engine::Absent::Refuse,
         beside,
     )?;
@@ -97,13 +97,13 @@ impl Node {
             done?;
         }
         self.catch_up_schema().await?;
-        let decided: Vec<((u64, u64), Decision)> = {
+        let decided: Vec<((u64, u64), Arc<Decision>)> = {
             let mut state = self.state();
             state.serving = true;
             state.wake();
             let decided = state.own.decided.iter();
             decided
-                .map(|(slot, d)| (*slot, d.decision.clone()))
+                .map(|(slot, d)| (*slot, Arc::clone(&d.decision)))
                 .collect()
         };
         for ((incarnation, number), decision) in decided {
@@ -113,7 +113,7 @@ impl Node {
                 number,
             };
             let left = decision.parts.keys().copied().collect();
-            self.spawn(|node| node.deliver_later(tx, Arc::new(decision), left));
+            self.spawn(|node| node.deliver_later(tx, decision, left));
         }
         Ok(())
     }
@@ -182,7 +182,7 @@ impl Node {
                 },
                 version: d.decision.version,
                 later: d.decision.later.clone(),
-                part: Some(d.decision.parts.get(&server)?.clone()),
+                part: Some(Arc::clone(d.decision.parts.get(&server)?)),
             })
         });
         decided.collect()

@@ -178,7 +178,7 @@ impl Node {
             .push((Table::Meta, split_key(id), Some(splits.encode())));
         let version = self.clock.tick(self.time.now_millis());
         self.engine
-            .apply_part(version, Vec::new(), esker_engine::Absent::Refuse, beside)?;
+            .apply_part(version, &[], esker_engine::Absent::Refuse, beside)?;
         self.state().set_splits(id, splits);
         Ok(())
     }

@@ -7,6 +7,7 @@ use crate::placement::{Growth, SplitState, Splits};
 use crate::vnode::ServerId;
 use esker_model::{Version, VertexId};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::task::Waker;
 
 /// Bitmaps learned of vertices elsewhere, counts of inserts, and the like are dropped when there are so many.
@@ -73,7 +74,7 @@ pub(crate) struct Own {
 /// A decision that is on its way.
 #[derive(Debug)]
 pub(crate) struct Decided {
-    pub(crate) decision: Decision,
+    pub(crate) decision: Arc<Decision>,
     /// Whether it is on disk: what is not may yet fail.
     pub(crate) durable: bool,
 }

@@ -19,6 +19,7 @@ use esker_model::{
     Counts, Degree, Difference, Edge, EdgeEvent, EdgeSelect, EdgeTypeId, Error, SchemaChange,
     Version, VersionRange, Vertex, VertexEvent, VertexId, VertexSelect,
 };
+use std::sync::Arc;
 
 /// A question, and who asks it when.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,7 +65,7 @@ pub enum Request {
         /// All of the asker's transactions with a smaller number are over.
         over: u64,
         /// What the answerer is to do.
-        part: Part,
+        part: Arc<Part>,
     },
     /// Do the part.
     Commit(Decided),

@@ -3,6 +3,7 @@
 use crate::vnode::ServerId;
 use esker_model::key::EdgeKey;
 use esker_model::{EdgeTypeId, Op, Properties, Version, VertexId};
+use std::sync::Arc;
 
 /// A transaction: who coordinates it, and which of its it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -106,7 +107,7 @@ pub struct Decided {
     /// By place in the batch: changes that take another, later version.
     pub later: Vec<(u32, Version)>,
     /// What the receiver is to do, where it may have forgotten.
-    pub part: Option<Part>,
+    pub part: Option<Arc<Part>>,
 }
 
 impl Change {

@@ -131,15 +131,15 @@ impl Txn<'_, '_> {
         if gone && asked && !deletable {
             return Err(self.no_edge_of(key));
         }
-        let mut value = Vec::with_capacity(64);
-        EdgeRecord {
-            gone,
-            version,
-            properties: properties.clone(),
-        }
-        .encode(&mut value);
+        let mut value = std::mem::take(&mut self.scratch);
+        value.clear();
+        value.push(u8::from(gone));
+        value.extend_from_slice(&version.0.to_be_bytes());
+        properties.encode(&mut value);
         let before = (self.effects.edges_created, self.effects.unchanged);
-        self.write_directions(&[*key], current, version, gone, &value)?;
+        let written = self.write_directions(&[*key], current, version, gone, &value);
+        self.scratch = value;
+        written?;
         if !asked {
             (self.effects.edges_created, self.effects.unchanged) = before;
         }

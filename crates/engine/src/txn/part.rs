@@ -15,19 +15,19 @@ use esker_store::Table;
 use std::sync::atomic::Ordering;
 
 /// One change of a part.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PartOp {
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PartOp<'a> {
     /// When it holds from: its own version, or the part's.
     pub at: Option<Version>,
     /// What.
-    pub change: PartChange,
+    pub change: PartChange<'a>,
 }
 
 /// What can change on one engine of several.
-#[derive(Debug, Clone, PartialEq)]
-pub enum PartChange {
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum PartChange<'a> {
     /// Anything about a vertex; never an edge.
-    Vertex(Op),
+    Vertex(&'a Op),
     /// One direction of an edge.
     Edge {
         /// In this direction.
@@ -35,7 +35,7 @@ pub enum PartChange {
         /// Whether it is deleted.
         gone: bool,
         /// Exactly these.
-        properties: Properties,
+        properties: &'a Properties,
         /// Whether this is the direction that was asked for: the one that is counted, and must exist to be deleted.
         asked: bool,
     },
@@ -76,7 +76,7 @@ impl Engine {
 
     /// Tries a part at a version without doing it. Fails as doing it would. Returns, by place, the changes that would
     /// take a later version because what is stored is later.
-    pub fn try_part(&self, version: Version, ops: &[PartOp]) -> Result<Vec<(usize, Version)>> {
+    pub fn try_part(&self, version: Version, ops: &[PartOp<'_>]) -> Result<Vec<(usize, Version)>> {
         let schema = self.schema_now();
         let mut overlay = Overlay::new(&*self.store);
         overlay.savepoint();
@@ -85,7 +85,7 @@ impl Engine {
         let mut later = Vec::new();
         for (i, op) in ops.iter().enumerate() {
             txn.effects.own.0 = Version::ZERO;
-            txn.part_op(op.clone())?;
+            txn.part_op(*op)?;
             let took = txn.effects.own.0;
             if took > version {
                 later.push((i, took));
@@ -98,7 +98,7 @@ impl Engine {
     pub fn apply_part(
         &self,
         version: Version,
-        ops: Vec<PartOp>,
+        ops: &[PartOp<'_>],
         absent: Absent,
         beside: Beside,
     ) -> Result<Commit> {
@@ -110,7 +110,7 @@ impl Engine {
         &self,
         writer: &mut Writer,
         version: Version,
-        ops: Vec<PartOp>,
+        ops: &[PartOp<'_>],
         absent: Absent,
         beside: Beside,
     ) -> Result<Commit> {
@@ -134,7 +134,7 @@ impl Engine {
             });
         }
         for op in ops {
-            match txn.part_op(op) {
+            match txn.part_op(*op) {
                 Err(Error::NoVertex { .. } | Error::NoEdge { .. })
                     if absent == Absent::PassOver =>
                 {
@@ -230,18 +230,18 @@ impl Engine {
 }
 
 impl Txn<'_, '_> {
-    fn part_op(&mut self, op: PartOp) -> Result<()> {
+    fn part_op(&mut self, op: PartOp<'_>) -> Result<()> {
         match op.change {
             PartChange::Vertex(change) => self.apply_one(Mutation {
                 version: op.at,
-                op: change,
+                op: change.clone(),
             }),
             PartChange::Edge {
                 key,
                 gone,
                 properties,
                 asked,
-            } => self.direction(&key, gone, &properties, asked, op.at),
+            } => self.direction(&key, gone, properties, asked, op.at),
         }
     }
 }
