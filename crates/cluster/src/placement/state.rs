@@ -1,4 +1,4 @@
-//! The row `[vertex id][00]`: how a vertex has split, with what the bitmap means.
+//! The row `cluster/split/<vertex id>`: how a vertex has split, with what the bitmap means.
 //!
 //! A vertex that never split has no such row.
 //!
