@@ -11,6 +11,7 @@ mod clock;
 mod codec;
 mod coordinate;
 mod define;
+mod hashed;
 mod local;
 mod participate;
 mod peers;

@@ -2,6 +2,7 @@
 
 use super::Node;
 use super::codec::split_key;
+use super::hashed::Map;
 use super::state::State;
 use crate::peer::{Change, Decided, Part, PartOp, Prepared, RawTable, Response, TxId};
 use crate::placement::SplitState;
@@ -9,7 +10,6 @@ use esker_engine::{Absent, Beside, PartChange};
 use esker_model::key::Counter;
 use esker_model::{Commit, EdgeKey, Error, Op, Result, Version, VertexId};
 use esker_store::Table;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// How long a part waits for a vertex that splits, in milliseconds.
@@ -127,7 +127,7 @@ impl Node {
         mut beside: Beside,
     ) -> Result<Commit> {
         self.clock.witness(version);
-        let later: HashMap<u32, Version> = later.iter().copied().collect();
+        let later: Map<u32, Version> = later.iter().copied().collect();
         let mut adopted = Vec::new();
         for op in &part.ops {
             if let Change::Adopt(adopt) = &op.change

@@ -4,10 +4,11 @@
 //! touch what it reads and may fall before that time; then no later write can change what it saw. (Clock-SI, Du et al.,
 //! SRDS 2013, does the same.)
 
+use super::hashed::Map;
 use crate::peer::{Change, Part, TxId};
 use crate::vnode::ServerId;
 use esker_model::{Version, VertexId};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -22,9 +23,9 @@ pub(crate) struct Entry {
 /// The prepared parts of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    entries: HashMap<TxId, Entry>,
+    entries: Map<TxId, Entry>,
     /// How many entries touch a vertex.
-    vertices: HashMap<VertexId, u32>,
+    vertices: Map<VertexId, u32>,
     /// By coordinator: its incarnation, the number below which all are over, and those above it that are over.
     over: BTreeMap<ServerId, Over>,
     wakers: Vec<Waker>,

@@ -4,6 +4,7 @@
 //! has seen. All servers read as of that moment. (Where data dated in the future is stored there is no such moment: then
 //! each server tells what it has.)
 
+use super::hashed::Map;
 use super::peers::unexpected;
 use super::{Node, scan};
 use crate::peer::{Read, Request, Response};
@@ -14,7 +15,7 @@ use esker_model::{
     Result, Version, VersionRange, Vertex, VertexEvent, VertexId,
 };
 use futures_util::future::join_all;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How often edges that move are followed.
@@ -227,7 +228,7 @@ impl Node {
             edge_type,
             limit: limit32,
         };
-        let mut all = HashMap::<(VertexId, EdgeTypeId), u64>::new();
+        let mut all = Map::<(VertexId, EdgeTypeId), u64>::default();
         for (server, answer) in self.read_everywhere(&read).await? {
             let Response::TopDegrees { whole, split } = answer else {
                 return Err(unexpected(server));

@@ -1,12 +1,13 @@
 //! What a node has in memory.
 
 use super::codec::Decision;
+use super::hashed::{Map, Set};
 use super::pending::Pending;
 use crate::peer::TxId;
 use crate::placement::{Growth, SplitState, Splits};
 use crate::vnode::ServerId;
 use esker_model::{Version, VertexId};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -21,7 +22,7 @@ pub(crate) struct State {
     /// Whether it answers others yet.
     pub(crate) serving: bool,
     /// As the highest that each other server was seen with.
-    pub(crate) incarnations: HashMap<ServerId, u64>,
+    pub(crate) incarnations: Map<ServerId, u64>,
     /// The newest version that any change took, as others say.
     pub(crate) newest: Newest,
     /// Parts prepared here.
@@ -29,23 +30,23 @@ pub(crate) struct State {
     /// Transactions that this node coordinates.
     pub(crate) own: Own,
     /// Parts that are being done.
-    pub(crate) committing: HashSet<TxId>,
+    pub(crate) committing: Set<TxId>,
     /// Markers of batches under way.
-    pub(crate) markers: HashSet<Vec<u8>>,
+    pub(crate) markers: Set<Vec<u8>>,
     /// Vertices that have split and have edges here, as stored.
-    pub(crate) splits: HashMap<VertexId, SplitState>,
+    pub(crate) splits: Map<VertexId, SplitState>,
     /// What was learned of others, perhaps out of date.
-    pub(crate) learned: HashMap<VertexId, Splits>,
+    pub(crate) learned: Map<VertexId, Splits>,
     /// Vertices whose split is being made durable here: whoever read their edges looks again at how they have split.
-    pub(crate) deciding: HashSet<VertexId>,
+    pub(crate) deciding: Set<VertexId>,
     /// Vertices that split now: nothing is prepared on their edges meanwhile.
-    pub(crate) frozen: HashSet<VertexId>,
+    pub(crate) frozen: Set<VertexId>,
     /// Edges inserted since the node was opened, of vertices that are not in `growth`.
-    pub(crate) inserted: HashMap<VertexId, u32>,
+    pub(crate) inserted: Map<VertexId, u32>,
     /// Partitions counted.
-    pub(crate) growth: HashMap<VertexId, Growth>,
+    pub(crate) growth: Map<VertexId, Growth>,
     /// Splits that did not succeed, and when they may be tried again, in milliseconds.
-    pub(crate) postponed: HashMap<VertexId, u64>,
+    pub(crate) postponed: Map<VertexId, u64>,
     /// Whoever waits for something of the above to change.
     pub(crate) wakers: Vec<Waker>,
 }

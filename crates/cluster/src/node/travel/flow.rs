@@ -7,6 +7,7 @@
 //! **The end** is found by credit (Mattern, 1989): whatever is under way has some, and what is done gives it back. Once the
 //! coordinator has all of it again, nothing is under way.
 
+use super::super::hashed::Set;
 use super::super::{BoxFuture, Node};
 use super::step::{Expanded, add, forgotten};
 use super::walk::Walk;
@@ -15,7 +16,7 @@ use crate::vnode::ServerId;
 use esker_model::traversal::{Repeat, StopReason};
 use esker_model::{Error, Result, VertexId};
 use futures_util::future::join_all;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What the coordinator gives at a time.
@@ -33,7 +34,7 @@ pub(super) struct Flow {
     pub(super) outstanding: u64,
     pub(super) stopped: Option<StopReason>,
     pub(super) failed: Option<String>,
-    arrived: HashSet<(ServerId, u64)>,
+    arrived: Set<(ServerId, u64)>,
 }
 
 /// Where a chain goes on from a place.
@@ -244,7 +245,7 @@ impl Node {
             if vertices.is_empty() {
                 continue;
             }
-            let mut asked = HashSet::<(VertexId, ServerId)>::new();
+            let mut asked = Set::<(VertexId, ServerId)>::default();
             let mut open = vertices.clone();
             self.expand_on(walk, hop, &vertices, Left::default(), (0, None))
                 .await?;

@@ -1,6 +1,7 @@
 //! A server's share in one step.
 
 use super::super::Node;
+use super::super::hashed::Set;
 use super::super::peers::unexpected;
 use super::walk::Walk;
 use crate::peer::{
@@ -11,7 +12,7 @@ use esker_engine::PartExpansion;
 use esker_model::traversal::{Budget, Strategy};
 use esker_model::{EdgeKey, Error, Result, Version, VertexId};
 use futures_util::future::join_all;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -115,7 +116,7 @@ impl Node {
         left: Left,
     ) -> Result<StepDone> {
         let mut done = StepDone::default();
-        let mut asked = HashSet::<(VertexId, ServerId)>::new();
+        let mut asked = Set::<(VertexId, ServerId)>::default();
         let mut open: Vec<VertexId> = vertices.to_vec();
         for attempt in 0..MOVES_MAX {
             let mut groups = BTreeMap::<ServerId, Vec<VertexId>>::new();
@@ -228,7 +229,7 @@ impl Node {
         self.settle(Some(vertices), walk.plan.newest()).await?;
         let began = self.time.monotonic_micros();
         let mut by_home = ByHome::new();
-        let mut known = HashSet::new();
+        let mut known = Set::default();
         let paths = walk.paths;
         let sink = &mut |_: usize, edge: EdgeKey, version: Version| {
             if paths || known.insert(edge.destination) {

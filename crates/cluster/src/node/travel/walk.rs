@@ -1,5 +1,6 @@
 //! What a server knows of a traversal: what was visited of the vertices that are at home there.
 
+use super::super::hashed::{Map, Set};
 use crate::peer::{
     PathEntry, Reached, StepDone, TravelBegin, TravelCall, TravelId, TravelPlace as Place,
     TravelReply, Visited,
@@ -7,7 +8,7 @@ use crate::peer::{
 use crate::vnode::ServerId;
 use esker_engine::PartPlan;
 use esker_model::{Cancel, VertexId};
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -31,7 +32,7 @@ pub(super) struct Walk {
 #[derive(Debug, Default)]
 pub(super) struct WalkState {
     /// By place.
-    places: Vec<HashMap<VertexId, Seen>>,
+    places: Vec<Map<VertexId, Seen>>,
     /// By step: what it was the first to reach, and where.
     reached: BTreeMap<u32, Vec<(Place, VertexId)>>,
     /// When this server was done with its share of the last step, in microseconds.
@@ -63,9 +64,9 @@ pub(super) struct FlowState {
     /// How many messages are being taken in or sent on: what they bring is still to come.
     pub(super) arriving: u32,
     /// By the place that a segment begins with: vertices that it was begun from.
-    pub(super) begun: BTreeMap<Place, HashSet<VertexId>>,
+    pub(super) begun: BTreeMap<Place, Set<VertexId>>,
     /// Messages that have arrived.
-    pub(super) arrived: HashSet<(ServerId, u64)>,
+    pub(super) arrived: Set<(ServerId, u64)>,
     pub(super) credit: u64,
     pub(super) next_number: u64,
     pub(super) stopped: Option<esker_model::traversal::StopReason>,
@@ -151,10 +152,10 @@ impl Cancel for Walk {
 }
 
 impl WalkState {
-    fn place(&mut self, place: Place) -> &mut HashMap<VertexId, Seen> {
+    fn place(&mut self, place: Place) -> &mut Map<VertexId, Seen> {
         let place = place.0 as usize;
         if self.places.len() <= place {
-            self.places.resize_with(place + 1, HashMap::new);
+            self.places.resize_with(place + 1, Map::default);
         }
         &mut self.places[place]
     }
