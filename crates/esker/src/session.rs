@@ -270,13 +270,14 @@ fn open_store(
         folder.write_format(store_engine, clock.now_millis())?;
     }
     let core = Core::new(
-        engine,
+        Arc::new(engine),
         store,
         archive,
         folder.clone(),
         store_engine,
         pulse,
         heart.claim().clone(),
+        options.part_of.clone(),
     );
     core.forget_old_requests(clock.now_millis())?;
     Ok(core)

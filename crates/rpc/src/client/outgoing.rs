@@ -37,6 +37,20 @@ impl Outgoing {
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+        Self::add(state, part);
+    }
+
+    /// The same for callers that must not wait: false if that much is queued.
+    pub(super) fn push(&self, part: Vec<u8>, most: usize) -> bool {
+        let state = self.state();
+        let room = state.bytes <= most;
+        if room {
+            Self::add(state, part);
+        }
+        room
+    }
+
+    fn add(mut state: MutexGuard<'_, State>, part: Vec<u8>) {
         if state.closed {
             return;
         }

@@ -1,0 +1,336 @@
+//! Steps of traversals. Edges go in columns: there are many of them.
+
+use super::id_list_out;
+use esker_cluster::ServerId;
+use esker_cluster::peer::{
+    AsyncEntries, Credit, PathEntry, Reached, Restore, StepDone, TravelBegin, TravelCall, TravelId,
+    TravelPlace, TravelReply, Visited,
+};
+use esker_model::traversal::StopReason;
+use esker_model::{EdgeKey, EdgeTypeId, Version};
+use esker_rpc::convert::{
+    self, At as _, Decoded, Malformed, halves, ids_in, list, number_in, required, vertex_id,
+};
+use esker_rpc::proto;
+use esker_rpc::proto::travel_answer::Reply;
+use esker_rpc::proto::travel_call::Call;
+
+fn id_out(travel: TravelId) -> proto::TravelId {
+    proto::TravelId {
+        server: travel.server.0,
+        incarnation: travel.incarnation,
+        number: travel.number,
+    }
+}
+
+fn id_in(travel: proto::TravelId) -> TravelId {
+    TravelId {
+        server: ServerId(travel.server),
+        incarnation: travel.incarnation,
+        number: travel.number,
+    }
+}
+
+fn id_of(travel: Option<proto::TravelId>) -> Decoded<TravelId> {
+    required(travel, "travel").map(id_in)
+}
+
+#[derive(Default)]
+struct Columns(proto::EdgeColumns);
+
+impl Columns {
+    fn push(&mut self, edge: EdgeKey, version: Version) {
+        let (source, destination) = (halves(edge.source), halves(edge.destination));
+        let ends = [source.0, source.1, destination.0, destination.1];
+        self.0.ends.extend(ends);
+        self.0.types.push(edge.edge_type.0.into());
+        self.0.versions.push(version.0);
+    }
+}
+
+/// Edges and their versions.
+fn columns_in(columns: Option<proto::EdgeColumns>) -> Decoded<Vec<(EdgeKey, Version)>> {
+    let columns = columns.unwrap_or_default();
+    let (ends, rest) = columns.ends.as_chunks::<4>();
+    let count = ends.len();
+    if !rest.is_empty() || columns.types.len() != count || columns.versions.len() != count {
+        return Err(Malformed::new("ends", "columns of the same length"));
+    }
+    let mut edges = Vec::with_capacity(count);
+    let rows = ends.iter().zip(columns.types).zip(columns.versions);
+    for (([sh, sl, dh, dl], number), version) in rows {
+        let key = EdgeKey {
+            source: vertex_id(*sh, *sl),
+            edge_type: EdgeTypeId(number_in(number, "types")?),
+            destination: vertex_id(*dh, *dl),
+        };
+        edges.push((key, Version(version)));
+    }
+    Ok(edges)
+}
+
+fn reached_out(reached: &[Reached]) -> Option<proto::EdgeColumns> {
+    let mut columns = Columns::default();
+    for r in reached {
+        columns.push(r.edge, r.version);
+    }
+    Some(columns.0)
+}
+
+fn reached_in(columns: Option<proto::EdgeColumns>) -> Decoded<Vec<Reached>> {
+    let edges = columns_in(columns).at("reached")?;
+    let reached = |(edge, version)| Reached { edge, version };
+    Ok(edges.into_iter().map(reached).collect())
+}
+
+fn begin_out(begin: &TravelBegin) -> proto::TravelBegin {
+    proto::TravelBegin {
+        travel: Some(id_out(begin.travel)),
+        request: Some(convert::budget_out(&begin.traversal, &begin.budget)),
+        as_of: begin.as_of.0,
+    }
+}
+
+fn begin_in(begin: proto::TravelBegin) -> Decoded<TravelBegin> {
+    let request = required(begin.request, "request")?;
+    Ok(TravelBegin {
+        travel: id_of(begin.travel)?,
+        traversal: convert::traversal_in(&request).at("request.chain")?,
+        as_of: Version(begin.as_of),
+        budget: convert::budget_in(&request),
+    })
+}
+
+fn visited_out(visited: Visited) -> proto::Visited {
+    let (high, low) = halves(visited.vertex);
+    let mut columns = Columns::default();
+    for parent in &visited.parents {
+        columns.push(parent.edge, parent.version);
+    }
+    proto::Visited {
+        place: visited.place.0,
+        high,
+        low,
+        step: visited.step,
+        from: visited.parents.iter().map(|p| p.from.0).collect(),
+        edges: (!visited.parents.is_empty()).then_some(columns.0),
+    }
+}
+
+fn visited_in(visited: proto::Visited) -> Decoded<Visited> {
+    let edges = columns_in(visited.edges).at("edges")?;
+    if edges.len() != visited.from.len() {
+        return Err(Malformed::new("from", "one for each edge"));
+    }
+    let parents = visited.from.into_iter().zip(edges);
+    Ok(Visited {
+        place: TravelPlace(visited.place),
+        vertex: vertex_id(visited.high, visited.low),
+        step: visited.step,
+        parents: parents
+            .map(|(from, (edge, version))| PathEntry {
+                from: TravelPlace(from),
+                edge,
+                version,
+            })
+            .collect(),
+    })
+}
+
+fn stopped_out(stopped: Option<StopReason>) -> i32 {
+    stopped.map_or(0, |reason| convert::reason_out(reason).into())
+}
+
+fn stopped_in(stopped: i32) -> Decoded<Option<StopReason>> {
+    match stopped {
+        0 => Ok(None),
+        reason => convert::reason_in(reason).map(Some).at("stopped"),
+    }
+}
+
+pub(super) fn call_out(call: TravelCall) -> proto::TravelCall {
+    let call = match call {
+        TravelCall::Begin(begin) => Call::Begin(begin_out(&begin)),
+        TravelCall::Step {
+            travel,
+            step,
+            from,
+            to,
+            millis,
+            edges,
+        } => Call::Step(proto::TravelStep {
+            travel: Some(id_out(travel)),
+            step,
+            from: from.0,
+            to: to.0,
+            millis,
+            edges,
+        }),
+        TravelCall::Expand {
+            travel,
+            step,
+            from,
+            to,
+            vertices,
+        } => Call::Expand(proto::TravelExpand {
+            travel: Some(id_out(travel)),
+            step,
+            from: from.0,
+            to: to.0,
+            vertices: convert::ids_out(&vertices),
+        }),
+        TravelCall::Reach {
+            travel,
+            step,
+            from,
+            to,
+            reached,
+        } => Call::Reach(proto::TravelReach {
+            travel: Some(id_out(travel)),
+            step,
+            from: from.0,
+            to: to.0,
+            reached: reached_out(&reached),
+        }),
+        TravelCall::Restore(restore) => Call::Restore(proto::TravelRestore {
+            begin: Some(begin_out(&restore.begin)),
+            visited: restore.visited.into_iter().map(visited_out).collect(),
+            step: restore.step,
+        }),
+        TravelCall::Go(entries) => Call::Go(proto::TravelGo {
+            travel: Some(id_out(entries.travel)),
+            number: entries.number,
+            step: entries.step,
+            from: entries.from.0,
+            to: entries.to.0,
+            reached: reached_out(&entries.reached),
+            credit: entries.credit,
+        }),
+        TravelCall::Credit(credit) => Call::Credit(proto::TravelCredit {
+            travel: Some(id_out(credit.travel)),
+            number: credit.number,
+            server: credit.server.0,
+            credit: credit.credit,
+            stopped: stopped_out(credit.stopped),
+            failed: credit.failed,
+        }),
+        TravelCall::Collect { travel } => Call::Collect(id_out(travel)),
+        TravelCall::End { travel } => Call::Finish(id_out(travel)),
+    };
+    proto::TravelCall { call: Some(call) }
+}
+
+pub(super) fn call_in(call: proto::TravelCall) -> Decoded<TravelCall> {
+    Ok(match required(call.call, "call")? {
+        Call::Begin(m) => TravelCall::Begin(begin_in(m).at("begin")?),
+        Call::Step(m) => TravelCall::Step {
+            travel: id_of(m.travel).at("step")?,
+            step: m.step,
+            from: TravelPlace(m.from),
+            to: TravelPlace(m.to),
+            millis: m.millis,
+            edges: m.edges,
+        },
+        Call::Expand(m) => TravelCall::Expand {
+            travel: id_of(m.travel).at("expand")?,
+            step: m.step,
+            from: TravelPlace(m.from),
+            to: TravelPlace(m.to),
+            vertices: ids_in(&m.vertices, "expand.vertices")?,
+        },
+        Call::Reach(m) => TravelCall::Reach {
+            travel: id_of(m.travel).at("reach")?,
+            step: m.step,
+            from: TravelPlace(m.from),
+            to: TravelPlace(m.to),
+            reached: reached_in(m.reached).at("reach")?,
+        },
+        Call::Restore(m) => TravelCall::Restore(Restore {
+            begin: begin_in(required(m.begin, "restore.begin")?).at("restore.begin")?,
+            visited: list(m.visited, "restore.visited", visited_in)?,
+            step: m.step,
+        }),
+        Call::Go(m) => TravelCall::Go(AsyncEntries {
+            travel: id_of(m.travel).at("go")?,
+            number: m.number,
+            step: m.step,
+            from: TravelPlace(m.from),
+            to: TravelPlace(m.to),
+            reached: reached_in(m.reached).at("go")?,
+            credit: m.credit,
+        }),
+        Call::Credit(m) => TravelCall::Credit(Credit {
+            travel: id_of(m.travel).at("credit")?,
+            number: m.number,
+            server: ServerId(m.server),
+            credit: m.credit,
+            stopped: stopped_in(m.stopped).at("credit")?,
+            failed: m.failed,
+        }),
+        Call::Collect(travel) => TravelCall::Collect {
+            travel: id_in(travel),
+        },
+        Call::Finish(travel) => TravelCall::End {
+            travel: id_in(travel),
+        },
+    })
+}
+
+fn done_out(step: u32, done: &StepDone) -> proto::StepDone {
+    proto::StepDone {
+        frontier: done.frontier,
+        edges: done.edges,
+        selected: done.selected,
+        cached: done.cached,
+        vertices_micros: done.vertices_micros,
+        edges_micros: done.edges_micros,
+        prefetch_micros: done.prefetch_micros,
+        wait_micros: done.wait_micros,
+        stopped: stopped_out(done.stopped),
+        step,
+    }
+}
+
+fn done_in(done: &proto::StepDone) -> Decoded<(u32, StepDone)> {
+    let step = StepDone {
+        frontier: done.frontier,
+        edges: done.edges,
+        selected: done.selected,
+        cached: done.cached,
+        vertices_micros: done.vertices_micros,
+        edges_micros: done.edges_micros,
+        prefetch_micros: done.prefetch_micros,
+        wait_micros: done.wait_micros,
+        stopped: stopped_in(done.stopped)?,
+    };
+    Ok((done.step, step))
+}
+
+pub(super) fn reply_out(reply: TravelReply) -> proto::TravelAnswer {
+    let reply = match reply {
+        TravelReply::Started(ids) => Reply::Started(id_list_out(&ids)),
+        TravelReply::Stepped(done) => Reply::Stepped(done_out(0, &done)),
+        TravelReply::Reached(ids) => Reply::Reached(id_list_out(&ids)),
+        TravelReply::Collected { visited, steps } => Reply::Collected(proto::TravelCollected {
+            visited: visited.into_iter().map(visited_out).collect(),
+            steps: steps.iter().map(|(n, done)| done_out(*n, done)).collect(),
+        }),
+        TravelReply::Unknown => Reply::Unknown(proto::Nothing {}),
+        TravelReply::Done => Reply::Done(proto::Nothing {}),
+    };
+    proto::TravelAnswer { reply: Some(reply) }
+}
+
+pub(super) fn reply_in(answer: proto::TravelAnswer) -> Decoded<TravelReply> {
+    Ok(match required(answer.reply, "reply")? {
+        Reply::Started(m) => TravelReply::Started(ids_in(&m.ids, "started.ids")?),
+        Reply::Stepped(m) => TravelReply::Stepped(done_in(&m).at("stepped")?.1),
+        Reply::Reached(m) => TravelReply::Reached(ids_in(&m.ids, "reached.ids")?),
+        Reply::Collected(m) => TravelReply::Collected {
+            visited: list(m.visited, "collected.visited", visited_in)?,
+            steps: list(m.steps, "collected.steps", |m| done_in(&m))?,
+        },
+        Reply::Unknown(_) => TravelReply::Unknown,
+        Reply::Done(_) => TravelReply::Done,
+    })
+}
