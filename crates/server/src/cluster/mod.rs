@@ -12,7 +12,7 @@ mod placed;
 mod questions;
 mod wire;
 
-pub(crate) use graph::{ClusterGraph, Graph};
+pub(crate) use graph::ClusterGraph;
 pub(crate) use questions::Asker;
 
 use crate::cluster::config::ClusterConfig;
