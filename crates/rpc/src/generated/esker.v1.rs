@@ -1230,7 +1230,7 @@ pub struct PeerQuestion {
     pub newest: u64,
     #[prost(
         oneof = "peer_question::Request",
-        tags = "5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25"
+        tags = "5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25"
     )]
     pub request: ::core::option::Option<peer_question::Request>,
 }
@@ -1247,8 +1247,6 @@ pub mod peer_question {
         Commit(super::Decided),
         #[prost(message, tag = "8")]
         Abort(super::TxId),
-        #[prost(message, tag = "9")]
-        Stage(super::Stage),
         #[prost(message, tag = "10")]
         Define(super::DefineRequest),
         #[prost(message, tag = "11")]
@@ -1516,15 +1514,6 @@ pub struct DecidedList {
     #[prost(message, repeated, tag = "1")]
     pub decided: ::prost::alloc::vec::Vec<Decided>,
 }
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct Stage {
-    #[prost(fixed64, tag = "1")]
-    pub high: u64,
-    #[prost(fixed64, tag = "2")]
-    pub low: u64,
-    #[prost(message, repeated, tag = "3")]
-    pub rows: ::prost::alloc::vec::Vec<RawRow>,
-}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Committed {
     #[prost(uint64, tag = "1")]
@@ -1615,14 +1604,26 @@ pub struct EdgeColumns {
     #[prost(fixed64, repeated, tag = "3")]
     pub versions: ::prost::alloc::vec::Vec<u64>,
 }
-#[derive(Clone, PartialEq, ::prost::Message)]
+/// From where to where a hop leads, and when.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HopAt {
+    #[prost(message, optional, tag = "1")]
+    pub travel: ::core::option::Option<TravelId>,
+    #[prost(uint32, tag = "2")]
+    pub step: u32,
+    #[prost(uint32, tag = "3")]
+    pub from: u32,
+    #[prost(uint32, tag = "4")]
+    pub to: u32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TravelCall {
-    #[prost(oneof = "travel_call::Call", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
+    #[prost(oneof = "travel_call::Call", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
     pub call: ::core::option::Option<travel_call::Call>,
 }
 /// Nested message and enum types in `TravelCall`.
 pub mod travel_call {
-    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Call {
         #[prost(message, tag = "1")]
         Begin(super::TravelBegin),
@@ -1633,15 +1634,17 @@ pub mod travel_call {
         #[prost(message, tag = "4")]
         Reach(super::TravelReach),
         #[prost(message, tag = "5")]
-        Restore(super::TravelRestore),
-        #[prost(message, tag = "6")]
         Go(super::TravelGo),
-        #[prost(message, tag = "7")]
+        #[prost(message, tag = "6")]
         Credit(super::TravelCredit),
+        #[prost(message, tag = "7")]
+        MoreCredit(super::TravelMoreCredit),
         #[prost(message, tag = "8")]
-        Collect(super::TravelId),
-        /// Not `end`, which is a piece of an answer to a client.
+        Alive(super::TravelId),
         #[prost(message, tag = "9")]
+        Collect(super::TravelCollect),
+        /// Not `end`, which is a piece of an answer to a client.
+        #[prost(message, tag = "10")]
         Finish(super::TravelId),
     }
 }
@@ -1652,48 +1655,80 @@ pub struct TravelBegin {
     #[prost(message, optional, tag = "2")]
     pub request: ::core::option::Option<TravelRequest>,
     #[prost(fixed64, tag = "3")]
-    pub as_of: u64,
+    pub now: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TravelStep {
     #[prost(message, optional, tag = "1")]
-    pub travel: ::core::option::Option<TravelId>,
-    #[prost(uint32, tag = "2")]
-    pub step: u32,
-    #[prost(uint32, tag = "3")]
-    pub from: u32,
-    #[prost(uint32, tag = "4")]
-    pub to: u32,
-    #[prost(uint64, optional, tag = "5")]
+    pub hop: ::core::option::Option<HopAt>,
+    #[prost(bool, tag = "2")]
+    pub whole: bool,
+    #[prost(uint32, optional, tag = "3")]
+    pub next: ::core::option::Option<u32>,
+    #[prost(uint64, optional, tag = "4")]
     pub millis: ::core::option::Option<u64>,
-    #[prost(uint64, optional, tag = "6")]
+    #[prost(uint64, optional, tag = "5")]
     pub edges: ::core::option::Option<u64>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TravelExpand {
     #[prost(message, optional, tag = "1")]
-    pub travel: ::core::option::Option<TravelId>,
-    #[prost(uint32, tag = "2")]
-    pub step: u32,
-    #[prost(uint32, tag = "3")]
-    pub from: u32,
-    #[prost(uint32, tag = "4")]
-    pub to: u32,
-    #[prost(fixed64, repeated, tag = "5")]
+    pub hop: ::core::option::Option<HopAt>,
+    #[prost(fixed64, repeated, tag = "2")]
     pub vertices: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, optional, tag = "3")]
+    pub millis: ::core::option::Option<u64>,
+    #[prost(uint64, optional, tag = "4")]
+    pub edges: ::core::option::Option<u64>,
+    #[prost(fixed64, tag = "5")]
+    pub credit: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TravelReach {
     #[prost(message, optional, tag = "1")]
-    pub travel: ::core::option::Option<TravelId>,
-    #[prost(uint32, tag = "2")]
-    pub step: u32,
-    #[prost(uint32, tag = "3")]
-    pub from: u32,
-    #[prost(uint32, tag = "4")]
-    pub to: u32,
-    #[prost(message, optional, tag = "5")]
+    pub hop: ::core::option::Option<HopAt>,
+    #[prost(message, optional, tag = "2")]
     pub reached: ::core::option::Option<EdgeColumns>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TravelGo {
+    #[prost(message, optional, tag = "1")]
+    pub hop: ::core::option::Option<HopAt>,
+    #[prost(uint64, tag = "2")]
+    pub number: u64,
+    #[prost(message, optional, tag = "3")]
+    pub reached: ::core::option::Option<EdgeColumns>,
+    #[prost(fixed64, tag = "4")]
+    pub credit: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TravelCredit {
+    #[prost(message, optional, tag = "1")]
+    pub travel: ::core::option::Option<TravelId>,
+    #[prost(uint64, tag = "2")]
+    pub number: u64,
+    #[prost(fixed64, tag = "3")]
+    pub credit: u64,
+    /// Unspecified: it did not stop early.
+    #[prost(enumeration = "StopReason", tag = "4")]
+    pub stopped: i32,
+    #[prost(string, optional, tag = "5")]
+    pub failed: ::core::option::Option<::prost::alloc::string::String>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TravelMoreCredit {
+    #[prost(message, optional, tag = "1")]
+    pub travel: ::core::option::Option<TravelId>,
+    #[prost(uint64, tag = "2")]
+    pub number: u64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TravelCollect {
+    #[prost(message, optional, tag = "1")]
+    pub travel: ::core::option::Option<TravelId>,
+    /// Behind so many.
+    #[prost(uint64, tag = "2")]
+    pub from: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Visited {
@@ -1710,48 +1745,6 @@ pub struct Visited {
     pub from: ::prost::alloc::vec::Vec<u32>,
     #[prost(message, optional, tag = "6")]
     pub edges: ::core::option::Option<EdgeColumns>,
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct TravelRestore {
-    #[prost(message, optional, tag = "1")]
-    pub begin: ::core::option::Option<TravelBegin>,
-    #[prost(message, repeated, tag = "2")]
-    pub visited: ::prost::alloc::vec::Vec<Visited>,
-    #[prost(uint32, tag = "3")]
-    pub step: u32,
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct TravelGo {
-    #[prost(message, optional, tag = "1")]
-    pub travel: ::core::option::Option<TravelId>,
-    #[prost(uint64, tag = "2")]
-    pub number: u64,
-    #[prost(uint32, tag = "3")]
-    pub step: u32,
-    #[prost(uint32, tag = "4")]
-    pub from: u32,
-    #[prost(uint32, tag = "5")]
-    pub to: u32,
-    #[prost(message, optional, tag = "6")]
-    pub reached: ::core::option::Option<EdgeColumns>,
-    #[prost(fixed64, tag = "7")]
-    pub credit: u64,
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct TravelCredit {
-    #[prost(message, optional, tag = "1")]
-    pub travel: ::core::option::Option<TravelId>,
-    #[prost(uint64, tag = "2")]
-    pub number: u64,
-    #[prost(uint32, tag = "3")]
-    pub server: u32,
-    #[prost(fixed64, tag = "4")]
-    pub credit: u64,
-    /// Unspecified: it did not stop early.
-    #[prost(enumeration = "StopReason", tag = "5")]
-    pub stopped: i32,
-    #[prost(string, optional, tag = "6")]
-    pub failed: ::core::option::Option<::prost::alloc::string::String>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StepDone {
@@ -1776,34 +1769,49 @@ pub struct StepDone {
     /// Where a list holds the steps of several.
     #[prost(uint32, tag = "10")]
     pub step: u32,
+    #[prost(uint64, tag = "11")]
+    pub reached: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TravelExpanded {
+    #[prost(message, optional, tag = "1")]
+    pub done: ::core::option::Option<StepDone>,
+    #[prost(message, optional, tag = "2")]
+    pub splits: ::core::option::Option<SplitList>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TravelCollected {
     #[prost(message, repeated, tag = "1")]
     pub visited: ::prost::alloc::vec::Vec<Visited>,
-    #[prost(message, repeated, tag = "2")]
+    #[prost(bool, tag = "2")]
+    pub more: bool,
+    #[prost(message, repeated, tag = "3")]
     pub steps: ::prost::alloc::vec::Vec<StepDone>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TravelAnswer {
-    #[prost(oneof = "travel_answer::Reply", tags = "1, 2, 3, 4, 5, 6")]
+    #[prost(oneof = "travel_answer::Reply", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
     pub reply: ::core::option::Option<travel_answer::Reply>,
 }
 /// Nested message and enum types in `TravelAnswer`.
 pub mod travel_answer {
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Reply {
-        #[prost(message, tag = "1")]
-        Started(super::IdList),
+        #[prost(uint64, tag = "1")]
+        Started(u64),
         #[prost(message, tag = "2")]
         Stepped(super::StepDone),
         #[prost(message, tag = "3")]
-        Reached(super::IdList),
-        #[prost(message, tag = "4")]
-        Collected(super::TravelCollected),
-        #[prost(message, tag = "5")]
-        Unknown(super::Nothing),
+        Expanded(super::TravelExpanded),
+        #[prost(uint64, tag = "4")]
+        Reached(u64),
+        #[prost(fixed64, tag = "5")]
+        Credit(u64),
         #[prost(message, tag = "6")]
+        Collected(super::TravelCollected),
+        #[prost(message, tag = "7")]
+        Unknown(super::Nothing),
+        #[prost(message, tag = "8")]
         Done(super::Nothing),
     }
 }

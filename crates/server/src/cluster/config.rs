@@ -3,6 +3,7 @@
 use crate::config::{self, Draft, Filled, Key, Source, count, integer, take_by, text};
 use crate::settings::Settings;
 use esker::Durability;
+use esker_cluster::node::SERVERS_MAX;
 use esker_cluster::placement::THRESHOLD_DEFAULT;
 use esker_cluster::vnode::VNODES_DEFAULT;
 use esker_cluster::{Kind, ServerId, Vnodes};
@@ -12,9 +13,6 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use toml::de::DeValue;
-
-/// Most servers of one cluster.
-pub const SERVERS_MAX: usize = 1_024;
 
 /// A cluster as its file describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,7 +111,7 @@ const OWN: [Key<Half>; 9] = [
     },
     Key {
         path: "servers",
-        expected: "a list of \"HOST:PORT\", each once, at most 1024; or how many there are, with `listen`",
+        expected: "a list of \"HOST:PORT\", each once, at most 64; or how many there are, with `listen`",
         set: |d, v| {
             d.servers = Some(match v.as_array() {
                 None => Servers::Count(count(v).filter(|n| *n <= SERVERS_MAX)?),

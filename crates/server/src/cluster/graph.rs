@@ -50,7 +50,7 @@ impl Service {
     pub(crate) fn schema(&self) -> Result<Arc<Schema>> {
         match &self.cluster {
             None => self.database.schema(),
-            Some(cluster) => Ok(cluster.node.schema()),
+            Some(cluster) => cluster.node.schema(),
         }
     }
 }
@@ -69,7 +69,7 @@ impl ClusterGraph<'_> {
 
 impl GraphRead for ClusterGraph<'_> {
     fn schema(&self) -> Result<Arc<Schema>> {
-        Ok(self.cluster.node.schema())
+        self.cluster.node.schema()
     }
 
     fn read_vertices(&self, ids: &[VertexId], as_of: Version) -> Result<Vec<Option<Vertex>>> {

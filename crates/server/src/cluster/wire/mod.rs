@@ -14,7 +14,7 @@ mod txn;
 use esker_cluster::ServerId;
 use esker_cluster::peer::{Answer, Question, Request, Response};
 use esker_model::{Error, Version, VertexId};
-use esker_rpc::convert::{self, At as _, Decoded, Malformed, halves, required, vertex_id};
+use esker_rpc::convert::{self, At as _, Decoded, Malformed, required};
 use esker_rpc::failure::{failure_in, failure_out};
 use esker_rpc::proto;
 use esker_rpc::proto::peer_answer::Outcome;
@@ -31,14 +31,6 @@ pub(crate) fn question_out(question: Question) -> proto::PeerQuestion {
         }),
         Request::Commit(decided) => Asked::Commit(txn::decided_out(decided)),
         Request::Abort { tx } => Asked::Abort(txn::id_out(tx)),
-        Request::Stage { vertex, rows } => {
-            let (high, low) = halves(vertex);
-            Asked::Stage(proto::Stage {
-                high,
-                low,
-                rows: rows.into_iter().map(txn::row_out).collect(),
-            })
-        }
         Request::Define { changes } => Asked::Define(proto::DefineRequest {
             changes: changes.iter().map(convert::change_out).collect(),
         }),
@@ -66,10 +58,6 @@ pub(crate) fn question_in(question: proto::PeerQuestion) -> Decoded<Question> {
         Asked::Prepare(m) => txn::prepare_in(m).at("prepare")?,
         Asked::Commit(m) => Request::Commit(txn::decided_in(m).at("commit")?),
         Asked::Abort(tx) => Request::Abort { tx: txn::id_in(tx) },
-        Asked::Stage(m) => Request::Stage {
-            vertex: vertex_id(m.high, m.low),
-            rows: convert::list(m.rows, "stage.rows", txn::row_in)?,
-        },
         Asked::Define(m) => Request::Define {
             changes: convert::list(m.changes, "define.changes", convert::change_in)?,
         },

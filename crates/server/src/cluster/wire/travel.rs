@@ -1,10 +1,10 @@
 //! Steps of traversals. Edges go in columns: there are many of them.
 
-use super::id_list_out;
+use super::{splits_in, splits_out};
 use esker_cluster::ServerId;
 use esker_cluster::peer::{
-    AsyncEntries, Credit, PathEntry, Reached, Restore, StepDone, TravelBegin, TravelCall, TravelId,
-    TravelPlace, TravelReply, Visited,
+    HopAt, Left, PathEntry, Reached, StepDone, TravelBegin, TravelCall, TravelId, TravelPlace,
+    TravelReply, Visited,
 };
 use esker_model::traversal::StopReason;
 use esker_model::{EdgeKey, EdgeTypeId, Version};
@@ -33,6 +33,25 @@ fn id_in(travel: proto::TravelId) -> TravelId {
 
 fn id_of(travel: Option<proto::TravelId>) -> Decoded<TravelId> {
     required(travel, "travel").map(id_in)
+}
+
+fn hop_out(hop: HopAt) -> Option<proto::HopAt> {
+    Some(proto::HopAt {
+        travel: Some(id_out(hop.travel)),
+        step: hop.step,
+        from: hop.from.0,
+        to: hop.to.0,
+    })
+}
+
+fn hop_in(hop: Option<proto::HopAt>) -> Decoded<HopAt> {
+    let hop = required(hop, "hop")?;
+    Ok(HopAt {
+        travel: id_of(hop.travel).at("hop")?,
+        step: hop.step,
+        from: TravelPlace(hop.from),
+        to: TravelPlace(hop.to),
+    })
 }
 
 #[derive(Default)]
@@ -87,7 +106,7 @@ fn begin_out(begin: &TravelBegin) -> proto::TravelBegin {
     proto::TravelBegin {
         travel: Some(id_out(begin.travel)),
         request: Some(convert::budget_out(&begin.traversal, &begin.budget)),
-        as_of: begin.as_of.0,
+        now: begin.now.0,
     }
 }
 
@@ -96,7 +115,7 @@ fn begin_in(begin: proto::TravelBegin) -> Decoded<TravelBegin> {
     Ok(TravelBegin {
         travel: id_of(begin.travel)?,
         traversal: convert::traversal_in(&request).at("request.chain")?,
-        as_of: Version(begin.as_of),
+        now: Version(begin.now),
         budget: convert::budget_in(&request),
     })
 }
@@ -152,69 +171,66 @@ pub(super) fn call_out(call: TravelCall) -> proto::TravelCall {
     let call = match call {
         TravelCall::Begin(begin) => Call::Begin(begin_out(&begin)),
         TravelCall::Step {
-            travel,
-            step,
-            from,
-            to,
-            millis,
-            edges,
+            hop,
+            whole,
+            next,
+            left,
         } => Call::Step(proto::TravelStep {
-            travel: Some(id_out(travel)),
-            step,
-            from: from.0,
-            to: to.0,
-            millis,
-            edges,
+            hop: hop_out(hop),
+            whole,
+            next: next.map(|place| place.0),
+            millis: left.millis,
+            edges: left.edges,
         }),
         TravelCall::Expand {
-            travel,
-            step,
-            from,
-            to,
+            hop,
             vertices,
+            left,
+            credit,
         } => Call::Expand(proto::TravelExpand {
-            travel: Some(id_out(travel)),
-            step,
-            from: from.0,
-            to: to.0,
+            hop: hop_out(hop),
             vertices: convert::ids_out(&vertices),
+            millis: left.millis,
+            edges: left.edges,
+            credit,
         }),
-        TravelCall::Reach {
-            travel,
-            step,
-            from,
-            to,
-            reached,
-        } => Call::Reach(proto::TravelReach {
-            travel: Some(id_out(travel)),
-            step,
-            from: from.0,
-            to: to.0,
+        TravelCall::Reach { hop, reached } => Call::Reach(proto::TravelReach {
+            hop: hop_out(hop),
             reached: reached_out(&reached),
         }),
-        TravelCall::Restore(restore) => Call::Restore(proto::TravelRestore {
-            begin: Some(begin_out(&restore.begin)),
-            visited: restore.visited.into_iter().map(visited_out).collect(),
-            step: restore.step,
+        TravelCall::Go {
+            hop,
+            number,
+            reached,
+            credit,
+        } => Call::Go(proto::TravelGo {
+            hop: hop_out(hop),
+            number,
+            reached: reached_out(&reached),
+            credit,
         }),
-        TravelCall::Go(entries) => Call::Go(proto::TravelGo {
-            travel: Some(id_out(entries.travel)),
-            number: entries.number,
-            step: entries.step,
-            from: entries.from.0,
-            to: entries.to.0,
-            reached: reached_out(&entries.reached),
-            credit: entries.credit,
+        TravelCall::Credit {
+            travel,
+            number,
+            credit,
+            stopped,
+            failed,
+        } => Call::Credit(proto::TravelCredit {
+            travel: Some(id_out(travel)),
+            number,
+            credit,
+            stopped: stopped_out(stopped),
+            failed,
         }),
-        TravelCall::Credit(credit) => Call::Credit(proto::TravelCredit {
-            travel: Some(id_out(credit.travel)),
-            number: credit.number,
-            server: credit.server.0,
-            credit: credit.credit,
-            stopped: stopped_out(credit.stopped),
-            failed: credit.failed,
+        TravelCall::MoreCredit { travel, number } => Call::MoreCredit(proto::TravelMoreCredit {
+            travel: Some(id_out(travel)),
+            number,
         }),
-        TravelCall::Collect { travel } => Call::Collect(id_out(travel)),
+        TravelCall::Alive { travel } => Call::Alive(id_out(travel)),
+        TravelCall::Collect { travel, from } => Call::Collect(proto::TravelCollect {
+            travel: Some(id_out(travel)),
+            from,
+        }),
         TravelCall::End { travel } => Call::Finish(id_out(travel)),
     };
     proto::TravelCall { call: Some(call) }
@@ -224,51 +240,50 @@ pub(super) fn call_in(call: proto::TravelCall) -> Decoded<TravelCall> {
     Ok(match required(call.call, "call")? {
         Call::Begin(m) => TravelCall::Begin(begin_in(m).at("begin")?),
         Call::Step(m) => TravelCall::Step {
-            travel: id_of(m.travel).at("step")?,
-            step: m.step,
-            from: TravelPlace(m.from),
-            to: TravelPlace(m.to),
-            millis: m.millis,
-            edges: m.edges,
+            hop: hop_in(m.hop).at("step")?,
+            whole: m.whole,
+            next: m.next.map(TravelPlace),
+            left: Left {
+                millis: m.millis,
+                edges: m.edges,
+            },
         },
         Call::Expand(m) => TravelCall::Expand {
-            travel: id_of(m.travel).at("expand")?,
-            step: m.step,
-            from: TravelPlace(m.from),
-            to: TravelPlace(m.to),
+            hop: hop_in(m.hop).at("expand")?,
             vertices: ids_in(&m.vertices, "expand.vertices")?,
+            left: Left {
+                millis: m.millis,
+                edges: m.edges,
+            },
+            credit: m.credit,
         },
         Call::Reach(m) => TravelCall::Reach {
-            travel: id_of(m.travel).at("reach")?,
-            step: m.step,
-            from: TravelPlace(m.from),
-            to: TravelPlace(m.to),
+            hop: hop_in(m.hop).at("reach")?,
             reached: reached_in(m.reached).at("reach")?,
         },
-        Call::Restore(m) => TravelCall::Restore(Restore {
-            begin: begin_in(required(m.begin, "restore.begin")?).at("restore.begin")?,
-            visited: list(m.visited, "restore.visited", visited_in)?,
-            step: m.step,
-        }),
-        Call::Go(m) => TravelCall::Go(AsyncEntries {
-            travel: id_of(m.travel).at("go")?,
+        Call::Go(m) => TravelCall::Go {
+            hop: hop_in(m.hop).at("go")?,
             number: m.number,
-            step: m.step,
-            from: TravelPlace(m.from),
-            to: TravelPlace(m.to),
             reached: reached_in(m.reached).at("go")?,
             credit: m.credit,
-        }),
-        Call::Credit(m) => TravelCall::Credit(Credit {
+        },
+        Call::Credit(m) => TravelCall::Credit {
             travel: id_of(m.travel).at("credit")?,
             number: m.number,
-            server: ServerId(m.server),
             credit: m.credit,
             stopped: stopped_in(m.stopped).at("credit")?,
             failed: m.failed,
-        }),
-        Call::Collect(travel) => TravelCall::Collect {
+        },
+        Call::MoreCredit(m) => TravelCall::MoreCredit {
+            travel: id_of(m.travel).at("more_credit")?,
+            number: m.number,
+        },
+        Call::Alive(travel) => TravelCall::Alive {
             travel: id_in(travel),
+        },
+        Call::Collect(m) => TravelCall::Collect {
+            travel: id_of(m.travel).at("collect")?,
+            from: m.from,
         },
         Call::Finish(travel) => TravelCall::End {
             travel: id_in(travel),
@@ -281,6 +296,7 @@ fn done_out(step: u32, done: &StepDone) -> proto::StepDone {
         frontier: done.frontier,
         edges: done.edges,
         selected: done.selected,
+        reached: done.reached,
         cached: done.cached,
         vertices_micros: done.vertices_micros,
         edges_micros: done.edges_micros,
@@ -296,6 +312,7 @@ fn done_in(done: &proto::StepDone) -> Decoded<(u32, StepDone)> {
         frontier: done.frontier,
         edges: done.edges,
         selected: done.selected,
+        reached: done.reached,
         cached: done.cached,
         vertices_micros: done.vertices_micros,
         edges_micros: done.edges_micros,
@@ -308,11 +325,21 @@ fn done_in(done: &proto::StepDone) -> Decoded<(u32, StepDone)> {
 
 pub(super) fn reply_out(reply: TravelReply) -> proto::TravelAnswer {
     let reply = match reply {
-        TravelReply::Started(ids) => Reply::Started(id_list_out(&ids)),
+        TravelReply::Started(count) => Reply::Started(count),
         TravelReply::Stepped(done) => Reply::Stepped(done_out(0, &done)),
-        TravelReply::Reached(ids) => Reply::Reached(id_list_out(&ids)),
-        TravelReply::Collected { visited, steps } => Reply::Collected(proto::TravelCollected {
+        TravelReply::Expanded { done, splits } => Reply::Expanded(proto::TravelExpanded {
+            done: Some(done_out(0, &done)),
+            splits: Some(splits_out(splits)),
+        }),
+        TravelReply::Reached { new } => Reply::Reached(new),
+        TravelReply::Credit(credit) => Reply::Credit(credit),
+        TravelReply::Collected {
+            visited,
+            more,
+            steps,
+        } => Reply::Collected(proto::TravelCollected {
             visited: visited.into_iter().map(visited_out).collect(),
+            more,
             steps: steps.iter().map(|(n, done)| done_out(*n, done)).collect(),
         }),
         TravelReply::Unknown => Reply::Unknown(proto::Nothing {}),
@@ -323,11 +350,17 @@ pub(super) fn reply_out(reply: TravelReply) -> proto::TravelAnswer {
 
 pub(super) fn reply_in(answer: proto::TravelAnswer) -> Decoded<TravelReply> {
     Ok(match required(answer.reply, "reply")? {
-        Reply::Started(m) => TravelReply::Started(ids_in(&m.ids, "started.ids")?),
+        Reply::Started(count) => TravelReply::Started(count),
         Reply::Stepped(m) => TravelReply::Stepped(done_in(&m).at("stepped")?.1),
-        Reply::Reached(m) => TravelReply::Reached(ids_in(&m.ids, "reached.ids")?),
+        Reply::Expanded(m) => TravelReply::Expanded {
+            done: done_in(&required(m.done, "expanded.done")?).at("expanded.done")?.1,
+            splits: splits_in(m.splits.unwrap_or_default()).at("expanded.splits")?,
+        },
+        Reply::Reached(new) => TravelReply::Reached { new },
+        Reply::Credit(credit) => TravelReply::Credit(credit),
         Reply::Collected(m) => TravelReply::Collected {
             visited: list(m.visited, "collected.visited", visited_in)?,
+            more: m.more,
             steps: list(m.steps, "collected.steps", |m| done_in(&m))?,
         },
         Reply::Unknown(_) => TravelReply::Unknown,
