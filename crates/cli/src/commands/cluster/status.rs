@@ -26,14 +26,14 @@ pub(super) fn run(args: &ClusterStatusArgs, context: &mut Context) -> anyhow::Re
             "{first} stands alone: it is not a server of a cluster"
         )));
     }
-    let columns = [
+    let columns = &[
         "server", "address", "state", "newest", "vertices", "edges", "asked", "unanswered",
     ];
     let mut rows = Rows::new(
         &mut context.out,
         args.format.format,
         context.style,
-        &columns,
+        columns,
     );
     let mut troubles = Vec::new();
     for (id, place) in cluster.servers.iter().enumerate() {
