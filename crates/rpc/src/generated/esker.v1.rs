@@ -1682,6 +1682,8 @@ pub struct TravelExpand {
     pub edges: ::core::option::Option<u64>,
     #[prost(fixed64, tag = "5")]
     pub credit: u64,
+    #[prost(uint64, tag = "6")]
+    pub number: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TravelReach {
@@ -1771,6 +1773,8 @@ pub struct StepDone {
     pub step: u32,
     #[prost(uint64, tag = "11")]
     pub reached: u64,
+    #[prost(bool, tag = "12")]
+    pub leads_on: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TravelExpanded {
@@ -1778,6 +1782,13 @@ pub struct TravelExpanded {
     pub done: ::core::option::Option<StepDone>,
     #[prost(message, optional, tag = "2")]
     pub splits: ::core::option::Option<SplitList>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TravelReached {
+    #[prost(uint64, tag = "1")]
+    pub new: u64,
+    #[prost(bool, tag = "2")]
+    pub leads_on: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TravelCollected {
@@ -1803,8 +1814,8 @@ pub mod travel_answer {
         Stepped(super::StepDone),
         #[prost(message, tag = "3")]
         Expanded(super::TravelExpanded),
-        #[prost(uint64, tag = "4")]
-        Reached(u64),
+        #[prost(message, tag = "4")]
+        Reached(super::TravelReached),
         #[prost(fixed64, tag = "5")]
         Credit(u64),
         #[prost(message, tag = "6")]

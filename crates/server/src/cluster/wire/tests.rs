@@ -307,12 +307,13 @@ fn travel_call() -> impl Strategy<Value = TravelCall> {
                 left
             }
         ),
-        (hop(), vec(id(), 0..4), left(), any::<u64>()).prop_map(
-            |(hop, vertices, left, credit)| TravelCall::Expand {
+        (hop(), vec(id(), 0..4), left(), any::<(u64, u64)>()).prop_map(
+            |(hop, vertices, left, (credit, number))| TravelCall::Expand {
                 hop,
                 vertices,
                 left,
-                credit
+                credit,
+                number
             }
         ),
         (hop(), reached()).prop_map(|(hop, reached)| TravelCall::Reach { hop, reached }),
@@ -377,6 +378,7 @@ fn step_done() -> impl Strategy<Value = StepDone> {
         edges: n[1],
         selected: n[2],
         reached: n[3],
+        leads_on: n[4] > 9,
         cached: n[4],
         vertices_micros: n[5],
         edges_micros: n[6],
@@ -409,7 +411,7 @@ fn travel_reply() -> impl Strategy<Value = TravelReply> {
         any::<u64>().prop_map(TravelReply::Started),
         step_done().prop_map(TravelReply::Stepped),
         (step_done(), splits()).prop_map(|(done, splits)| TravelReply::Expanded { done, splits }),
-        any::<u64>().prop_map(|new| TravelReply::Reached { new }),
+        any::<(u64, bool)>().prop_map(|(new, leads_on)| TravelReply::Reached { new, leads_on }),
         any::<u64>().prop_map(TravelReply::Credit),
         (vec(visited(), 0..3), any::<bool>(), steps).prop_map(|(visited, more, steps)| {
             TravelReply::Collected {

@@ -187,12 +187,14 @@ pub(super) fn call_out(call: TravelCall) -> proto::TravelCall {
             vertices,
             left,
             credit,
+            number,
         } => Call::Expand(proto::TravelExpand {
             hop: hop_out(hop),
             vertices: convert::ids_out(&vertices),
             millis: left.millis,
             edges: left.edges,
             credit,
+            number,
         }),
         TravelCall::Reach { hop, reached } => Call::Reach(proto::TravelReach {
             hop: hop_out(hop),
@@ -256,6 +258,7 @@ pub(super) fn call_in(call: proto::TravelCall) -> Decoded<TravelCall> {
                 edges: m.edges,
             },
             credit: m.credit,
+            number: m.number,
         },
         Call::Reach(m) => TravelCall::Reach {
             hop: hop_in(m.hop).at("reach")?,
@@ -297,6 +300,7 @@ fn done_out(step: u32, done: &StepDone) -> proto::StepDone {
         edges: done.edges,
         selected: done.selected,
         reached: done.reached,
+        leads_on: done.leads_on,
         cached: done.cached,
         vertices_micros: done.vertices_micros,
         edges_micros: done.edges_micros,
@@ -313,6 +317,7 @@ fn done_in(done: &proto::StepDone) -> Decoded<(u32, StepDone)> {
         edges: done.edges,
         selected: done.selected,
         reached: done.reached,
+        leads_on: done.leads_on,
         cached: done.cached,
         vertices_micros: done.vertices_micros,
         edges_micros: done.edges_micros,
@@ -331,7 +336,9 @@ pub(super) fn reply_out(reply: TravelReply) -> proto::TravelAnswer {
             done: Some(done_out(0, &done)),
             splits: Some(splits_out(splits)),
         }),
-        TravelReply::Reached { new } => Reply::Reached(new),
+        TravelReply::Reached { new, leads_on } => {
+            Reply::Reached(proto::TravelReached { new, leads_on })
+        }
         TravelReply::Credit(credit) => Reply::Credit(credit),
         TravelReply::Collected {
             visited,
@@ -356,7 +363,10 @@ pub(super) fn reply_in(answer: proto::TravelAnswer) -> Decoded<TravelReply> {
             done: done_in(&required(m.done, "expanded.done")?).at("expanded.done")?.1,
             splits: splits_in(m.splits.unwrap_or_default()).at("expanded.splits")?,
         },
-        Reply::Reached(new) => TravelReply::Reached { new },
+        Reply::Reached(m) => TravelReply::Reached {
+            new: m.new,
+            leads_on: m.leads_on,
+        },
         Reply::Credit(credit) => TravelReply::Credit(credit),
         Reply::Collected(m) => TravelReply::Collected {
             visited: list(m.visited, "collected.visited", visited_in)?,
