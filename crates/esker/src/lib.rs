@@ -34,6 +34,7 @@ mod wire;
 use esker_engine as engine;
 
 pub use backup::BackupReport;
+pub use folder::CLUSTER_FILE;
 pub use database::{Database, Role, Submitted};
 pub use engine::{
     BulkReport, CheckOptions, CheckReport, CompactReport, Problem, Stats, explain, lineage,

@@ -76,6 +76,9 @@ pub(crate) fn open(folder: &Folder, options: &OpenOptions, intent: Intent) -> Re
                 Standing::Elsewhere => continue,
             },
         };
+        if options.part_of.is_none() {
+            folder.check_alone()?;
+        }
         if let Some(claim) = registry.claim(next, &me)? {
             return own(folder, options, intent, claim).map(|o| Session::Owner(Box::new(o)));
         }

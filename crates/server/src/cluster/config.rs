@@ -351,7 +351,7 @@ impl ClusterConfig {
 
     /// Makes the storage, or compares it with what it was made for.
     pub fn claim_storage(&self) -> Result<()> {
-        let file = self.storage.join("CLUSTER");
+        let file = self.storage.join(esker::CLUSTER_FILE);
         let failed =
             |what: &str, e| Error::io(format!("{what} `{}`", file.display()), e);
         std::fs::create_dir_all(&self.storage).map_err(|e| failed("making the folder of", e))?;
@@ -366,7 +366,7 @@ impl ClusterConfig {
                 // Several servers may get here at once, with the same text.
                 let draft = self
                     .storage
-                    .join(format!("CLUSTER.{}.new", std::process::id()));
+                    .join(format!("{}.{}.new", esker::CLUSTER_FILE, std::process::id()));
                 std::fs::write(&draft, text).map_err(|e| failed("writing", e))?;
                 std::fs::rename(&draft, &file).map_err(|e| failed("writing", e))
             }
