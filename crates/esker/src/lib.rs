@@ -34,7 +34,6 @@ mod wire;
 use esker_engine as engine;
 
 pub use backup::BackupReport;
-pub use folder::CLUSTER_FILE;
 pub use database::{Database, Role, Submitted};
 pub use engine::{
     BulkReport, CheckOptions, CheckReport, CompactReport, Problem, Stats, explain, lineage,
@@ -42,4 +41,5 @@ pub use engine::{
 pub use esker_model::{self as model, Error, ErrorKind, Result};
 pub use esker_rpc as rpc;
 pub use esker_store::Durability;
+pub use folder::CLUSTER_FILE;
 pub use options::{OpenOptions, StoreEngine};

@@ -272,7 +272,7 @@ fn open_store(
         store.persist()?;
         folder.write_format(store_engine, clock.now_millis())?;
     }
-    let core = Core::new(
+    let mut core = Core::new(
         Arc::new(engine),
         store,
         archive,
@@ -280,8 +280,8 @@ fn open_store(
         store_engine,
         pulse,
         heart.claim().clone(),
-        options.part_of.clone(),
     );
+    core.part_of.clone_from(&options.part_of);
     core.forget_old_requests(clock.now_millis())?;
     Ok(core)
 }

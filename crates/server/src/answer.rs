@@ -2,13 +2,13 @@
 
 use crate::admin::{check_out, stats_out};
 use crate::call::{Call, Gone};
+use crate::cluster::ClusterGraph;
 use crate::limits::AT_LEAST_MAX;
 use crate::service::Service;
-use crate::cluster::ClusterGraph;
 use esker::{CheckOptions, Stats};
 use esker_model::{
-    Cancel as _, Edge, Error, Flow, GraphRead, GraphWrite as _, Result, Schema, SchemaChange, Version,
-    VertexSelect, VertexTypeId,
+    Cancel as _, Edge, Error, Flow, GraphRead, GraphWrite as _, Result, Schema, SchemaChange,
+    Version, VertexSelect, VertexTypeId,
 };
 use esker_rpc::convert::{self, Form};
 use esker_rpc::limits::PIECE_BYTES;
@@ -245,11 +245,19 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
         }
         Request::Stats(_) => Reply::Stats(stats_out(&stats(service, graph)?)),
         Request::Check(request) => {
-            whole(service, "`check`", "its servers' databases are parts of one, and no check of all of them is there yet")?;
+            whole(
+                service,
+                "`check`",
+                "its servers' databases are parts of one, and no check of all of them is there yet",
+            )?;
             check(service, request, call)?
         }
         Request::Compact(request) => {
-            whole(service, "`compact`", "versions stay where they are; give the servers more room")?;
+            whole(
+                service,
+                "`compact`",
+                "versions stay where they are; give the servers more room",
+            )?;
             let retain_after = request.retain_after.map(Version);
             let done = service.database.compact(retain_after, &*call.watch)?;
             Reply::Compact(proto::CompactReply {
@@ -271,7 +279,11 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
             Reply::Persist(proto::PersistReply {})
         }
         Request::Backup(request) => {
-            whole(service, "`backup`", "stop the cluster and copy its storage folder")?;
+            whole(
+                service,
+                "`backup`",
+                "stop the cluster and copy its storage folder",
+            )?;
             backup(service, &request.directory)?
         }
         Request::Cluster(_) => Reply::Cluster(match &service.cluster {
@@ -333,8 +345,7 @@ fn read_vertices(
     )?;
     let schema = graph.schema()?;
     let ids = convert::frontier_in(&request.ids, "ids", &request.names, &schema)?;
-    let vertices = graph
-        .read_vertices(&ids, convert::as_of_in(request.as_of))?;
+    let vertices = graph.read_vertices(&ids, convert::as_of_in(request.as_of))?;
     let form = call.terms.form;
     let item = |vertex: &Option<esker_model::Vertex>| proto::read_vertices_reply::Item {
         vertex: vertex.as_ref().map(|v| convert::vertex_out(v, form)),
@@ -363,15 +374,14 @@ fn scan_edges(
     });
     let mut gone = false;
     let (mut seen, mut stopped) = (0_u32, false);
-    graph
-        .scan_edges(&frontier, &select, &mut |index, edge| {
-            seen = seen.wrapping_add(1);
-            if seen.is_multiple_of(1024) && call.watch.cancelled() {
-                stopped = true;
-                return ControlFlow::Break(());
-            }
-            pieces.flow(convert::scanned_out(index, &edge, form), &mut gone)
-        })?;
+    graph.scan_edges(&frontier, &select, &mut |index, edge| {
+        seen = seen.wrapping_add(1);
+        if seen.is_multiple_of(1024) && call.watch.cancelled() {
+            stopped = true;
+            return ControlFlow::Break(());
+        }
+        pieces.flow(convert::scanned_out(index, &edge, form), &mut gone)
+    })?;
     end(pieces, gone, stopped)
 }
 
@@ -423,11 +433,7 @@ fn scan_vertices(
     end(pieces, gone, stopped)
 }
 
-fn diff(
-    graph: &dyn GraphRead,
-    request: proto::DiffRequest,
-    call: &Call,
-) -> Result<Reply, Stop> {
+fn diff(graph: &dyn GraphRead, request: proto::DiffRequest, call: &Call) -> Result<Reply, Stop> {
     let form = call.terms.form;
     let mut pieces = Pieces::new(call, |differences| {
         Reply::Diff(proto::DiffReply { differences })

@@ -1,9 +1,9 @@
 //! `Exchange`: one stream, many calls.
 
 use crate::call::{Call, Sink, Terms, Version0, Watch, Watched};
+use crate::cluster::Asker;
 use crate::limits::{CALLS_PER_CONNECTION, QUESTIONS_PER_CONNECTION};
 use crate::outbox::{Messages, Outbox};
-use crate::cluster::Asker;
 use crate::service::{PEER, Service, number_of};
 use bytes::Bytes;
 use esker_model::Version;
@@ -105,7 +105,11 @@ impl Exchange {
             )));
         }
         let service = self.service;
-        let asker = hello.peer.as_ref().map(|peer| admit(&service, peer)).transpose()?;
+        let asker = hello
+            .peer
+            .as_ref()
+            .map(|peer| admit(&service, peer))
+            .transpose()?;
         let message_bytes_max = match asker {
             Some(_) => PEER_MESSAGE_BYTES_MAX,
             None => service.settings.limits.request_bytes,
@@ -164,7 +168,10 @@ impl Stream {
         let (calls_max, message_max) = match self.asker {
             // Questions may wait for others on the same connection.
             Some(_) => (QUESTIONS_PER_CONNECTION, PEER_MESSAGE_BYTES_MAX),
-            None => (CALLS_PER_CONNECTION, self.service.settings.limits.request_bytes),
+            None => (
+                CALLS_PER_CONNECTION,
+                self.service.settings.limits.request_bytes,
+            ),
         };
         loop {
             // Calls beyond the limit wait in the connection, which holds the client back.

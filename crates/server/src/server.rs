@@ -56,7 +56,9 @@ impl Server {
     /// Starts one of a cluster's servers over its part of the data. It serves clients once all others have answered.
     pub fn start_in(database: Database, config: &ClusterConfig, id: u32) -> Result<Self> {
         let mut settings = config.settings.clone();
-        config.address(ServerId(id)).clone_into(&mut settings.listen);
+        config
+            .address(ServerId(id))
+            .clone_into(&mut settings.listen);
         settings.readers = settings.readers.max(cluster::LANE_THREADS_MIN);
         settings.scanners = settings.scanners.max(cluster::LANE_THREADS_MIN);
         if id as usize >= config.servers.len() {

@@ -99,7 +99,6 @@ impl Core {
         store_engine: StoreEngine,
         pulse: Arc<Pulse>,
         claim: Arc<Claim>,
-        part_of: Option<String>,
     ) -> Self {
         let (dirty, sync_failure) = (AtomicBool::new(false), Mutex::new(None));
         Self {
@@ -110,7 +109,7 @@ impl Core {
             store_engine,
             pulse,
             claim,
-            part_of,
+            part_of: None,
             dirty,
             sync_failure,
         }

@@ -20,8 +20,8 @@ pub use graph::{
     scanned_out, select_in, select_out, vertex_event_in, vertex_event_out, vertex_in, vertex_out,
 };
 pub use ids::{
-    as_of_in, as_of_out, edge_key_in, edge_key_out, edge_type_in, frontier_in, halves, ids_in, ids_out,
-    number_in, range_in, range_out, type_in, vertex_id, vertex_ref_in, vertex_ref_out,
+    as_of_in, as_of_out, edge_key_in, edge_key_out, edge_type_in, frontier_in, halves, ids_in,
+    ids_out, number_in, range_in, range_out, type_in, vertex_id, vertex_ref_in, vertex_ref_out,
 };
 pub use mutation::{batch_in, batch_out, commit_in, commit_out, mutation_in, mutation_out};
 pub use schema::{change_in, change_out, schema_in, schema_out};

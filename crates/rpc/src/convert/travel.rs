@@ -4,8 +4,8 @@ use super::ids::{halves, vertex_id};
 use super::{Decoded, Malformed, edge_key_in, edge_key_out, ids_in, ids_out, list, required};
 use crate::proto;
 use esker_model::traversal::{
-    Budget, PathNode, PathStep, Paths, ServerStep, StepProfile, Stop, StopReason, Strategy, TravelResult,
-    WorkingSet,
+    Budget, PathNode, PathStep, Paths, ServerStep, StepProfile, Stop, StopReason, Strategy,
+    TravelResult, WorkingSet,
 };
 use esker_model::{Traversal, Version};
 

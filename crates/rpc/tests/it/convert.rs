@@ -2,7 +2,8 @@
 
 use esker_model::record::UserAttribute;
 use esker_model::traversal::{
-    Budget, PathNode, PathStep, Paths, ServerStep, StepProfile, Stop, StopReason, Strategy as Engine, TravelResult, WorkingSet,
+    Budget, PathNode, PathStep, Paths, ServerStep, StepProfile, Stop, StopReason,
+    Strategy as Engine, TravelResult, WorkingSet,
 };
 use esker_model::{
     AttributeDefinition, Batch, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect, EdgeTypeId,

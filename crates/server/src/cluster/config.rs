@@ -216,8 +216,9 @@ impl ClusterConfig {
             }
             (Some(Servers::These(list)), None) => list,
             (Some(Servers::Count(count)), listen) => {
-                let first =
-                    listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], esker_rpc::address::DEFAULT_PORT)));
+                let first = listen.unwrap_or_else(|| {
+                    SocketAddr::from(([127, 0, 0, 1], esker_rpc::address::DEFAULT_PORT))
+                });
                 counted(first, count).ok_or_else(|| {
                     whole(&format!("there are no {count} addresses from {first} on"))
                 })?
@@ -352,8 +353,7 @@ impl ClusterConfig {
     /// Makes the storage, or compares it with what it was made for.
     pub fn claim_storage(&self) -> Result<()> {
         let file = self.storage.join(esker::CLUSTER_FILE);
-        let failed =
-            |what: &str, e| Error::io(format!("{what} `{}`", file.display()), e);
+        let failed = |what: &str, e| Error::io(format!("{what} `{}`", file.display()), e);
         std::fs::create_dir_all(&self.storage).map_err(|e| failed("making the folder of", e))?;
         match std::fs::read_to_string(&file) {
             Ok(text) => self.compare(&file, &text),
@@ -364,9 +364,11 @@ impl ClusterConfig {
                     let _ = writeln!(text, "{what} {value}");
                 }
                 // Several servers may get here at once, with the same text.
-                let draft = self
-                    .storage
-                    .join(format!("{}.{}.new", esker::CLUSTER_FILE, std::process::id()));
+                let draft = self.storage.join(format!(
+                    "{}.{}.new",
+                    esker::CLUSTER_FILE,
+                    std::process::id()
+                ));
                 std::fs::write(&draft, text).map_err(|e| failed("writing", e))?;
                 std::fs::rename(&draft, &file).map_err(|e| failed("writing", e))
             }
@@ -401,10 +403,7 @@ impl ClusterConfig {
 
 /// What came from outside, fit for a message.
 fn clean(text: &str) -> String {
-    text.chars()
-        .filter(|c| !c.is_control())
-        .take(400)
-        .collect()
+    text.chars().filter(|c| !c.is_control()).take(400).collect()
 }
 
 #[cfg(test)]
@@ -448,19 +447,46 @@ mod tests {
     #[test]
     fn mistakes_are_named_with_their_place() {
         for (text, expected) in [
-            ("servers = 2\nvnode = 4\n", "/lab/lab.toml:2:1: unknown key `vnode`; did you mean `vnodes`?"),
-            ("vnodes = 3\n", "/lab/lab.toml:1:10: `vnodes` holds a power of two up to 65536"),
-            ("placement = \"didoo\"\n", "`placement` holds one of \"dido\""),
-            ("servers = [\"a\"]\n", "lab.toml:1:11: `servers` holds a list of \"HOST:PORT\""),
+            (
+                "servers = 2\nvnode = 4\n",
+                "/lab/lab.toml:2:1: unknown key `vnode`; did you mean `vnodes`?",
+            ),
+            (
+                "vnodes = 3\n",
+                "/lab/lab.toml:1:10: `vnodes` holds a power of two up to 65536",
+            ),
+            (
+                "placement = \"didoo\"\n",
+                "`placement` holds one of \"dido\"",
+            ),
+            (
+                "servers = [\"a\"]\n",
+                "lab.toml:1:11: `servers` holds a list of \"HOST:PORT\"",
+            ),
             ("servers = [\"a:1\", \"a:1\"]\n", "each once"),
             ("servers = 0\n", "`servers` holds a list"),
             ("name = \"x\"\n", "`servers` is missing"),
-            ("servers = [\"a:1\"]\nlisten = \"127.0.0.1:7400\"\n", "`listen` goes with a number of `servers`"),
-            ("servers = 4\nvnodes = 2\n", "4 servers need as many `vnodes`"),
-            ("servers = 2\n[limits]\nfronteer = 3\n", "did you mean `limits.frontier`?"),
+            (
+                "servers = [\"a:1\"]\nlisten = \"127.0.0.1:7400\"\n",
+                "`listen` goes with a number of `servers`",
+            ),
+            (
+                "servers = 4\nvnodes = 2\n",
+                "4 servers need as many `vnodes`",
+            ),
+            (
+                "servers = 2\n[limits]\nfronteer = 3\n",
+                "did you mean `limits.frontier`?",
+            ),
             ("servers = 2\nbackups = \"/x\"\n", "unknown key `backups`"),
-            ("servers = 2\nlisten = \"localhost\"\n", "`listen` holds the IP address and port"),
-            ("servers = 9\nlisten = \"10.0.0.1:65530\"\n", "there are no 9 addresses"),
+            (
+                "servers = 2\nlisten = \"localhost\"\n",
+                "`listen` holds the IP address and port",
+            ),
+            (
+                "servers = 9\nlisten = \"10.0.0.1:65530\"\n",
+                "there are no 9 addresses",
+            ),
         ] {
             let message = message(text);
             assert!(message.contains(expected), "{text}: {message}");
@@ -487,7 +513,11 @@ mod tests {
         let meant = config.stranger(two, &config.greeting(one, one)).unwrap();
         assert!(meant.contains("meant server 0"), "{meant}");
         assert!(config.stranger(two, &config.greeting(two, two)).is_some());
-        assert!(config.stranger(two, &config.greeting(ServerId(7), two)).is_some());
+        assert!(
+            config
+                .stranger(two, &config.greeting(ServerId(7), two))
+                .is_some()
+        );
     }
 
     #[test]
@@ -496,11 +526,19 @@ mod tests {
         let file = dir.path().join("lab.toml");
         let read = |text: &str| ClusterConfig::from_toml(&file, text).unwrap();
         read("servers = 2\n").claim_storage().unwrap();
-        read("servers = 2\nthreshold = 9\n").claim_storage().unwrap();
+        read("servers = 2\nthreshold = 9\n")
+            .claim_storage()
+            .unwrap();
         for (text, expected) in [
-            ("servers = 3\n", "was made with servers 2, and the cluster file says 3"),
+            (
+                "servers = 3\n",
+                "was made with servers 2, and the cluster file says 3",
+            ),
             ("servers = 2\nvnodes = 8\n", "with vnodes 1024"),
-            ("servers = 2\nplacement = \"edge-cut\"\n", "with placement dido"),
+            (
+                "servers = 2\nplacement = \"edge-cut\"\n",
+                "with placement dido",
+            ),
         ] {
             let message = read(text).claim_storage().unwrap_err().to_string();
             assert!(message.contains(expected), "{message}");

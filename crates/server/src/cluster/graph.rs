@@ -6,8 +6,8 @@ use esker::Database;
 use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
     Cancel, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect, EdgeTypeId, Flow,
-    GraphRead, Result, Schema, SchemaChange, Traversal, Version, VersionRange, Vertex,
-    VertexEvent, VertexId, VertexSelect,
+    GraphRead, Result, Schema, SchemaChange, Traversal, Version, VersionRange, Vertex, VertexEvent,
+    VertexId, VertexSelect,
 };
 use std::ops::Deref;
 use std::sync::Arc;
@@ -133,8 +133,7 @@ impl GraphRead for ClusterGraph<'_> {
         sink: &mut dyn FnMut(Difference) -> Flow,
     ) -> Result<()> {
         let node = &self.cluster.node;
-        self.cluster
-            .wait(node.diff(before, after, self.seen, sink))
+        self.cluster.wait(node.diff(before, after, self.seen, sink))
     }
 
     fn travel(

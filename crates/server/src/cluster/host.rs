@@ -49,11 +49,7 @@ struct Failed {
 }
 
 impl ServerHost {
-    pub(super) fn new(
-        config: &ClusterConfig,
-        me: ServerId,
-        runtime: Handle,
-    ) -> Result<Arc<Self>> {
+    pub(super) fn new(config: &ClusterConfig, me: ServerId, runtime: Handle) -> Result<Arc<Self>> {
         let peer = |id: ServerId| {
             if id == me {
                 return Ok(None);

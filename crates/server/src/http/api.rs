@@ -8,8 +8,8 @@ use crate::service::Service;
 use esker::lineage::{Direction, LineageOptions, render_json};
 use esker_model::traversal::{Budget, Start, Strategy, TravelResult};
 use esker_model::{
-    Cancel as _, Edge, EdgeKey, EdgeSelect, Schema, Traversal, Version,
-    VersionRange, Versions, Vertex, VertexChange, VertexId, VertexSelect,
+    Cancel as _, Edge, EdgeKey, EdgeSelect, Schema, Traversal, Version, VersionRange, Versions,
+    Vertex, VertexChange, VertexId, VertexSelect,
 };
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;

@@ -142,5 +142,6 @@ fn tail(log: &Path) -> std::io::Result<String> {
     let text = String::from_utf8_lossy(&end);
     let lines: Vec<&str> = text.lines().collect();
     let last = lines.iter().skip(lines.len().saturating_sub(LOG_LINES));
-    Ok(last.map(|l| format!("    {l}\n")).collect())
+    let last: Vec<String> = last.map(|l| format!("    {l}")).collect();
+    Ok(last.join("\n"))
 }

@@ -30,14 +30,19 @@ pub(super) fn run(args: &ClusterDownArgs, context: &mut Context) -> anyhow::Resu
     let pid = i32::try_from(number).ok().and_then(Pid::from_raw);
     let Some(pid) = pid.filter(|_| is_up(number)) else {
         let _ = std::fs::remove_file(&file);
-        context.note(&format!("process {number} is gone: cluster `{}` is down", config.name));
+        context.note(&format!(
+            "process {number} is gone: cluster `{}` is down",
+            config.name
+        ));
         return Ok(Outcome::Done);
     };
     kill_process(pid, Signal::TERM).with_context(|| format!("telling process {number} to stop"))?;
     let until = Instant::now() + config.settings.drain + STOP_MAX;
     while test_kill_process(pid).is_ok() && file.exists() {
         if Instant::now() >= until {
-            anyhow::bail!("process {number} was told to stop and runs still: its servers may have much to finish");
+            anyhow::bail!(
+                "process {number} was told to stop and runs still: its servers may have much to finish"
+            );
         }
         std::thread::sleep(Duration::from_millis(20));
     }

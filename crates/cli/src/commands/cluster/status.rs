@@ -27,14 +27,16 @@ pub(super) fn run(args: &ClusterStatusArgs, context: &mut Context) -> anyhow::Re
         )));
     }
     let columns = &[
-        "server", "address", "state", "newest", "vertices", "edges", "asked", "unanswered",
+        "server",
+        "address",
+        "state",
+        "newest",
+        "vertices",
+        "edges",
+        "asked",
+        "unanswered",
     ];
-    let mut rows = Rows::new(
-        &mut context.out,
-        args.format.format,
-        context.style,
-        columns,
-    );
+    let mut rows = Rows::new(&mut context.out, args.format.format, context.style, columns);
     let mut troubles = Vec::new();
     for (id, place) in cluster.servers.iter().enumerate() {
         let mut cells = vec![Cell::Count(id as u64), format!("esker://{place}").into()];

@@ -34,9 +34,7 @@ pub(super) fn run(args: &ClusterUpArgs, context: &mut Context) -> anyhow::Result
         restarts: Vec::new(),
     };
     for id in config.ids() {
-        servers
-            .children
-            .push(Child::start(&config, id, &start)?);
+        servers.children.push(Child::start(&config, id, &start)?);
     }
     let done = servers.serve(context);
     let whole = servers.stop();
@@ -129,7 +127,7 @@ impl Servers<'_> {
                 "{} ended ({status}); the end of its log, `{}`:\n{}",
                 child.id,
                 child.log().display(),
-                child.last_words().trim_end()
+                child.last_words()
             ));
             self.restarts.retain(|at| at.elapsed() < RESTARTS_TIME);
             if self.restarts.len() >= RESTARTS_MAX {
@@ -141,7 +139,11 @@ impl Servers<'_> {
             }
             self.restarts.push(Instant::now());
             child.restart(self.config)?;
-            context.note(&format!("{} is started again (pid {})", child.id, child.pid()));
+            context.note(&format!(
+                "{} is started again (pid {})",
+                child.id,
+                child.pid()
+            ));
         }
         Ok(())
     }

@@ -99,16 +99,19 @@ impl Cluster {
     /// Of servers that are there.
     fn real(placed: PlacementReply) -> anyhow::Result<Self> {
         let strange = || {
-            format!("the server's placement of {} vnodes means nothing to this build: use the same release", placed.vnodes)
+            format!(
+                "the server's placement of {} vnodes means nothing to this build: use the same release",
+                placed.vnodes
+            )
         };
         let kind: Kind = placed.placement.parse().with_context(strange)?;
-        anyhow::ensure!(
-            placed.server_of.len() == placed.vnodes as usize,
-            strange()
-        );
+        anyhow::ensure!(placed.server_of.len() == placed.vnodes as usize, strange());
         let splits = match placed.splits.as_slice() {
             [] => Splits::default(),
-            row => SplitState::decode(row).with_context(strange)?.splits().clone(),
+            row => SplitState::decode(row)
+                .with_context(strange)?
+                .splits()
+                .clone(),
         };
         Ok(Self {
             placement: kind.over(placed.vnodes, Order::Numbers)?,

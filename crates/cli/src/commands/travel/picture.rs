@@ -15,7 +15,9 @@ const LAYERS: [Layer; 4] = [
     ("reading vertices", RGBColor(0x00, 0x72, 0xb2), |s| {
         s.vertices_micros
     }),
-    ("reading edges", RGBColor(0xd5, 0x5e, 0x00), |s| s.edges_micros),
+    ("reading edges", RGBColor(0xd5, 0x5e, 0x00), |s| {
+        s.edges_micros
+    }),
     ("reading ahead", RGBColor(0x00, 0x9e, 0x73), |s| {
         s.prefetch_micros
     }),
@@ -104,21 +106,21 @@ fn picture(bars: &[ServerStep], title: &str) -> Result<String, Box<dyn std::erro
             .draw()?;
         for (layer, (name, colour, part)) in LAYERS.into_iter().enumerate() {
             let below = |bar: &ServerStep| -> u64 {
-                LAYERS.iter().take(layer).map(|(_, _, part)| part(bar)).sum()
+                LAYERS
+                    .iter()
+                    .take(layer)
+                    .map(|(_, _, part)| part(bar))
+                    .sum()
             };
             let drawn = bars.iter().zip(&places).map(|(bar, place)| {
                 let (x, low) = (*place as f64, below(bar));
                 let high = low + part(bar);
-                let corners = [
-                    (x + 0.1, low as f64 / 1e3),
-                    (x + 0.9, high as f64 / 1e3),
-                ];
+                let corners = [(x + 0.1, low as f64 / 1e3), (x + 0.9, high as f64 / 1e3)];
                 Rectangle::new(corners, colour.filled())
             });
-            chart
-                .draw_series(drawn)?
-                .label(name)
-                .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], colour.filled()));
+            chart.draw_series(drawn)?.label(name).legend(move |(x, y)| {
+                Rectangle::new([(x, y - 5), (x + 12, y + 5)], colour.filled())
+            });
         }
         let small = ("sans-serif", 11).into_font();
         let middle = TextStyle::from(small).pos(Pos::new(HPos::Center, VPos::Top));

@@ -53,12 +53,7 @@ pub(super) fn print(result: &TravelResult, context: &Context) -> anyhow::Result<
         "step", "hop", "frontier", "edges", "selected", "reached", "cached", "ms",
     ];
     let mut stderr = std::io::stderr();
-    let mut rows = Rows::new(
-        &mut stderr,
-        RowFormat::Table,
-        context.note_style,
-        columns,
-    );
+    let mut rows = Rows::new(&mut stderr, RowFormat::Table, context.note_style, columns);
     for p in &result.profile {
         rows.row(vec![
             Cell::Count(p.step.into()),

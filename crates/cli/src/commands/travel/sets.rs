@@ -108,9 +108,17 @@ fn print_json(printing: &Printing<'_>, context: &mut Context) -> anyhow::Result<
     super::graph::open_object(out, &printing.head())?;
     write_sets(printing, out)?;
     if printing.profile {
-        write!(out, ",\n\"profile\":{}", profile::steps_json(printing.result))?;
+        write!(
+            out,
+            ",\n\"profile\":{}",
+            profile::steps_json(printing.result)
+        )?;
         if !printing.result.servers.is_empty() {
-            write!(out, ",\n\"servers\":{}", profile::servers_json(printing.result))?;
+            write!(
+                out,
+                ",\n\"servers\":{}",
+                profile::servers_json(printing.result)
+            )?;
         }
     }
     writeln!(out, "\n}}")?;

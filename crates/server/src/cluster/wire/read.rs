@@ -107,7 +107,7 @@ pub(super) fn read_in(asked: Asked) -> Decoded<Read> {
             }
         }
         Asked::ScanType(m) => Read::Type {
-            select: select_in(required(m.select, "scan_type.select")?).at("scan_type.select")?,
+            select: select_in(&required(m.select, "scan_type.select")?).at("scan_type.select")?,
             limit: m.limit,
         },
         Asked::VertexHistory(m) => {
@@ -143,7 +143,7 @@ pub(super) fn read_in(asked: Asked) -> Decoded<Read> {
     })
 }
 
-fn select_in(m: proto::ScanVerticesRequest) -> Decoded<VertexSelect> {
+fn select_in(m: &proto::ScanVerticesRequest) -> Decoded<VertexSelect> {
     let schema = Schema::empty();
     let after = m.after.as_ref().map(|v| convert::vertex_ref_in(v, &schema));
     let after = after.transpose().at("after")?;
@@ -233,10 +233,7 @@ fn edge_out(edge: &Edge) -> proto::Edge {
 pub(super) fn response_in(outcome: Outcome) -> Decoded<Response> {
     Ok(match outcome {
         Outcome::Vertices(m) => Response::Vertices(list(m.items, "vertices.items", |item| {
-            item.vertex
-                .map(convert::vertex_in)
-                .transpose()
-                .at("vertex")
+            item.vertex.map(convert::vertex_in).transpose().at("vertex")
         })?),
         Outcome::Edges(m) => Response::Edges(list(m.items, "edges.items", |item| {
             item.edge.map(convert::edge_in).transpose().at("edge")

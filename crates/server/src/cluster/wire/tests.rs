@@ -1,5 +1,10 @@
 //! What goes out comes back, and nothing that comes in panics.
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "a test that indexes wrongly has failed"
+)]
+
 use super::*;
 use esker_cluster::peer::*;
 use esker_model::record::UserAttribute;
@@ -194,13 +199,12 @@ fn read() -> impl Strategy<Value = Read> {
         range().prop_map(Versions::Range)
     ];
     let types = vec(any::<u16>().prop_map(EdgeTypeId), 0..3);
-    let select = (types, versions, any::<bool>()).prop_map(|(types, versions, properties)| {
-        EdgeSelect {
+    let select =
+        (types, versions, any::<bool>()).prop_map(|(types, versions, properties)| EdgeSelect {
             types,
             versions,
             properties,
-        }
-    });
+        });
     let scan = (
         vec(id(), 0..4),
         select,
@@ -208,7 +212,13 @@ fn read() -> impl Strategy<Value = Read> {
         any::<u32>(),
         version(),
     );
-    let of_type = (vertex_ref(), any::<bool>(), version(), any::<bool>(), any::<u32>());
+    let of_type = (
+        vertex_ref(),
+        any::<bool>(),
+        version(),
+        any::<bool>(),
+        any::<u32>(),
+    );
     prop_oneof![
         (vec(id(), 0..4), version()).prop_map(|(ids, as_of)| Read::Vertices { ids, as_of }),
         (vec(key(), 0..4), version()).prop_map(|(keys, as_of)| Read::Edges { keys, as_of }),
@@ -343,8 +353,7 @@ fn travel_call() -> impl Strategy<Value = TravelCall> {
         (travel_id(), any::<u64>())
             .prop_map(|(travel, number)| TravelCall::MoreCredit { travel, number }),
         travel_id().prop_map(|travel| TravelCall::Alive { travel }),
-        (travel_id(), any::<u64>())
-            .prop_map(|(travel, from)| TravelCall::Collect { travel, from }),
+        (travel_id(), any::<u64>()).prop_map(|(travel, from)| TravelCall::Collect { travel, from }),
         travel_id().prop_map(|travel| TravelCall::End { travel }),
     ]
 }
@@ -436,10 +445,8 @@ fn degree() -> impl Strategy<Value = Degree> {
 fn response() -> impl Strategy<Value = Response> {
     let transactions = prop_oneof![
         vec(decided(), 0..3).prop_map(Response::Undelivered),
-        (version(), later()).prop_map(|(floor, later)| Response::Prepared(Prepared {
-            floor,
-            later
-        })),
+        (version(), later())
+            .prop_map(|(floor, later)| Response::Prepared(Prepared { floor, later })),
         splits().prop_map(Response::Moved),
         Just(Response::Over),
         any::<[u64; 3]>().prop_map(|n| Response::Committed {
@@ -556,10 +563,7 @@ fn failures_come_back() {
         }),
     };
     let back = answer_in(sent(&answer_out(answer))).unwrap();
-    assert_eq!(
-        back.outcome.unwrap_err().to_string(),
-        "no vertex `file:/x`"
-    );
+    assert_eq!(back.outcome.unwrap_err().to_string(), "no vertex `file:/x`");
 }
 
 #[test]
@@ -596,5 +600,8 @@ fn what_is_malformed_is_named() {
         call: Some(proto::travel_call::Call::Reach(reach)),
     };
     let text = message(Some(Asked::Travel(call)));
-    assert!(text.contains("`travel.reach.reached.ends`: expected columns"), "{text}");
+    assert!(
+        text.contains("`travel.reach.reached.ends`: expected columns"),
+        "{text}"
+    );
 }

@@ -35,13 +35,13 @@ fn id_of(travel: Option<proto::TravelId>) -> Decoded<TravelId> {
     required(travel, "travel").map(id_in)
 }
 
-fn hop_out(hop: HopAt) -> Option<proto::HopAt> {
-    Some(proto::HopAt {
+fn hop_out(hop: HopAt) -> proto::HopAt {
+    proto::HopAt {
         travel: Some(id_out(hop.travel)),
         step: hop.step,
         from: hop.from.0,
         to: hop.to.0,
-    })
+    }
 }
 
 fn hop_in(hop: Option<proto::HopAt>) -> Decoded<HopAt> {
@@ -88,12 +88,12 @@ fn columns_in(columns: Option<proto::EdgeColumns>) -> Decoded<Vec<(EdgeKey, Vers
     Ok(edges)
 }
 
-fn reached_out(reached: &[Reached]) -> Option<proto::EdgeColumns> {
+fn reached_out(reached: &[Reached]) -> proto::EdgeColumns {
     let mut columns = Columns::default();
     for r in reached {
         columns.push(r.edge, r.version);
     }
-    Some(columns.0)
+    columns.0
 }
 
 fn reached_in(columns: Option<proto::EdgeColumns>) -> Decoded<Vec<Reached>> {
@@ -120,7 +120,7 @@ fn begin_in(begin: proto::TravelBegin) -> Decoded<TravelBegin> {
     })
 }
 
-fn visited_out(visited: Visited) -> proto::Visited {
+fn visited_out(visited: &Visited) -> proto::Visited {
     let (high, low) = halves(visited.vertex);
     let mut columns = Columns::default();
     for parent in &visited.parents {
@@ -176,7 +176,7 @@ pub(super) fn call_out(call: TravelCall) -> proto::TravelCall {
             next,
             left,
         } => Call::Step(proto::TravelStep {
-            hop: hop_out(hop),
+            hop: Some(hop_out(hop)),
             whole,
             next: next.map(|place| place.0),
             millis: left.millis,
@@ -189,7 +189,7 @@ pub(super) fn call_out(call: TravelCall) -> proto::TravelCall {
             credit,
             number,
         } => Call::Expand(proto::TravelExpand {
-            hop: hop_out(hop),
+            hop: Some(hop_out(hop)),
             vertices: convert::ids_out(&vertices),
             millis: left.millis,
             edges: left.edges,
@@ -197,8 +197,8 @@ pub(super) fn call_out(call: TravelCall) -> proto::TravelCall {
             number,
         }),
         TravelCall::Reach { hop, reached } => Call::Reach(proto::TravelReach {
-            hop: hop_out(hop),
-            reached: reached_out(&reached),
+            hop: Some(hop_out(hop)),
+            reached: Some(reached_out(&reached)),
         }),
         TravelCall::Go {
             hop,
@@ -206,9 +206,9 @@ pub(super) fn call_out(call: TravelCall) -> proto::TravelCall {
             reached,
             credit,
         } => Call::Go(proto::TravelGo {
-            hop: hop_out(hop),
+            hop: Some(hop_out(hop)),
             number,
-            reached: reached_out(&reached),
+            reached: Some(reached_out(&reached)),
             credit,
         }),
         TravelCall::Credit {
@@ -345,7 +345,7 @@ pub(super) fn reply_out(reply: TravelReply) -> proto::TravelAnswer {
             more,
             steps,
         } => Reply::Collected(proto::TravelCollected {
-            visited: visited.into_iter().map(visited_out).collect(),
+            visited: visited.iter().map(visited_out).collect(),
             more,
             steps: steps.iter().map(|(n, done)| done_out(*n, done)).collect(),
         }),
@@ -360,7 +360,9 @@ pub(super) fn reply_in(answer: proto::TravelAnswer) -> Decoded<TravelReply> {
         Reply::Started(count) => TravelReply::Started(count),
         Reply::Stepped(m) => TravelReply::Stepped(done_in(&m).at("stepped")?.1),
         Reply::Expanded(m) => TravelReply::Expanded {
-            done: done_in(&required(m.done, "expanded.done")?).at("expanded.done")?.1,
+            done: done_in(&required(m.done, "expanded.done")?)
+                .at("expanded.done")?
+                .1,
             splits: splits_in(m.splits.unwrap_or_default()).at("expanded.splits")?,
         },
         Reply::Reached(m) => TravelReply::Reached {
