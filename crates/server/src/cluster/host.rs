@@ -36,6 +36,8 @@ struct Peer {
     link: Mutex<Option<Arc<PeerLink>>>,
     /// Held by whoever connects.
     connecting: tokio::sync::Mutex<Option<Failed>>,
+    /// Why it cannot be reached, if so.
+    trouble: Mutex<Option<String>>,
     calls: AtomicU64,
     failed: AtomicU64,
     micros: AtomicU64,
@@ -62,6 +64,7 @@ impl ServerHost {
                 greeting: config.greeting(me, id),
                 link: Mutex::default(),
                 connecting: tokio::sync::Mutex::default(),
+                trouble: Mutex::default(),
                 calls: AtomicU64::new(0),
                 failed: AtomicU64::new(0),
                 micros: AtomicU64::new(0),
@@ -69,6 +72,13 @@ impl ServerHost {
         };
         let peers = config.ids().map(peer).collect::<Result<_>>()?;
         Ok(Arc::new(Self { runtime, peers }))
+    }
+
+    /// Why that server cannot be reached, if it was tried and could not.
+    pub(super) fn trouble(&self, server: ServerId) -> Option<String> {
+        let peer = self.peers.get(server.0 as usize)?.as_ref()?;
+        let trouble = peer.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        trouble.clone()
     }
 
     /// How many questions that server was asked, and how many had no answer.
@@ -163,6 +173,10 @@ impl Peer {
         })
     }
 
+    fn note(&self, trouble: Option<String>) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+
     fn held(&self) -> Option<Arc<PeerLink>> {
         let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
         link.as_ref().filter(|l| l.usable()).cloned()
@@ -185,6 +199,7 @@ impl Peer {
         match PeerLink::open(&self.address, self.greeting.clone()).await {
             Ok(link) => {
                 *failed = None;
+                self.note(None);
                 let mut held = self.link.lock().unwrap_or_else(PoisonError::into_inner);
                 *held = Some(Arc::clone(&link));
                 Ok(link)
@@ -195,6 +210,7 @@ impl Peer {
                 if before.is_none_or(|(_, last)| *last != why) {
                     tracing::warn!(server = %self.id, error = why, "another server cannot be reached");
                 }
+                self.note(Some(why.clone()));
                 let pause = before.map_or(RETRY_MIN, |(p, _)| (2 * p).min(RETRY_MAX));
                 *failed = Some(Failed {
                     why: why.clone(),

@@ -146,6 +146,9 @@ impl Cluster {
             let lead = if i == 0 { ": " } else { ", " };
             // Writing to a String cannot fail.
             let _ = write!(text, "{lead}{server} ({})", self.config.address(*server));
+            if let Some(why) = self.host.trouble(*server) {
+                let _ = write!(text, ": {why}");
+            }
         }
         Some(text)
     }

@@ -1,6 +1,6 @@
 //! A server as a child process: started, looked after, stopped.
 
-use anyhow::Context as _;
+use super::failed;
 use esker_cluster::ServerId;
 use esker_server::ClusterConfig;
 use rustix::process::{Pid, Signal, kill_process};
@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// How long a server may take to say whether it is ready.
 const PROBE_MAX: Duration = Duration::from_millis(500);
+/// How much of its answer is read.
+const ANSWER_BYTES_MAX: u64 = 8 << 10;
 /// How much of a log's end is looked at.
 const LOG_END_BYTES: u64 = 8 << 10;
 /// How many lines of it are shown.
@@ -27,6 +29,14 @@ pub(super) struct Child {
     process: std::process::Child,
     /// What a restart does again.
     start: Start,
+}
+
+/// Whether a server takes clients' calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Ready {
+    Yes,
+    /// For that reason.
+    No(String),
 }
 
 /// How servers are started.
@@ -43,8 +53,9 @@ impl Start {
             .create(true)
             .append(true)
             .open(&log)
-            .with_context(|| format!("opening the log `{}`", log.display()))?;
-        let program = std::env::current_exe().context("finding this program's own file")?;
+            .map_err(|e| failed(format!("opening the log `{}`", log.display()), e))?;
+        let program =
+            std::env::current_exe().map_err(|e| failed("finding this program's own file", e))?;
         Command::new(program)
             .args(["cluster", "server"])
             .arg(&self.file)
@@ -57,7 +68,7 @@ impl Start {
             // Ctrl-C is for this process, which tells the servers itself.
             .process_group(0)
             .spawn()
-            .with_context(|| format!("starting {id}"))
+            .map_err(|e| failed(format!("starting {id}"), e))
     }
 }
 
@@ -92,8 +103,12 @@ impl Child {
     }
 
     /// Whether it takes clients' calls.
-    pub(super) fn ready(&self) -> bool {
-        probe(&self.address).is_some_and(|status| status == 200)
+    pub(super) fn ready(&self) -> Ready {
+        match probe(&self.address) {
+            Some((200, _)) => Ready::Yes,
+            Some((_, why)) => Ready::No(why),
+            None => Ready::No(format!("{} does not answer yet", self.id)),
+        }
     }
 
     /// Asks it to stop.
@@ -120,17 +135,22 @@ impl Child {
     }
 }
 
-/// The status that `/readyz` answers with.
-fn probe(address: &str) -> Option<u16> {
+/// What `/readyz` answers with: a status and a line of text.
+fn probe(address: &str) -> Option<(u16, String)> {
     let address = address.to_socket_addrs().ok()?.next()?;
     let mut stream = TcpStream::connect_timeout(&address, PROBE_MAX).ok()?;
     stream.set_read_timeout(Some(PROBE_MAX)).ok()?;
     let request = "GET /readyz HTTP/1.1\r\nhost: esker\r\nconnection: close\r\n\r\n";
     stream.write_all(request.as_bytes()).ok()?;
-    let mut head = [0; 64];
-    let got = stream.read(&mut head).ok()?;
-    let head = String::from_utf8_lossy(head.get(..got)?).into_owned();
-    head.split(' ').nth(1)?.parse().ok()
+    let mut answer = Vec::new();
+    stream
+        .take(ANSWER_BYTES_MAX)
+        .read_to_end(&mut answer)
+        .ok()?;
+    let answer = String::from_utf8_lossy(&answer);
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some((status, body.trim().to_owned()))
 }
 
 fn tail(log: &Path) -> std::io::Result<String> {

@@ -1,5 +1,6 @@
 //! `esker cluster server`: one server of a cluster, until it is told to stop.
 
+use super::failed;
 use crate::args::ClusterServerArgs;
 use crate::commands::serve::log_to_stderr;
 use crate::context::Context;
@@ -59,7 +60,8 @@ pub(super) fn run(args: &ClusterServerArgs, context: &mut Context) -> anyhow::Re
                 // Nothing is ever written: it ends when whoever holds the other end does.
                 let _ = std::io::stdin().read_to_end(&mut Vec::new());
                 orphaned.store(true, Ordering::Release);
-            })?;
+            })
+            .map_err(|e| failed("starting a thread", e))?;
     }
     let failure = loop {
         if context.interrupt.stopped().is_some() || orphaned.load(Ordering::Acquire) {

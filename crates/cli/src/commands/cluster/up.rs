@@ -1,12 +1,11 @@
 //! `esker cluster up`: all servers of a cluster as child processes, kept running.
 
-use super::child::{Child, Start};
-use super::pid_file;
+use super::child::{Child, Ready, Start};
+use super::{failed, keeper, pid_file};
 use crate::args::ClusterUpArgs;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::units::counted;
-use anyhow::Context as _;
 use esker_server::ClusterConfig;
 use std::time::{Duration, Instant};
 
@@ -23,9 +22,16 @@ const STOP_MAX: Duration = Duration::from_secs(15);
 pub(super) fn run(args: &ClusterUpArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let config = ClusterConfig::from_file(&args.file)?;
     config.claim_storage()?;
+    if let Some(pid) = keeper(&config) {
+        anyhow::bail!(
+            "cluster `{}` is up already: process {pid} keeps it; `esker cluster down {}` stops it",
+            config.name,
+            args.file.display()
+        );
+    }
     let start = Start {
         file: std::path::absolute(&args.file)
-            .with_context(|| format!("finding `{}`", args.file.display()))?,
+            .map_err(|e| failed(format!("finding `{}`", args.file.display()), e))?,
         memory: config.memory_bytes.unwrap_or(context.globals.memory),
     };
     let mut servers = Servers {
@@ -38,7 +44,9 @@ pub(super) fn run(args: &ClusterUpArgs, context: &mut Context) -> anyhow::Result
     }
     let done = servers.serve(context);
     let whole = servers.stop();
-    let _ = std::fs::remove_file(pid_file(&config));
+    if keeper(&config) == Some(std::process::id()) {
+        let _ = std::fs::remove_file(pid_file(&config));
+    }
     done?;
     if !whole {
         context.warn("some servers did not stop in time and were killed");
@@ -63,7 +71,7 @@ impl Servers<'_> {
         // Whoever stops the cluster finds this process there.
         let file = pid_file(self.config);
         std::fs::write(&file, format!("{}\n", std::process::id()))
-            .with_context(|| format!("writing `{}`", file.display()))?;
+            .map_err(|e| failed(format!("writing `{}`", file.display()), e))?;
         for child in &self.children {
             writeln!(
                 context.out,
@@ -90,7 +98,7 @@ impl Servers<'_> {
     /// True once all are ready; false if it was told to stop first.
     fn wait_until_ready(&mut self, context: &Context) -> anyhow::Result<bool> {
         let mut told = Instant::now();
-        let mut ready = vec![false; self.children.len()];
+        let mut ready = vec![Ready::No(String::new()); self.children.len()];
         while context.interrupt.stopped().is_none() {
             for (child, ready) in self.children.iter_mut().zip(&mut ready) {
                 if let Some(status) = child.ended() {
@@ -101,16 +109,20 @@ impl Servers<'_> {
                         child.last_words()
                     );
                 }
-                *ready = *ready || child.ready();
+                if *ready != Ready::Yes {
+                    *ready = child.ready();
+                }
             }
-            if ready.iter().all(|r| *r) {
+            if ready.iter().all(|r| *r == Ready::Yes) {
                 return Ok(true);
             }
             if told.elapsed() > PATIENCE {
                 told = Instant::now();
-                let waits = self.children.iter().zip(&ready).filter(|(_, r)| !**r);
-                let names: Vec<_> = waits.map(|(c, _)| c.id.to_string()).collect();
-                context.note(&format!("waiting for {}", names.join(", ")));
+                for waits in &ready {
+                    if let Ready::No(why) = waits {
+                        context.note(&format!("not ready: {why}"));
+                    }
+                }
             }
             std::thread::sleep(LOOK);
         }

@@ -3,7 +3,6 @@
 
 use super::profile::by_step;
 use crate::context::Context;
-use anyhow::Context as _;
 use esker_model::traversal::{ServerStep, TravelResult};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -46,7 +45,8 @@ pub(super) fn draw(
     let svg = picture(&bars, &title(chain))
         // A broken drawing is a fault of the program: its error says no more than that.
         .map_err(|e| anyhow::anyhow!("drawing {}: {e}", file.display()))?;
-    std::fs::write(file, svg).with_context(|| format!("writing {}", file.display()))?;
+    std::fs::write(file, svg)
+        .map_err(|e| esker_model::Error::io(format!("writing {}", file.display()), e))?;
     context.note(&format!("drawn: {}", file.display()));
     Ok(())
 }
