@@ -68,6 +68,20 @@ impl Outgoing {
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+        Self::add(state, about, write);
+    }
+
+    /// The same for callers that must not wait: false if that much is queued.
+    pub(super) fn push(&self, part: &[u8], most: usize) -> bool {
+        let state = self.state();
+        let room = state.bytes <= most;
+        if room {
+            Self::add(state, part.len(), |message| message.extend_from_slice(part));
+        }
+        room
+    }
+
+    fn add(mut state: MutexGuard<'_, State>, about: usize, write: impl FnOnce(&mut Vec<u8>)) {
         if state.closed {
             return;
         }
