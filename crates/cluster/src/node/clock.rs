@@ -49,11 +49,14 @@ impl Clock {
         *last
     }
 
-    /// The first version of this server's own at that one or after; the clock is not behind it afterwards.
-    pub(crate) fn own_from(&self, floor: Version) -> Version {
-        let own = self.own_after(floor.0.saturating_sub(1));
-        self.witness(own);
-        own
+    /// The version of a transaction whose parts have these floors, one of them (`own`) a tick of this clock for that
+    /// transaction alone. If that is the latest it will do: nobody else has it. Else it is a new one.
+    pub(crate) fn decide(&self, own: Version, latest: Version, millis: u64) -> Version {
+        if own >= latest {
+            return own;
+        }
+        self.witness(latest);
+        self.tick(millis)
     }
 
     fn own_after(&self, version: u64) -> Version {
@@ -83,7 +86,9 @@ mod tests {
         assert!(given.is_sorted_by(|x, y| x < y), "{given:?}");
         assert!(given.iter().step_by(2).all(|v| v.0 % STRIDE == 1));
         assert!(given.iter().skip(1).step_by(2).all(|v| v.0 % STRIDE == 2));
-        assert_eq!(a.own_from(Version(65)), Version(65));
-        assert_eq!(a.own_from(Version(66)), Version(129));
+        let (one, other) = (a.tick(9), a.tick(9));
+        let decided = a.decide(one, Version(other.0 - 1), 9);
+        assert!(decided > other, "what another transaction may take");
+        assert_eq!(a.decide(other, one, 9), other);
     }
 }

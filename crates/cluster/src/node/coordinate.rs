@@ -274,8 +274,11 @@ impl Node {
             marker,
         } = aside;
         let tx = transaction.tx;
-        let floor = prepared.iter().map(|p| p.floor).max();
-        let version = self.clock.own_from(floor.unwrap_or(Version::ZERO));
+        // The first is this server's own.
+        let floors = || prepared.iter().map(|p| p.floor);
+        let own = floors().next().unwrap_or(Version::ZERO);
+        let latest = floors().max().unwrap_or(own);
+        let version = self.clock.decide(own, latest, self.time.now_millis());
         let later = versions_later(prepared, version);
         let decision = Arc::new(Decision {
             version,
