@@ -67,8 +67,8 @@ impl Pending {
         true
     }
 
-    /// Notes that all transactions of a coordinator below a number are over.
-    pub(crate) fn learn(&mut self, server: ServerId, incarnation: u64, below: u64) {
+    /// What is known to be over of a coordinator that has been started so often; nothing of one that has been since.
+    fn over_of(&mut self, server: ServerId, incarnation: u64) -> Option<&mut Over> {
         let over = self.over.entry(server).or_default();
         if incarnation > over.incarnation {
             *over = Over {
@@ -76,9 +76,24 @@ impl Pending {
                 ..Over::default()
             };
         }
-        if incarnation == over.incarnation && below > over.below {
-            over.below = below;
-            over.numbers = over.numbers.split_off(&below);
+        (incarnation == over.incarnation).then_some(over)
+    }
+
+    /// Notes that all transactions of a coordinator below a number are over.
+    pub(crate) fn learn(&mut self, server: ServerId, incarnation: u64, below: u64) {
+        let Some(over) = self.over_of(server, incarnation) else {
+            return;
+        };
+        if below <= over.below {
+            return;
+        }
+        over.below = below;
+        over.numbers = over.numbers.split_off(&below);
+        let stale = self.entries.keys().copied();
+        let stale = stale
+            .filter(|tx| tx.server == server && tx.incarnation == incarnation && tx.number < below);
+        for tx in stale.collect::<Vec<_>>() {
+            self.end(tx);
         }
     }
 
@@ -98,8 +113,10 @@ impl Pending {
 
     /// The transaction is over, whichever way.
     pub(crate) fn end(&mut self, tx: TxId) {
-        let over = self.over.entry(tx.server).or_default();
-        if tx.incarnation == over.incarnation && tx.number >= over.below {
+        // It may come to an end before it comes here at all.
+        if let Some(over) = self.over_of(tx.server, tx.incarnation)
+            && tx.number >= over.below
+        {
             over.numbers.insert(tx.number);
         }
         if let Some(entry) = self.entries.remove(&tx) {
