@@ -14,6 +14,10 @@ pub const MESSAGE_BYTES: usize = 64 << 10;
 pub const CREDIT_BYTES: u64 = 1 << 20;
 /// Bytes of calls that wait to be sent before further callers wait too.
 pub const OUTGOING_BYTES_MAX: usize = 8 << 20;
+/// Largest message between servers of a cluster, in bytes: parts of working sets and of partitions that move.
+pub const PEER_MESSAGE_BYTES_MAX: usize = 256 << 20;
+/// Bytes of questions that wait to be sent to one server before further ones fail.
+pub const PEER_WAITING_BYTES_MAX: usize = 512 << 20;
 /// Window of one HTTP/2 stream, in bytes.
 pub const STREAM_WINDOW_BYTES: u32 = 8 << 20;
 /// Window of one HTTP/2 connection, in bytes.

@@ -74,14 +74,18 @@ fn endpoint(address: &Address) -> Result<Endpoint, Broken> {
     })
 }
 
-/// Connects and greets.
-pub(super) async fn open(address: &Address, outgoing: &Arc<Outgoing>) -> Result<Opened, Broken> {
+/// Connects and greets; as a server of a cluster if `peer` says so.
+pub(super) async fn open(
+    address: &Address,
+    outgoing: &Arc<Outgoing>,
+    peer: Option<proto::Peer>,
+) -> Result<Opened, Broken> {
     let channel = match endpoint(address)?.connect().await {
         Ok(channel) => channel,
         Err(e) => return Err(unconnected(address, &e)),
     };
     let limit = CONNECT_MAX.min(address.patience);
-    match tokio::time::timeout(limit, greet(address, channel, outgoing)).await {
+    match tokio::time::timeout(limit, greet(address, channel, outgoing, peer)).await {
         Ok(opened) => opened,
         Err(_) => Err(Broken::Lost(format!(
             "{} accepts connections but did not greet within {}: its process may be stopped or overloaded",
@@ -95,11 +99,13 @@ async fn greet(
     address: &Address,
     channel: Channel,
     outgoing: &Arc<Outgoing>,
+    peer: Option<proto::Peer>,
 ) -> Result<Opened, Broken> {
     let hello = proto::ToServer {
         hello: Some(proto::Hello {
             protocol: PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            peer,
         }),
         ..Default::default()
     };

@@ -117,7 +117,7 @@ impl Connection {
             let (address, outgoing, calls) =
                 (address.clone(), Arc::clone(&outgoing), Arc::clone(&calls));
             runtime.spawn(async move {
-                match connect::open(&address, &outgoing).await {
+                match connect::open(&address, &outgoing, None).await {
                     Ok(Opened {
                         answers,
                         welcome,

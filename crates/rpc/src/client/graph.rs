@@ -112,6 +112,23 @@ impl Client {
         })
     }
 
+    /// What the server says about its cluster; one that stands alone names no servers.
+    pub fn cluster(&self) -> Result<proto::ClusterReply> {
+        self.value(Call::Cluster(proto::ClusterRequest {}), SHORT, |reply| {
+            Ok(expect!(reply, Cluster, cluster => Some(cluster)))
+        })
+    }
+
+    /// How a vertex's edges are placed on the servers of a cluster.
+    pub fn placement(&self, vertex: VertexRef) -> Result<proto::PlacementReply> {
+        let request = proto::PlacementRequest {
+            vertex: Some(convert::vertex_ref_out(vertex)),
+        };
+        self.value(Call::Placement(request), SHORT, |reply| {
+            Ok(expect!(reply, Placement, placement => Some(placement)))
+        })
+    }
+
     /// Applies a batch; with `sync`, it survives a power failure before this returns.
     pub fn apply_with(&self, batch: Batch, sync: bool) -> Result<Commit> {
         self.submit(batch, sync)?.wait()

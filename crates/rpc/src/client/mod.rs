@@ -11,9 +11,11 @@ mod connect;
 mod connection;
 mod graph;
 mod outgoing;
+mod peer;
 mod pending;
 mod slot;
 
+pub use peer::PeerLink;
 pub use pending::{Pending, Ping};
 
 use crate::address::Address;

@@ -17,7 +17,7 @@ pub fn vertex_id(high: u64, low: u64) -> VertexId {
 }
 
 /// The halves of an id.
-pub(super) fn halves(id: VertexId) -> (u64, u64) {
+pub fn halves(id: VertexId) -> (u64, u64) {
     let id = u128::from_be_bytes(id.0);
     ((id >> 64) as u64, id as u64)
 }

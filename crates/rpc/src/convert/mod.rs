@@ -20,10 +20,10 @@ pub use graph::{
     scanned_out, select_in, select_out, vertex_event_in, vertex_event_out, vertex_in, vertex_out,
 };
 pub use ids::{
-    as_of_in, as_of_out, edge_key_in, edge_key_out, edge_type_in, frontier_in, ids_in, ids_out,
-    number_in, range_in, range_out, type_in, vertex_id, vertex_ref_in, vertex_ref_out,
+    as_of_in, as_of_out, edge_key_in, edge_key_out, edge_type_in, frontier_in, halves, ids_in,
+    ids_out, number_in, range_in, range_out, type_in, vertex_id, vertex_ref_in, vertex_ref_out,
 };
-pub use mutation::{batch_in, batch_out, commit_in, commit_out};
+pub use mutation::{batch_in, batch_out, commit_in, commit_out, mutation_in, mutation_out};
 pub use schema::{change_in, change_out, schema_in, schema_out};
 pub use travel::{Assembly, budget_in, budget_out, pieces, reason_in, reason_out, traversal_in};
 pub use value::{properties_in, properties_out, value_in, value_out};
@@ -68,7 +68,8 @@ impl Malformed {
         }
     }
 
-    fn model(error: impl Into<Error>) -> Self {
+    /// The field is well-formed; what it means is an error.
+    pub fn model(error: impl Into<Error>) -> Self {
         Self {
             field: String::new(),
             why: Why::Model(Box::new(error.into())),
@@ -107,7 +108,8 @@ impl From<Malformed> for Error {
 }
 
 /// Adds where to what went wrong.
-trait At<T> {
+pub trait At<T> {
+    /// The error, if it is one, as of that field.
     fn at(self, field: &str) -> Decoded<T>;
 }
 
@@ -118,12 +120,12 @@ impl<T> At<T> for Decoded<T> {
 }
 
 /// A field that must be there.
-fn required<T>(value: Option<T>, field: &str) -> Decoded<T> {
+pub fn required<T>(value: Option<T>, field: &str) -> Decoded<T> {
     value.ok_or_else(|| Malformed::new(field, "a message, but it is absent"))
 }
 
 /// Each item of a list, decoded.
-fn list<T, M>(
+pub fn list<T, M>(
     items: Vec<M>,
     field: &str,
     mut decode: impl FnMut(M) -> Decoded<T>,

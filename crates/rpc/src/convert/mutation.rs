@@ -15,7 +15,8 @@ pub fn batch_out(batch: &Batch, sync: bool) -> proto::ApplyRequest {
     }
 }
 
-fn mutation_out(mutation: &Mutation) -> proto::Mutation {
+/// A change as a message.
+pub fn mutation_out(mutation: &Mutation) -> proto::Mutation {
     let vertex = |v: &VertexRef| Some(vertex_ref_out(*v));
     let op = match &mutation.op {
         Op::PutVertex {
@@ -113,7 +114,8 @@ fn key_in(key: String, vertex: Option<&proto::VertexRef>) -> Decoded<String> {
     }
 }
 
-fn mutation_in(mutation: proto::Mutation, schema: &Schema) -> Decoded<Mutation> {
+/// A change out of a message.
+pub fn mutation_in(mutation: proto::Mutation, schema: &Schema) -> Decoded<Mutation> {
     let op = match mutation.op {
         None => {
             return Err(Malformed::new(

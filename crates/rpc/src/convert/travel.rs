@@ -4,8 +4,8 @@ use super::ids::{halves, vertex_id};
 use super::{Decoded, Malformed, edge_key_in, edge_key_out, ids_in, ids_out, list, required};
 use crate::proto;
 use esker_model::traversal::{
-    Budget, PathNode, PathStep, Paths, StepProfile, Stop, StopReason, Strategy, TravelResult,
-    WorkingSet,
+    Budget, PathNode, PathStep, Paths, ServerStep, StepProfile, Stop, StopReason, Strategy,
+    TravelResult, WorkingSet,
 };
 use esker_model::{Traversal, Version};
 
@@ -25,6 +25,24 @@ pub fn budget_out(traversal: &Traversal, budget: &Budget) -> proto::TravelReques
         edges: budget.edges,
         bytes: budget.bytes,
         millis: budget.millis,
+        strategy: strategy_out(budget.strategy).into(),
+    }
+}
+
+fn strategy_out(strategy: Strategy) -> proto::Strategy {
+    match strategy {
+        Strategy::Sync => proto::Strategy::Sync,
+        Strategy::Prefetch => proto::Strategy::Prefetch,
+        Strategy::Async => proto::Strategy::Async,
+    }
+}
+
+/// One that this build does not know is left to it: what comes out is the same.
+fn strategy_in(strategy: i32) -> Strategy {
+    match proto::Strategy::try_from(strategy) {
+        Ok(proto::Strategy::Sync) => Strategy::Sync,
+        Ok(proto::Strategy::Async) => Strategy::Async,
+        Ok(proto::Strategy::Prefetch | proto::Strategy::Unspecified) | Err(_) => Strategy::Prefetch,
     }
 }
 
@@ -35,7 +53,7 @@ pub fn budget_in(request: &proto::TravelRequest) -> Budget {
         edges: request.edges,
         bytes: request.bytes,
         millis: request.millis,
-        strategy: Strategy::default(),
+        strategy: strategy_in(request.strategy),
     }
 }
 
@@ -108,6 +126,7 @@ pub fn pieces<E>(
         stopped: result.stopped.iter().map(stop_out).collect(),
         profile: result.profile.into_iter().map(profile_out).collect(),
         as_of: result.as_of.0,
+        servers: result.servers.into_iter().map(server_step_out).collect(),
     };
     send(proto::TravelReply {
         end: Some(end),
@@ -146,6 +165,32 @@ fn profile_in(profile: proto::StepProfile) -> StepProfile {
         reached: profile.reached,
         cached: profile.cached,
         micros: profile.micros,
+    }
+}
+
+fn server_step_out(step: ServerStep) -> proto::ServerStep {
+    proto::ServerStep {
+        server: step.server,
+        step: step.step,
+        frontier: step.frontier,
+        edges: step.edges,
+        vertices_micros: step.vertices_micros,
+        edges_micros: step.edges_micros,
+        prefetch_micros: step.prefetch_micros,
+        wait_micros: step.wait_micros,
+    }
+}
+
+fn server_step_in(step: proto::ServerStep) -> ServerStep {
+    ServerStep {
+        server: step.server,
+        step: step.step,
+        frontier: step.frontier,
+        edges: step.edges,
+        vertices_micros: step.vertices_micros,
+        edges_micros: step.edges_micros,
+        prefetch_micros: step.prefetch_micros,
+        wait_micros: step.wait_micros,
     }
 }
 
@@ -248,7 +293,7 @@ impl Assembly {
                 })
             })?,
             profile: end.profile.into_iter().map(profile_in).collect(),
-            servers: Vec::new(),
+            servers: end.servers.into_iter().map(server_step_in).collect(),
             as_of: Version(end.as_of),
         })
     }

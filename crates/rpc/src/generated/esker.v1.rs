@@ -931,6 +931,62 @@ pub struct BackupReply {
     #[prost(fixed64, optional, tag = "2")]
     pub newest: ::core::option::Option<u64>,
 }
+/// A server about its cluster and itself; one that stands alone has no servers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ClusterRequest {}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ClusterReply {
+    /// Its name, the server that answers, HOST:PORT of each by its number.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    pub server: u32,
+    #[prost(string, repeated, tag = "3")]
+    pub servers: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// How its edges are placed.
+    #[prost(string, tag = "4")]
+    pub placement: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "5")]
+    pub vnodes: u32,
+    #[prost(uint64, tag = "6")]
+    pub threshold: u64,
+    /// Whether it serves: before, it waits for the others.
+    #[prost(bool, tag = "7")]
+    pub serving: bool,
+    /// What lies with the server that answers.
+    #[prost(message, optional, tag = "8")]
+    pub counts: ::core::option::Option<CountsReply>,
+    #[prost(fixed64, tag = "9")]
+    pub newest: u64,
+    /// Questions asked of each other server, and those of them that had no answer.
+    #[prost(uint64, repeated, tag = "10")]
+    pub calls: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, repeated, tag = "11")]
+    pub calls_failed: ::prost::alloc::vec::Vec<u64>,
+}
+/// How a vertex's edges are placed.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PlacementRequest {
+    #[prost(message, optional, tag = "1")]
+    pub vertex: ::core::option::Option<VertexRef>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PlacementReply {
+    #[prost(string, tag = "1")]
+    pub placement: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    pub vnodes: u32,
+    #[prost(uint64, tag = "3")]
+    pub threshold: u64,
+    #[prost(uint32, tag = "4")]
+    pub servers: u32,
+    /// By vnode: the number of its server.
+    #[prost(uint32, repeated, tag = "5")]
+    pub server_of: ::prost::alloc::vec::Vec<u32>,
+    /// How it has split, as it is stored with the vertex; empty if it has not.
+    #[prost(bytes = "vec", tag = "6")]
+    pub splits: ::prost::alloc::vec::Vec<u8>,
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TravelRequest {
     /// The chain, as in `v("file:/C").e("wasWrittenBy").v().e("read").v()`.
@@ -945,6 +1001,9 @@ pub struct TravelRequest {
     pub bytes: ::core::option::Option<u64>,
     #[prost(uint64, optional, tag = "5")]
     pub millis: ::core::option::Option<u64>,
+    /// How the servers of a cluster go about it.
+    #[prost(enumeration = "Strategy", tag = "6")]
+    pub strategy: i32,
 }
 /// Pieces come in this order: working sets (each possibly in several pieces), path nodes, then the end.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1006,6 +1065,28 @@ pub struct TravelEnd {
     pub profile: ::prost::alloc::vec::Vec<StepProfile>,
     #[prost(fixed64, tag = "4")]
     pub as_of: u64,
+    /// What each server of a cluster did in each step.
+    #[prost(message, repeated, tag = "5")]
+    pub servers: ::prost::alloc::vec::Vec<ServerStep>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ServerStep {
+    #[prost(uint32, tag = "1")]
+    pub server: u32,
+    #[prost(uint32, tag = "2")]
+    pub step: u32,
+    #[prost(uint64, tag = "3")]
+    pub frontier: u64,
+    #[prost(uint64, tag = "4")]
+    pub edges: u64,
+    #[prost(uint64, tag = "5")]
+    pub vertices_micros: u64,
+    #[prost(uint64, tag = "6")]
+    pub edges_micros: u64,
+    #[prost(uint64, tag = "7")]
+    pub prefetch_micros: u64,
+    #[prost(uint64, tag = "8")]
+    pub wait_micros: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Stop {
@@ -1076,6 +1157,675 @@ impl StopReason {
         }
     }
 }
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Strategy {
+    /// The servers' choice: prefetch.
+    Unspecified = 0,
+    /// Step by step.
+    Sync = 1,
+    /// Step by step; who waits reads ahead.
+    Prefetch = 2,
+    /// Without steps.
+    Async = 3,
+}
+impl Strategy {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "STRATEGY_UNSPECIFIED",
+            Self::Sync => "STRATEGY_SYNC",
+            Self::Prefetch => "STRATEGY_PREFETCH",
+            Self::Async => "STRATEGY_ASYNC",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "STRATEGY_UNSPECIFIED" => Some(Self::Unspecified),
+            "STRATEGY_SYNC" => Some(Self::Sync),
+            "STRATEGY_PREFETCH" => Some(Self::Prefetch),
+            "STRATEGY_ASYNC" => Some(Self::Async),
+            _ => None,
+        }
+    }
+}
+/// Who asks, and with what cluster in mind. A server that knows another one refuses the connection.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Peer {
+    /// The cluster's name.
+    #[prost(string, tag = "1")]
+    pub cluster: ::prost::alloc::string::String,
+    /// The asking server, and the one that it means to ask, by their places in `servers`.
+    #[prost(uint32, tag = "2")]
+    pub from: u32,
+    #[prost(uint32, tag = "3")]
+    pub to: u32,
+    /// HOST:PORT of each server.
+    #[prost(string, repeated, tag = "4")]
+    pub servers: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The placement's name.
+    #[prost(string, tag = "5")]
+    pub placement: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "6")]
+    pub vnodes: u32,
+    #[prost(uint64, tag = "7")]
+    pub threshold: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PeerQuestion {
+    #[prost(uint32, tag = "1")]
+    pub from: u32,
+    /// How often the asking server has been started.
+    #[prost(uint64, tag = "2")]
+    pub incarnation: u64,
+    /// Its hybrid logical clock.
+    #[prost(fixed64, tag = "3")]
+    pub clock: u64,
+    /// The newest version that it knows of.
+    #[prost(fixed64, tag = "4")]
+    pub newest: u64,
+    #[prost(
+        oneof = "peer_question::Request",
+        tags = "5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25"
+    )]
+    pub request: ::core::option::Option<peer_question::Request>,
+}
+/// Nested message and enum types in `PeerQuestion`.
+pub mod peer_question {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Request {
+        /// "I have just started": the asker's decisions that the answerer has not acknowledged.
+        #[prost(message, tag = "5")]
+        Hello(super::DecidedList),
+        #[prost(message, tag = "6")]
+        Prepare(super::Prepare),
+        #[prost(message, tag = "7")]
+        Commit(super::Decided),
+        #[prost(message, tag = "8")]
+        Abort(super::TxId),
+        #[prost(message, tag = "10")]
+        Define(super::DefineRequest),
+        #[prost(message, tag = "11")]
+        Schema(super::SchemaRequest),
+        /// High and low of each vertex whose splits are asked for.
+        #[prost(message, tag = "12")]
+        Splits(super::IdList),
+        #[prost(message, tag = "13")]
+        ReadVertices(super::ReadVerticesRequest),
+        #[prost(message, tag = "14")]
+        ReadEdges(super::ReadEdgesRequest),
+        #[prost(message, tag = "15")]
+        Scan(super::PeerScan),
+        #[prost(message, tag = "16")]
+        ScanType(super::PeerScanType),
+        #[prost(message, tag = "17")]
+        VertexHistory(super::VertexHistoryRequest),
+        #[prost(message, tag = "18")]
+        EdgeHistory(super::EdgeHistoryRequest),
+        #[prost(message, tag = "19")]
+        Degrees(super::DegreesRequest),
+        #[prost(message, tag = "20")]
+        TopDegrees(super::TopDegreesRequest),
+        #[prost(message, tag = "21")]
+        Counts(super::CountsRequest),
+        #[prost(message, tag = "22")]
+        Diff(super::DiffRequest),
+        #[prost(message, tag = "23")]
+        Applied(super::AppliedRequest),
+        #[prost(message, tag = "24")]
+        Travel(super::TravelCall),
+        #[prost(message, tag = "25")]
+        Ping(super::Nothing),
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PeerAnswer {
+    #[prost(uint64, tag = "1")]
+    pub incarnation: u64,
+    #[prost(fixed64, tag = "2")]
+    pub clock: u64,
+    #[prost(fixed64, tag = "3")]
+    pub newest: u64,
+    #[prost(
+        oneof = "peer_answer::Outcome",
+        tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25"
+    )]
+    pub outcome: ::core::option::Option<peer_answer::Outcome>,
+}
+/// Nested message and enum types in `PeerAnswer`.
+pub mod peer_answer {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Outcome {
+        #[prost(message, tag = "4")]
+        Failure(super::Failure),
+        #[prost(message, tag = "5")]
+        Undelivered(super::DecidedList),
+        #[prost(message, tag = "6")]
+        Prepared(super::Prepared),
+        /// The edges asked about lie elsewhere: how their vertices have split.
+        #[prost(message, tag = "7")]
+        Moved(super::SplitList),
+        /// The transaction is over.
+        #[prost(message, tag = "8")]
+        Over(super::Nothing),
+        #[prost(message, tag = "9")]
+        Committed(super::Committed),
+        /// The part is not known here.
+        #[prost(message, tag = "10")]
+        Unknown(super::Nothing),
+        #[prost(message, tag = "11")]
+        Done(super::Nothing),
+        #[prost(message, tag = "12")]
+        Schema(super::DefineRequest),
+        #[prost(message, tag = "13")]
+        Splits(super::SplitList),
+        #[prost(message, tag = "14")]
+        Vertices(super::ReadVerticesReply),
+        #[prost(message, tag = "15")]
+        Edges(super::ReadEdgesReply),
+        #[prost(message, tag = "16")]
+        Scanned(super::PeerScanned),
+        #[prost(message, tag = "17")]
+        Typed(super::PeerTyped),
+        #[prost(message, tag = "18")]
+        VertexHistory(super::VertexHistoryReply),
+        #[prost(message, tag = "19")]
+        EdgeHistory(super::EdgeHistoryReply),
+        #[prost(message, tag = "20")]
+        Degrees(super::DegreesReply),
+        #[prost(message, tag = "21")]
+        TopDegrees(super::PeerTopDegrees),
+        #[prost(message, tag = "22")]
+        Counts(super::CountsReply),
+        #[prost(message, tag = "23")]
+        Diff(super::DiffReply),
+        #[prost(message, tag = "24")]
+        Applied(super::AppliedReply),
+        #[prost(message, tag = "25")]
+        Travel(super::TravelAnswer),
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct IdList {
+    #[prost(fixed64, repeated, tag = "1")]
+    pub ids: ::prost::alloc::vec::Vec<u64>,
+}
+/// How vertices have split: rows as they are stored with them.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SplitList {
+    #[prost(fixed64, repeated, tag = "1")]
+    pub ids: ::prost::alloc::vec::Vec<u64>,
+    #[prost(bytes = "vec", repeated, tag = "2")]
+    pub rows: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TxId {
+    #[prost(uint32, tag = "1")]
+    pub server: u32,
+    #[prost(uint64, tag = "2")]
+    pub incarnation: u64,
+    #[prost(uint64, tag = "3")]
+    pub number: u64,
+}
+/// A change, by its place in the batch, that takes a version of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Later {
+    #[prost(uint32, tag = "1")]
+    pub index: u32,
+    #[prost(fixed64, tag = "2")]
+    pub version: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Part {
+    #[prost(message, repeated, tag = "1")]
+    pub ops: ::prost::alloc::vec::Vec<PartOp>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PartOp {
+    #[prost(uint32, tag = "1")]
+    pub index: u32,
+    #[prost(fixed64, optional, tag = "2")]
+    pub at: ::core::option::Option<u64>,
+    #[prost(oneof = "part_op::Change", tags = "3, 4, 5")]
+    pub change: ::core::option::Option<part_op::Change>,
+}
+/// Nested message and enum types in `PartOp`.
+pub mod part_op {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Change {
+        /// Without a version.
+        #[prost(message, tag = "3")]
+        Vertex(super::Mutation),
+        #[prost(message, tag = "4")]
+        Edge(super::PartEdge),
+        #[prost(message, tag = "5")]
+        Adopt(super::Adopt),
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PartEdge {
+    #[prost(message, optional, tag = "1")]
+    pub key: ::core::option::Option<EdgeKey>,
+    #[prost(bool, tag = "2")]
+    pub gone: bool,
+    #[prost(message, optional, tag = "3")]
+    pub properties: ::core::option::Option<Properties>,
+    /// The direction that was asked for.
+    #[prost(bool, tag = "4")]
+    pub asked: bool,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Adopt {
+    #[prost(fixed64, tag = "1")]
+    pub high: u64,
+    #[prost(fixed64, tag = "2")]
+    pub low: u64,
+    #[prost(bytes = "vec", tag = "3")]
+    pub splits: ::prost::alloc::vec::Vec<u8>,
+    #[prost(message, repeated, tag = "4")]
+    pub rows: ::prost::alloc::vec::Vec<RawRow>,
+    #[prost(message, repeated, tag = "5")]
+    pub degrees: ::prost::alloc::vec::Vec<Count>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RawRow {
+    #[prost(enumeration = "raw_row::Table", tag = "1")]
+    pub table: i32,
+    #[prost(bytes = "vec", tag = "2")]
+    pub key: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "vec", tag = "3")]
+    pub value: ::prost::alloc::vec::Vec<u8>,
+}
+/// Nested message and enum types in `RawRow`.
+pub mod raw_row {
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Table {
+        Unspecified = 0,
+        Rows = 1,
+        History = 2,
+    }
+    impl Table {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "TABLE_UNSPECIFIED",
+                Self::Rows => "TABLE_ROWS",
+                Self::History => "TABLE_HISTORY",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "TABLE_UNSPECIFIED" => Some(Self::Unspecified),
+                "TABLE_ROWS" => Some(Self::Rows),
+                "TABLE_HISTORY" => Some(Self::History),
+                _ => None,
+            }
+        }
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Prepare {
+    #[prost(message, optional, tag = "1")]
+    pub tx: ::core::option::Option<TxId>,
+    #[prost(uint64, tag = "2")]
+    pub over: u64,
+    #[prost(message, optional, tag = "3")]
+    pub part: ::core::option::Option<Part>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Prepared {
+    #[prost(fixed64, tag = "1")]
+    pub floor: u64,
+    #[prost(message, repeated, tag = "2")]
+    pub later: ::prost::alloc::vec::Vec<Later>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Decided {
+    #[prost(message, optional, tag = "1")]
+    pub tx: ::core::option::Option<TxId>,
+    #[prost(fixed64, tag = "2")]
+    pub version: u64,
+    #[prost(message, repeated, tag = "3")]
+    pub later: ::prost::alloc::vec::Vec<Later>,
+    #[prost(message, optional, tag = "4")]
+    pub part: ::core::option::Option<Part>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct DecidedList {
+    #[prost(message, repeated, tag = "1")]
+    pub decided: ::prost::alloc::vec::Vec<Decided>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Committed {
+    #[prost(uint64, tag = "1")]
+    pub vertices_created: u64,
+    #[prost(uint64, tag = "2")]
+    pub edges_created: u64,
+    #[prost(uint64, tag = "3")]
+    pub unchanged: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PeerScan {
+    #[prost(message, optional, tag = "1")]
+    pub select: ::core::option::Option<ScanEdgesRequest>,
+    #[prost(message, optional, tag = "2")]
+    pub after: ::core::option::Option<peer_scan::After>,
+    #[prost(uint32, tag = "3")]
+    pub limit: u32,
+    #[prost(fixed64, tag = "4")]
+    pub at: u64,
+}
+/// Nested message and enum types in `PeerScan`.
+pub mod peer_scan {
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct After {
+        #[prost(uint32, tag = "1")]
+        pub index: u32,
+        #[prost(message, optional, tag = "2")]
+        pub edge: ::core::option::Option<super::EdgeKey>,
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PeerScanned {
+    #[prost(message, repeated, tag = "1")]
+    pub edges: ::prost::alloc::vec::Vec<peer_scanned::Item>,
+    #[prost(message, optional, tag = "2")]
+    pub splits: ::core::option::Option<SplitList>,
+    #[prost(bool, tag = "3")]
+    pub more: bool,
+}
+/// Nested message and enum types in `PeerScanned`.
+pub mod peer_scanned {
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Item {
+        #[prost(uint32, tag = "1")]
+        pub index: u32,
+        #[prost(message, optional, tag = "2")]
+        pub edge: ::core::option::Option<super::Edge>,
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PeerScanType {
+    /// With `type` only, never `type_name`; its limit is not used.
+    #[prost(message, optional, tag = "1")]
+    pub select: ::core::option::Option<ScanVerticesRequest>,
+    #[prost(uint32, tag = "2")]
+    pub limit: u32,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PeerTyped {
+    #[prost(message, repeated, tag = "1")]
+    pub vertices: ::prost::alloc::vec::Vec<Vertex>,
+    #[prost(bool, tag = "2")]
+    pub more: bool,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PeerTopDegrees {
+    #[prost(message, repeated, tag = "1")]
+    pub whole: ::prost::alloc::vec::Vec<top_degrees_reply::Top>,
+    #[prost(message, repeated, tag = "2")]
+    pub split: ::prost::alloc::vec::Vec<top_degrees_reply::Top>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TravelId {
+    #[prost(uint32, tag = "1")]
+    pub server: u32,
+    #[prost(uint64, tag = "2")]
+    pub incarnation: u64,
+    #[prost(uint64, tag = "3")]
+    pub number: u64,
+}
+/// Edges in columns: high and low of source and destination; type; version.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EdgeColumns {
+    #[prost(fixed64, repeated, tag = "1")]
+    pub ends: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint32, repeated, tag = "2")]
+    pub types: ::prost::alloc::vec::Vec<u32>,
+    #[prost(fixed64, repeated, tag = "3")]
+    pub versions: ::prost::alloc::vec::Vec<u64>,
+}
+/// From where to where a hop leads, and when.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HopAt {
+    #[prost(message, optional, tag = "1")]
+    pub travel: ::core::option::Option<TravelId>,
+    #[prost(uint32, tag = "2")]
+    pub step: u32,
+    #[prost(uint32, tag = "3")]
+    pub from: u32,
+    #[prost(uint32, tag = "4")]
+    pub to: u32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TravelCall {
+    #[prost(oneof = "travel_call::Call", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
+    pub call: ::core::option::Option<travel_call::Call>,
+}
+/// Nested message and enum types in `TravelCall`.
+pub mod travel_call {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Call {
+        #[prost(message, tag = "1")]
+        Begin(super::TravelBegin),
+        #[prost(message, tag = "2")]
+        Step(super::TravelStep),
+        #[prost(message, tag = "3")]
+        Expand(super::TravelExpand),
+        #[prost(message, tag = "4")]
+        Reach(super::TravelReach),
+        #[prost(message, tag = "5")]
+        Go(super::TravelGo),
+        #[prost(message, tag = "6")]
+        Credit(super::TravelCredit),
+        #[prost(message, tag = "7")]
+        MoreCredit(super::TravelMoreCredit),
+        #[prost(message, tag = "8")]
+        Alive(super::TravelId),
+        #[prost(message, tag = "9")]
+        Collect(super::TravelCollect),
+        /// Not `end`, which is a piece of an answer to a client.
+        #[prost(message, tag = "10")]
+        Finish(super::TravelId),
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TravelBegin {
+    #[prost(message, optional, tag = "1")]
+    pub travel: ::core::option::Option<TravelId>,
+    #[prost(message, optional, tag = "2")]
+    pub request: ::core::option::Option<TravelRequest>,
+    #[prost(fixed64, tag = "3")]
+    pub now: u64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TravelStep {
+    #[prost(message, optional, tag = "1")]
+    pub hop: ::core::option::Option<HopAt>,
+    #[prost(bool, tag = "2")]
+    pub whole: bool,
+    #[prost(uint32, optional, tag = "3")]
+    pub next: ::core::option::Option<u32>,
+    #[prost(uint64, optional, tag = "4")]
+    pub millis: ::core::option::Option<u64>,
+    #[prost(uint64, optional, tag = "5")]
+    pub edges: ::core::option::Option<u64>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TravelExpand {
+    #[prost(message, optional, tag = "1")]
+    pub hop: ::core::option::Option<HopAt>,
+    #[prost(fixed64, repeated, tag = "2")]
+    pub vertices: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, optional, tag = "3")]
+    pub millis: ::core::option::Option<u64>,
+    #[prost(uint64, optional, tag = "4")]
+    pub edges: ::core::option::Option<u64>,
+    #[prost(fixed64, tag = "5")]
+    pub credit: u64,
+    #[prost(uint64, tag = "6")]
+    pub number: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TravelReach {
+    #[prost(message, optional, tag = "1")]
+    pub hop: ::core::option::Option<HopAt>,
+    #[prost(message, optional, tag = "2")]
+    pub reached: ::core::option::Option<EdgeColumns>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TravelGo {
+    #[prost(message, optional, tag = "1")]
+    pub hop: ::core::option::Option<HopAt>,
+    #[prost(uint64, tag = "2")]
+    pub number: u64,
+    #[prost(message, optional, tag = "3")]
+    pub reached: ::core::option::Option<EdgeColumns>,
+    #[prost(fixed64, tag = "4")]
+    pub credit: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TravelCredit {
+    #[prost(message, optional, tag = "1")]
+    pub travel: ::core::option::Option<TravelId>,
+    #[prost(uint64, tag = "2")]
+    pub number: u64,
+    #[prost(fixed64, tag = "3")]
+    pub credit: u64,
+    /// Unspecified: it did not stop early.
+    #[prost(enumeration = "StopReason", tag = "4")]
+    pub stopped: i32,
+    #[prost(string, optional, tag = "5")]
+    pub failed: ::core::option::Option<::prost::alloc::string::String>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TravelMoreCredit {
+    #[prost(message, optional, tag = "1")]
+    pub travel: ::core::option::Option<TravelId>,
+    #[prost(uint64, tag = "2")]
+    pub number: u64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TravelCollect {
+    #[prost(message, optional, tag = "1")]
+    pub travel: ::core::option::Option<TravelId>,
+    /// Behind so many.
+    #[prost(uint64, tag = "2")]
+    pub from: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Visited {
+    #[prost(uint32, tag = "1")]
+    pub place: u32,
+    #[prost(fixed64, tag = "2")]
+    pub high: u64,
+    #[prost(fixed64, tag = "3")]
+    pub low: u64,
+    #[prost(uint32, tag = "4")]
+    pub step: u32,
+    /// The position before, for each of the edges.
+    #[prost(uint32, repeated, tag = "5")]
+    pub from: ::prost::alloc::vec::Vec<u32>,
+    #[prost(message, optional, tag = "6")]
+    pub edges: ::core::option::Option<EdgeColumns>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StepDone {
+    #[prost(uint64, tag = "1")]
+    pub frontier: u64,
+    #[prost(uint64, tag = "2")]
+    pub edges: u64,
+    #[prost(uint64, tag = "3")]
+    pub selected: u64,
+    #[prost(uint64, tag = "4")]
+    pub cached: u64,
+    #[prost(uint64, tag = "5")]
+    pub vertices_micros: u64,
+    #[prost(uint64, tag = "6")]
+    pub edges_micros: u64,
+    #[prost(uint64, tag = "7")]
+    pub prefetch_micros: u64,
+    #[prost(uint64, tag = "8")]
+    pub wait_micros: u64,
+    #[prost(enumeration = "StopReason", tag = "9")]
+    pub stopped: i32,
+    /// Where a list holds the steps of several.
+    #[prost(uint32, tag = "10")]
+    pub step: u32,
+    #[prost(uint64, tag = "11")]
+    pub reached: u64,
+    #[prost(bool, tag = "12")]
+    pub leads_on: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TravelExpanded {
+    #[prost(message, optional, tag = "1")]
+    pub done: ::core::option::Option<StepDone>,
+    #[prost(message, optional, tag = "2")]
+    pub splits: ::core::option::Option<SplitList>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TravelReached {
+    #[prost(uint64, tag = "1")]
+    pub new: u64,
+    #[prost(bool, tag = "2")]
+    pub leads_on: bool,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TravelCollected {
+    #[prost(message, repeated, tag = "1")]
+    pub visited: ::prost::alloc::vec::Vec<Visited>,
+    #[prost(bool, tag = "2")]
+    pub more: bool,
+    #[prost(message, repeated, tag = "3")]
+    pub steps: ::prost::alloc::vec::Vec<StepDone>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TravelAnswer {
+    #[prost(oneof = "travel_answer::Reply", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    pub reply: ::core::option::Option<travel_answer::Reply>,
+}
+/// Nested message and enum types in `TravelAnswer`.
+pub mod travel_answer {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Reply {
+        #[prost(uint64, tag = "1")]
+        Started(u64),
+        #[prost(message, tag = "2")]
+        Stepped(super::StepDone),
+        #[prost(message, tag = "3")]
+        Expanded(super::TravelExpanded),
+        #[prost(message, tag = "4")]
+        Reached(super::TravelReached),
+        #[prost(fixed64, tag = "5")]
+        Credit(u64),
+        #[prost(message, tag = "6")]
+        Collected(super::TravelCollected),
+        #[prost(message, tag = "7")]
+        Unknown(super::Nothing),
+        #[prost(message, tag = "8")]
+        Done(super::Nothing),
+    }
+}
 /// What a client sends in one message: all that has piled up.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ToServer {
@@ -1097,6 +1847,9 @@ pub struct Hello {
     /// The client's release, for messages.
     #[prost(string, tag = "2")]
     pub version: ::prost::alloc::string::String,
+    /// Set by a server of a cluster that greets another one.
+    #[prost(message, optional, tag = "3")]
+    pub peer: ::core::option::Option<Peer>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Call {
@@ -1119,7 +1872,7 @@ pub struct Call {
 pub struct Request {
     #[prost(
         oneof = "request::Call",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24"
     )]
     pub call: ::core::option::Option<request::Call>,
 }
@@ -1169,6 +1922,13 @@ pub mod request {
         Persist(super::PersistRequest),
         #[prost(message, tag = "21")]
         Backup(super::BackupRequest),
+        /// From server to server.
+        #[prost(message, tag = "22")]
+        Peer(super::PeerQuestion),
+        #[prost(message, tag = "23")]
+        Cluster(super::ClusterRequest),
+        #[prost(message, tag = "24")]
+        Placement(super::PlacementRequest),
     }
 }
 /// The answer is not wanted any more, or not in full: a traversal answers with what it found, other calls end.
@@ -1232,7 +1992,7 @@ pub struct Answer {
 pub struct Reply {
     #[prost(
         oneof = "reply::Reply",
-        tags = "1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 31"
+        tags = "1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 31"
     )]
     pub reply: ::core::option::Option<reply::Reply>,
 }
@@ -1280,6 +2040,12 @@ pub mod reply {
         Persist(super::PersistReply),
         #[prost(message, tag = "21")]
         Backup(super::BackupReply),
+        #[prost(message, tag = "22")]
+        Peer(super::PeerAnswer),
+        #[prost(message, tag = "23")]
+        Cluster(super::ClusterReply),
+        #[prost(message, tag = "24")]
+        Placement(super::PlacementReply),
         #[prost(message, tag = "31")]
         Failure(super::Failure),
     }
@@ -1805,6 +2571,42 @@ pub mod esker_client {
             req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Backup"));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn cluster(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ClusterRequest>,
+        ) -> std::result::Result<tonic::Response<super::ClusterReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/Cluster");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Cluster"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn placement(
+            &mut self,
+            request: impl tonic::IntoRequest<super::PlacementRequest>,
+        ) -> std::result::Result<tonic::Response<super::PlacementReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/Placement");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Placement"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -1957,6 +2759,14 @@ pub mod esker_server {
             &self,
             request: tonic::Request<super::BackupRequest>,
         ) -> std::result::Result<tonic::Response<super::BackupReply>, tonic::Status>;
+        async fn cluster(
+            &self,
+            request: tonic::Request<super::ClusterRequest>,
+        ) -> std::result::Result<tonic::Response<super::ClusterReply>, tonic::Status>;
+        async fn placement(
+            &self,
+            request: tonic::Request<super::PlacementRequest>,
+        ) -> std::result::Result<tonic::Response<super::PlacementReply>, tonic::Status>;
     }
     #[derive(Debug)]
     pub struct EskerServer<T> {
@@ -2985,6 +3795,92 @@ pub mod esker_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = BackupSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/esker.v1.Esker/Cluster" => {
+                    #[allow(non_camel_case_types)]
+                    struct ClusterSvc<T: Esker>(pub Arc<T>);
+                    impl<T: Esker> tonic::server::UnaryService<super::ClusterRequest>
+                    for ClusterSvc<T> {
+                        type Response = super::ClusterReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ClusterRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Esker>::cluster(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ClusterSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/esker.v1.Esker/Placement" => {
+                    #[allow(non_camel_case_types)]
+                    struct PlacementSvc<T: Esker>(pub Arc<T>);
+                    impl<T: Esker> tonic::server::UnaryService<super::PlacementRequest>
+                    for PlacementSvc<T> {
+                        type Response = super::PlacementReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::PlacementRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Esker>::placement(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = PlacementSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -2,7 +2,8 @@
 
 use esker_model::record::UserAttribute;
 use esker_model::traversal::{
-    PathNode, PathStep, Paths, StepProfile, Stop, StopReason, TravelResult, WorkingSet,
+    Budget, PathNode, PathStep, Paths, ServerStep, StepProfile, Stop, StopReason,
+    Strategy as Engine, TravelResult, WorkingSet,
 };
 use esker_model::{
     AttributeDefinition, Batch, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect, EdgeTypeId,
@@ -238,7 +239,9 @@ proptest! {
             profile: vec![StepProfile {
                 step: 1, text: "e(\"x\").v()".into(), frontier: 1, edges: 2, selected: 3, reached: 4, cached: 5, micros: 6,
             }],
-            servers: vec![],
+            servers: vec![ServerStep {
+                server: 2, step: 1, frontier: 3, edges: 4, vertices_micros: 5, edges_micros: 6, prefetch_micros: 7, wait_micros: 8,
+            }],
             as_of,
         };
         prop_assert_eq!(assembled(&result), result);
@@ -291,6 +294,23 @@ fn a_large_result_comes_back() {
         as_of: Version(5),
     };
     assert_eq!(assembled(&result), result);
+}
+
+#[test]
+fn budgets_come_back() {
+    let traversal = esker_model::Traversal::parse("v(\"user:1\").e(\"run\").v()").unwrap();
+    for strategy in Engine::ALL {
+        let budget = Budget {
+            steps: Some(3),
+            edges: None,
+            bytes: Some(5),
+            millis: None,
+            strategy,
+        };
+        let request = sent(&convert::budget_out(&traversal, &budget));
+        assert_eq!(convert::budget_in(&request), budget);
+        assert_eq!(convert::traversal_in(&request).unwrap(), traversal);
+    }
 }
 
 #[test]

@@ -1,0 +1,191 @@
+//! From one server of a cluster to another: asynchronous, one stream, many questions under way.
+//!
+//! A question is sent once. If the connection goes away, all that wait fail at once: whether their question arrived is
+//! for them to find out.
+
+use super::Broken;
+use super::connect::{self, refused};
+use super::outgoing::Outgoing;
+use crate::address::Address;
+use crate::failure::failure_in;
+use crate::frame::{RawToClient, put_call};
+use crate::limits::PEER_WAITING_BYTES_MAX;
+use crate::proto;
+use crate::proto::reply::Reply;
+use crate::proto::request::Call;
+use bytes::Bytes;
+use esker_model::{Error, Result};
+use prost::Message as _;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+
+/// A connection to another server, greeted.
+#[derive(Debug)]
+pub struct PeerLink {
+    outgoing: Arc<Outgoing>,
+    calls: Arc<Calls>,
+    next: AtomicU64,
+    address: Address,
+    call_bytes_max: u64,
+    task: AbortHandle,
+}
+
+type Arrived = std::result::Result<Bytes, String>;
+
+#[derive(Debug, Default)]
+struct Calls(Mutex<Open>);
+
+#[derive(Debug, Default)]
+struct Open {
+    waiting: HashMap<u64, oneshot::Sender<Arrived>>,
+    /// Why there will be no more answers.
+    lost: Option<String>,
+}
+
+impl Calls {
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn deliver(&self, message: RawToClient) {
+        let mut open = self.open();
+        for answer in message.answers {
+            // Whoever asked may have given up.
+            if let Some(asker) = open.waiting.remove(&answer.id) {
+                let _ = asker.send(Ok(answer.reply.unwrap_or_default()));
+            }
+        }
+    }
+
+    fn lose(&self, why: &str) {
+        let waiting = {
+            let mut open = self.open();
+            open.lost.get_or_insert_with(|| why.to_owned());
+            std::mem::take(&mut open.waiting)
+        };
+        for asker in waiting.into_values() {
+            let _ = asker.send(Err(why.to_owned()));
+        }
+    }
+}
+
+/// Takes a question off the list, however the wait for its answer ends.
+struct Listed<'a> {
+    calls: &'a Calls,
+    id: u64,
+}
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        self.calls.open().waiting.remove(&self.id);
+    }
+}
+
+impl PeerLink {
+    /// Connects to that server and greets it as `peer` says. To be called on the threads of a runtime, which carry the
+    /// connection from then on.
+    pub async fn open(address: &Address, peer: proto::Peer) -> Result<Arc<Self>> {
+        let (outgoing, calls) = (Arc::new(Outgoing::default()), Arc::new(Calls::default()));
+        let opened = connect::open(address, &outgoing, Some(peer)).await;
+        let opened = opened.map_err(|e| {
+            outgoing.close();
+            e.into_error()
+        })?;
+        let task = {
+            let (address, outgoing, calls) =
+                (address.clone(), Arc::clone(&outgoing), Arc::clone(&calls));
+            let (mut answers, first) = (opened.answers, opened.first);
+            tokio::spawn(async move {
+                calls.deliver(first);
+                let at = address.authority();
+                let why = loop {
+                    match answers.message().await {
+                        Ok(Some(message)) => match RawToClient::decode(message) {
+                            Ok(message) => calls.deliver(message),
+                            Err(e) => break format!("{at} sent a malformed answer: {e}"),
+                        },
+                        Ok(None) => break format!("{at} closed the connection"),
+                        Err(status) => match refused(&address, &status) {
+                            Broken::Failed(e) => break e.to_string(),
+                            Broken::Lost(why) | Broken::Busy { message: why, .. } => break why,
+                        },
+                    }
+                };
+                outgoing.close();
+                calls.lose(&why);
+            })
+        };
+        Ok(Arc::new(Self {
+            outgoing,
+            calls,
+            next: AtomicU64::new(1),
+            address: address.clone(),
+            call_bytes_max: opened.welcome.call_bytes_max,
+            task: task.abort_handle(),
+        }))
+    }
+
+    /// Whether questions can be asked still.
+    pub fn usable(&self) -> bool {
+        self.calls.open().lost.is_none()
+    }
+
+    /// Asks and waits for the answer, for as long as it takes. Dropping the future gives up on it.
+    pub async fn ask(&self, question: proto::PeerQuestion) -> Result<proto::PeerAnswer> {
+        let at = self.address.authority();
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let request = proto::Request {
+            call: Some(Call::Peer(question)),
+        };
+        let mut part = Vec::new();
+        put_call(id, &request, 0, 0, &mut part);
+        drop(request);
+        if part.len() as u64 > self.call_bytes_max {
+            return Err(Error::Limit {
+                what: "the size in bytes of one question from server to server".into(),
+                got: part.len() as u64,
+                limit: self.call_bytes_max,
+            });
+        }
+        let (tell, told) = oneshot::channel();
+        {
+            let mut open = self.calls.open();
+            if let Some(why) = &open.lost {
+                return Err(Error::Unavailable(why.clone()));
+            }
+            open.waiting.insert(id, tell);
+        }
+        let _listed = Listed {
+            calls: &self.calls,
+            id,
+        };
+        if !self.outgoing.push(part, PEER_WAITING_BYTES_MAX) {
+            return Err(Error::Unavailable(format!(
+                "more than {PEER_WAITING_BYTES_MAX} bytes wait to be sent to {at}, which takes them in too slowly"
+            )));
+        }
+        let lost = |why: String| Error::Unavailable(why);
+        let reply = match told.await {
+            Ok(arrived) => arrived.map_err(lost)?,
+            Err(_) => return Err(lost(format!("the connection to {at} has ended"))),
+        };
+        let reply = proto::Reply::decode(reply).ok().and_then(|r| r.reply);
+        match reply {
+            Some(Reply::Peer(answer)) => Ok(answer),
+            Some(Reply::Failure(failure)) => Err(lost(failure_in(failure).to_string())),
+            _ => Err(lost(format!(
+                "{at} answered with what this build does not understand: use the same release"
+            ))),
+        }
+    }
+}
+
+impl Drop for PeerLink {
+    fn drop(&mut self) {
+        self.outgoing.close();
+        self.task.abort();
+    }
+}
