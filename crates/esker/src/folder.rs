@@ -19,6 +19,8 @@ use std::path::{Path, PathBuf};
 pub(crate) const FORMAT: u32 = 1;
 const MAGIC: &str = "Esker database";
 const FORMAT_FILE: &str = "FORMAT";
+/// Lies in a folder whose databases are parts of one cluster, each on a server of its own.
+pub const CLUSTER_FILE: &str = "CLUSTER";
 const FORMAT_NEW: &str = "FORMAT.new";
 
 /// A folder that is, or is to become, a database.
@@ -58,6 +60,20 @@ impl Folder {
     pub(crate) fn at(path: &Path) -> Self {
         Self {
             path: path.to_path_buf(),
+        }
+    }
+
+    /// Refuses a part of a cluster to whoever is not its server: what is changed in one alone contradicts the others.
+    pub(crate) fn check_alone(&self) -> Result<()> {
+        let path = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
+        match path.parent() {
+            Some(storage) if storage.join(CLUSTER_FILE).is_file() => Err(Error::Target(format!(
+                "`{}` is a part of the cluster in `{}`: start that with `esker cluster up FILE`, and use the address of one \
+                 of its servers",
+                self.shown(),
+                storage.display()
+            ))),
+            _ => Ok(()),
         }
     }
 

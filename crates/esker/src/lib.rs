@@ -41,4 +41,5 @@ pub use engine::{
 pub use esker_model::{self as model, Error, ErrorKind, Result};
 pub use esker_rpc as rpc;
 pub use esker_store::Durability;
+pub use folder::CLUSTER_FILE;
 pub use options::{OpenOptions, StoreEngine};

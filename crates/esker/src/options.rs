@@ -41,6 +41,7 @@ pub struct OpenOptions {
     pub(crate) durability: Durability,
     pub(crate) sync_interval_ms: u64,
     pub(crate) engine: StoreEngine,
+    pub(crate) part_of: Option<String>,
 }
 
 impl Default for OpenOptions {
@@ -51,6 +52,7 @@ impl Default for OpenOptions {
             durability: Durability::Relaxed,
             sync_interval_ms: 100,
             engine: StoreEngine::Fjall,
+            part_of: None,
         }
     }
 }
@@ -93,6 +95,14 @@ impl OpenOptions {
     #[must_use]
     pub fn engine(mut self, engine: StoreEngine) -> Self {
         self.engine = engine;
+        self
+    }
+
+    /// The folder is one part of something larger, which this process alone may touch it for: other processes that open it
+    /// are told so, in these words.
+    #[must_use]
+    pub fn part_of(mut self, whole: &str) -> Self {
+        self.part_of = Some(whole.to_owned());
         self
     }
 

@@ -76,6 +76,9 @@ pub(crate) fn open(folder: &Folder, options: &OpenOptions, intent: Intent) -> Re
                 Standing::Elsewhere => continue,
             },
         };
+        if options.part_of.is_none() {
+            folder.check_alone()?;
+        }
         if let Some(claim) = registry.claim(next, &me)? {
             return own(folder, options, intent, claim).map(|o| Session::Owner(Box::new(o)));
         }
@@ -269,8 +272,8 @@ fn open_store(
         store.persist()?;
         folder.write_format(store_engine, clock.now_millis())?;
     }
-    let core = Core::new(
-        engine,
+    let mut core = Core::new(
+        Arc::new(engine),
         store,
         archive,
         folder.clone(),
@@ -278,6 +281,7 @@ fn open_store(
         pulse,
         heart.claim().clone(),
     );
+    core.part_of.clone_from(&options.part_of);
     core.forget_old_requests(clock.now_millis())?;
     Ok(core)
 }

@@ -189,7 +189,7 @@ pub(super) fn answer(core: &Core, request: Request, out: &mut Answer<'_>) -> io:
     if let Err(e) = core.usable() {
         return out.failed(&e);
     }
-    let engine = &core.engine;
+    let engine = &*core.engine;
     match request {
         Request::Schema => out.end(engine.schema().map(|s| (*s).clone())),
         Request::ReadVertices(ids, as_of) => out.all(engine.read_vertices(&ids, as_of)),

@@ -77,20 +77,22 @@ impl Pulse {
 
 /// The open store and what belongs to it.
 pub(crate) struct Core {
-    pub(crate) engine: Engine,
+    pub(crate) engine: Arc<Engine>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) archive: Arc<ParquetArchive>,
     pub(crate) folder: Folder,
     pub(crate) store_engine: StoreEngine,
     pub(crate) pulse: Arc<Pulse>,
     pub(crate) claim: Arc<Claim>,
+    /// Why no other process may attach; whoever serves the whole writes to the engine itself.
+    pub(crate) part_of: Option<String>,
     dirty: AtomicBool,
     sync_failure: Mutex<Option<String>>,
 }
 
 impl Core {
     pub(crate) fn new(
-        engine: Engine,
+        engine: Arc<Engine>,
         store: Arc<dyn Store>,
         archive: Arc<ParquetArchive>,
         folder: Folder,
@@ -107,6 +109,7 @@ impl Core {
             store_engine,
             pulse,
             claim,
+            part_of: None,
             dirty,
             sync_failure,
         }
@@ -233,7 +236,7 @@ impl Core {
 
     /// The background sync of relaxed durability. A failure stops writes until a later sync succeeds.
     pub(crate) fn sync_if_dirty(&self) {
-        if self.dirty.swap(false, Ordering::AcqRel) {
+        if self.dirty.swap(false, Ordering::AcqRel) || self.part_of.is_some() {
             let _ = self.persist();
         }
     }

@@ -106,9 +106,14 @@ impl Owner {
         }
     }
 
+    /// The engine itself, to be let go before the owner closes.
+    pub(crate) fn shared_engine(&self) -> Result<Arc<Engine>> {
+        self.core().map(|c| Arc::clone(&c.engine))
+    }
+
     /// The engine, unless another process has taken over.
     pub(crate) fn engine(&self) -> Result<&Engine> {
-        self.core().map(|c| &c.engine)
+        self.core().map(|c| &*c.engine)
     }
 
     /// What an owner does beyond the engine.

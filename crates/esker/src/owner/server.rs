@@ -191,6 +191,10 @@ fn serve(stream: &UnixStream, core: &Core, connections: &Connections) {
     ) {
         return;
     }
+    if let Some(whole) = &core.part_of {
+        let _ = refuse(stream, &Error::Unavailable(whole.clone()));
+        return;
+    }
     if greet(stream, &payload).is_err() {
         return;
     }
