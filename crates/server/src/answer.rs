@@ -2,12 +2,13 @@
 
 use crate::admin::{check_out, stats_out};
 use crate::call::{Call, Gone};
+use crate::cluster::ClusterGraph;
 use crate::limits::AT_LEAST_MAX;
 use crate::service::Service;
-use esker::CheckOptions;
+use esker::{CheckOptions, Stats};
 use esker_model::{
-    Cancel as _, Edge, Error, Flow, GraphRead, GraphWrite as _, Result, Schema, Version,
-    VertexSelect, VertexTypeId,
+    Cancel as _, Edge, Error, Flow, GraphRead, GraphWrite as _, Result, Schema, SchemaChange,
+    Version, VertexSelect, VertexTypeId,
 };
 use esker_rpc::convert::{self, Form};
 use esker_rpc::limits::PIECE_BYTES;
@@ -67,6 +68,10 @@ pub(crate) fn answer(service: &Service, request: Request, call: Call) {
 
 /// Waits until the database has that version: its client has seen it, perhaps through another process.
 fn reach(service: &Service, version: Version) -> Result<()> {
+    // The servers of a cluster wait for each other, where it matters.
+    if service.cluster.is_some() {
+        return Ok(());
+    }
     let until = Instant::now() + AT_LEAST_MAX;
     while !service.has(version) {
         let newest = service.database.stats()?.newest.unwrap_or(Version::ZERO);
@@ -163,25 +168,26 @@ fn wanted(call: &Call) -> Result<(), Stop> {
 }
 
 fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> {
-    let database = &service.database;
+    let graph = service.graph(call.terms.at_least.0);
+    let graph = &*graph;
     let form = call.terms.form;
     Ok(match request {
         Request::Ping(_) => Reply::Ping(proto::PingReply {}),
-        Request::Schema(_) => Reply::Schema(convert::schema_out(&*database.schema()?)),
+        Request::Schema(_) => Reply::Schema(convert::schema_out(&*graph.schema()?)),
         Request::Define(request) => {
             let changes: Result<Vec<_>, _> = request
                 .changes
                 .into_iter()
                 .map(convert::change_in)
                 .collect();
-            Reply::Schema(convert::schema_out(&*database.define(&changes?)?))
+            Reply::Schema(convert::schema_out(&*define(service, &changes?)?))
         }
-        Request::ReadVertices(request) => read_vertices(service, &request, call)?,
+        Request::ReadVertices(request) => read_vertices(service, graph, &request, call)?,
         Request::ReadEdges(request) => {
             within(service, "edges", request.keys.len())?;
             let keys: Result<Vec<_>, _> =
                 request.keys.into_iter().map(convert::edge_key_in).collect();
-            let edges = database.read_edges(&keys?, convert::as_of_in(request.as_of))?;
+            let edges = graph.read_edges(&keys?, convert::as_of_in(request.as_of))?;
             let item = |edge: &Option<Edge>| proto::read_edges_reply::Item {
                 edge: edge.as_ref().map(|e| convert::edge_out(e, form)),
             };
@@ -189,12 +195,12 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
                 Reply::ReadEdges(proto::ReadEdgesReply { items })
             })?
         }
-        Request::ScanEdges(request) => scan_edges(service, &request, call)?,
-        Request::ScanVertices(request) => scan_vertices(service, &request, call)?,
+        Request::ScanEdges(request) => scan_edges(service, graph, &request, call)?,
+        Request::ScanVertices(request) => scan_vertices(graph, &request, call)?,
         Request::VertexHistory(request) => {
             let vertex = request.vertex.unwrap_or_default();
-            let vertex = convert::vertex_ref_in(&vertex, &*database.schema()?)?;
-            let events = database.vertex_history(vertex.id, convert::range_in(request.range))?;
+            let vertex = convert::vertex_ref_in(&vertex, &*graph.schema()?)?;
+            let events = graph.vertex_history(vertex.id, convert::range_in(request.range))?;
             all(
                 call,
                 events,
@@ -204,7 +210,7 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
         }
         Request::EdgeHistory(request) => {
             let key = convert::edge_key_in(request.key.unwrap_or_default())?;
-            let events = database.edge_history(key, convert::range_in(request.range))?;
+            let events = graph.edge_history(key, convert::range_in(request.range))?;
             all(
                 call,
                 events,
@@ -215,48 +221,120 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
         Request::Degrees(request) => {
             within(service, "degrees", request.of.len())?;
             let of: Result<Vec<_>, _> = request.of.into_iter().map(convert::degree_of_in).collect();
-            let degrees = database.degrees(&of?)?;
+            let degrees = graph.degrees(&of?)?;
             Reply::Degrees(proto::DegreesReply { degrees })
         }
         Request::TopDegrees(request) => {
             let number = |n| convert::edge_type_in(n, "", &Schema::empty());
             let edge_type = request.r#type.map(number).transpose()?;
-            let top = database.top_degrees(edge_type, request.limit as usize)?;
+            let top = graph.top_degrees(edge_type, request.limit as usize)?;
             all(call, top, convert::degree_out, |top| {
                 Reply::TopDegrees(proto::TopDegreesReply { top })
             })?
         }
-        Request::Counts(_) => Reply::Counts(convert::counts_out(&database.counts()?)),
-        Request::Diff(request) => diff(database, request, call)?,
-        Request::Travel(request) => travel(service, &request, call)?,
+        Request::Counts(_) => Reply::Counts(convert::counts_out(&graph.counts()?)),
+        Request::Diff(request) => diff(graph, request, call)?,
+        Request::Travel(request) => travel(service, graph, &request, call)?,
         Request::Applied(request) => Reply::Applied(proto::AppliedReply {
-            applied: database.applied(&request.once)?,
+            applied: graph.applied(&request.once)?,
         }),
         Request::Apply(_) => {
             return Err(Stop::Failed(Error::Invalid(
                 "a batch goes through the writer".into(),
             )));
         }
-        Request::Stats(_) => Reply::Stats(stats_out(&database.stats()?)),
-        Request::Check(request) => check(service, request, call)?,
+        Request::Stats(_) => Reply::Stats(stats_out(&stats(service, graph)?)),
+        Request::Check(request) => {
+            whole(
+                service,
+                "`check`",
+                "its servers' databases are parts of one, and no check of all of them is there yet",
+            )?;
+            check(service, request, call)?
+        }
         Request::Compact(request) => {
+            whole(
+                service,
+                "`compact`",
+                "versions stay where they are; give the servers more room",
+            )?;
             let retain_after = request.retain_after.map(Version);
-            let done = database.compact(retain_after, &*call.watch)?;
+            let done = service.database.compact(retain_after, &*call.watch)?;
             Reply::Compact(proto::CompactReply {
                 archived: done.archived,
                 kept: done.kept,
             })
         }
         Request::Persist(_) => {
-            database.persist()?;
+            match &service.cluster {
+                None => service.database.persist()?,
+                // What is acknowledged is on disk already.
+                Some(cluster) if cluster.is_sync() => {}
+                Some(_) => whole(
+                    service,
+                    "writing everything to disk at once",
+                    "set durability = \"sync\" in the cluster file, or write with --durability relaxed",
+                )?,
+            }
             Reply::Persist(proto::PersistReply {})
         }
-        Request::Backup(request) => backup(service, &request.directory)?,
+        Request::Backup(request) => {
+            whole(
+                service,
+                "`backup`",
+                "stop the cluster and copy its storage folder",
+            )?;
+            backup(service, &request.directory)?
+        }
+        Request::Cluster(_) => Reply::Cluster(match &service.cluster {
+            None => proto::ClusterReply::default(),
+            Some(cluster) => cluster.report(&service.database)?,
+        }),
+        Request::Placement(request) => {
+            let vertex = request.vertex.unwrap_or_default();
+            let vertex = convert::vertex_ref_in(&vertex, &*graph.schema()?)?;
+            Reply::Placement(match &service.cluster {
+                None => proto::PlacementReply::default(),
+                Some(cluster) => cluster.placed(vertex.id)?,
+            })
+        }
+        Request::Peer(_) => {
+            return Err(Stop::Failed(Error::Invalid(
+                "only servers of a cluster ask each other that".into(),
+            )));
+        }
     })
+}
+
+/// The whole graph's schema, extended.
+fn define(service: &Service, changes: &[SchemaChange]) -> Result<Arc<Schema>> {
+    match &service.cluster {
+        None => service.database.define(changes),
+        Some(cluster) => ClusterGraph::define(cluster, changes),
+    }
+}
+
+/// What this server's disk and memory hold, with the counts of the whole graph.
+pub(crate) fn stats(service: &Service, graph: &dyn GraphRead) -> Result<Stats> {
+    let mut stats = service.database.stats()?;
+    if let Some(cluster) = &service.cluster {
+        stats.counts = graph.counts()?;
+        stats.newest = stats.newest.max(Some(cluster.node.newest()));
+    }
+    Ok(stats)
+}
+
+/// Refuses what only a server that stands alone can do.
+fn whole(service: &Service, what: &str, instead: &str) -> Result<(), Stop> {
+    match &service.cluster {
+        None => Ok(()),
+        Some(cluster) => Err(Stop::Failed(cluster.refuse(what, instead))),
+    }
 }
 
 fn read_vertices(
     service: &Service,
+    graph: &dyn GraphRead,
     request: &proto::ReadVerticesRequest,
     call: &Call,
 ) -> Result<Reply, Stop> {
@@ -265,11 +343,9 @@ fn read_vertices(
         "vertices",
         request.ids.len() / 2 + request.names.len(),
     )?;
-    let schema = service.database.schema()?;
+    let schema = graph.schema()?;
     let ids = convert::frontier_in(&request.ids, "ids", &request.names, &schema)?;
-    let vertices = service
-        .database
-        .read_vertices(&ids, convert::as_of_in(request.as_of))?;
+    let vertices = graph.read_vertices(&ids, convert::as_of_in(request.as_of))?;
     let form = call.terms.form;
     let item = |vertex: &Option<esker_model::Vertex>| proto::read_vertices_reply::Item {
         vertex: vertex.as_ref().map(|v| convert::vertex_out(v, form)),
@@ -281,6 +357,7 @@ fn read_vertices(
 
 fn scan_edges(
     service: &Service,
+    graph: &dyn GraphRead,
     request: &proto::ScanEdgesRequest,
     call: &Call,
 ) -> Result<Reply, Stop> {
@@ -289,7 +366,7 @@ fn scan_edges(
         "vertices",
         request.frontier.len() / 2 + request.names.len(),
     )?;
-    let schema = service.database.schema()?;
+    let schema = graph.schema()?;
     let (frontier, select) = convert::select_in(request, &schema)?;
     let form = call.terms.form;
     let mut pieces = Pieces::new(call, |edges| {
@@ -297,16 +374,14 @@ fn scan_edges(
     });
     let mut gone = false;
     let (mut seen, mut stopped) = (0_u32, false);
-    service
-        .database
-        .scan_edges(&frontier, &select, &mut |index, edge| {
-            seen = seen.wrapping_add(1);
-            if seen.is_multiple_of(1024) && call.watch.cancelled() {
-                stopped = true;
-                return ControlFlow::Break(());
-            }
-            pieces.flow(convert::scanned_out(index, &edge, form), &mut gone)
-        })?;
+    graph.scan_edges(&frontier, &select, &mut |index, edge| {
+        seen = seen.wrapping_add(1);
+        if seen.is_multiple_of(1024) && call.watch.cancelled() {
+            stopped = true;
+            return ControlFlow::Break(());
+        }
+        pieces.flow(convert::scanned_out(index, &edge, form), &mut gone)
+    })?;
     end(pieces, gone, stopped)
 }
 
@@ -321,11 +396,11 @@ fn end<M: Message>(pieces: Pieces<'_, M>, gone: bool, stopped: bool) -> Result<R
 }
 
 fn scan_vertices(
-    service: &Service,
+    graph: &dyn GraphRead,
     request: &proto::ScanVerticesRequest,
     call: &Call,
 ) -> Result<Reply, Stop> {
-    let schema: Arc<Schema> = service.database.schema()?;
+    let schema: Arc<Schema> = graph.schema()?;
     let type_id: VertexTypeId = convert::type_in(request.r#type, &request.type_name, &schema)?;
     let after = request
         .after
@@ -343,7 +418,7 @@ fn scan_vertices(
         as_of: convert::as_of_in(request.as_of),
         deleted: request.deleted,
     };
-    service.database.scan_vertices(&select, &mut |vertex| {
+    graph.scan_vertices(&select, &mut |vertex| {
         seen += 1;
         if seen.is_multiple_of(256) && call.watch.cancelled() {
             stopped = true;
@@ -358,17 +433,13 @@ fn scan_vertices(
     end(pieces, gone, stopped)
 }
 
-fn diff(
-    database: &esker::Database,
-    request: proto::DiffRequest,
-    call: &Call,
-) -> Result<Reply, Stop> {
+fn diff(graph: &dyn GraphRead, request: proto::DiffRequest, call: &Call) -> Result<Reply, Stop> {
     let form = call.terms.form;
     let mut pieces = Pieces::new(call, |differences| {
         Reply::Diff(proto::DiffReply { differences })
     });
     let (mut gone, mut stopped, mut seen) = (false, false, 0_u32);
-    database.diff(
+    graph.diff(
         Version(request.before),
         Version(request.after),
         &mut |difference| {
@@ -383,13 +454,18 @@ fn diff(
     end(pieces, gone, stopped)
 }
 
-fn travel(service: &Service, request: &proto::TravelRequest, call: &Call) -> Result<Reply, Stop> {
+fn travel(
+    service: &Service,
+    graph: &dyn GraphRead,
+    request: &proto::TravelRequest,
+    call: &Call,
+) -> Result<Reply, Stop> {
     let traversal = convert::traversal_in(request)?;
     let mut budget = convert::budget_in(request);
     // One traversal may not take all the memory that answers may.
     let most = service.settings.limits.memory_bytes as u64;
     budget.bytes = Some(budget.bytes.unwrap_or(u64::MAX).min(most));
-    let result = service.database.travel(&traversal, &budget, &*call.watch)?;
+    let result = graph.travel(&traversal, &budget, &*call.watch)?;
     service.saw(result.as_of);
     let mut held: Option<proto::TravelReply> = None;
     convert::pieces(result, |piece| match held.replace(piece) {

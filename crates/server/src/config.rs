@@ -10,24 +10,64 @@ use std::time::Duration;
 use toml::de::{DeTable, DeValue};
 
 /// One key: where it stands, what it holds, where that goes.
-struct Key {
-    path: &'static str,
-    expected: &'static str,
-    set: fn(&mut Draft, &DeValue<'_>) -> Option<()>,
+pub(crate) struct Key<D> {
+    pub(crate) path: &'static str,
+    pub(crate) expected: &'static str,
+    pub(crate) set: fn(&mut D, &DeValue<'_>) -> Option<()>,
+}
+
+/// What a file fills in.
+pub(crate) trait Filled {
+    /// What each key is called, in the order in which people are told.
+    fn paths() -> Vec<&'static str>;
+
+    /// Takes the value of a key that is known. If it cannot: what was expected.
+    fn take(&mut self, path: &str, value: &DeValue<'_>) -> Result<(), &'static str>;
+}
+
+/// Takes a value by a table of keys; `None` if no key is called so.
+pub(crate) fn take_by<D>(
+    keys: &[Key<D>],
+    draft: &mut D,
+    path: &str,
+    value: &DeValue<'_>,
+) -> Option<Result<(), &'static str>> {
+    let key = keys.iter().find(|k| k.path == path)?;
+    Some((key.set)(draft, value).ok_or(key.expected))
 }
 
 /// Settings, and the half of them that only a whole file makes.
-struct Draft {
-    settings: Settings,
+pub(crate) struct Draft {
+    pub(crate) settings: Settings,
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
 }
 
-const SIZE: &str = "a size: a number of bytes, or text as in \"64MiB\"";
-const TIME: &str = "a time, as in \"10s\"";
-const COUNT: &str = "a whole number from 1";
+impl Draft {
+    pub(crate) fn new() -> Self {
+        Self {
+            settings: Settings::default(),
+            certificate: None,
+            key: None,
+        }
+    }
+}
 
-const KEYS: [Key; 14] = [
+impl Filled for Draft {
+    fn paths() -> Vec<&'static str> {
+        KEYS.iter().map(|k| k.path).collect()
+    }
+
+    fn take(&mut self, path: &str, value: &DeValue<'_>) -> Result<(), &'static str> {
+        take_by(&KEYS, self, path, value).unwrap_or(Ok(()))
+    }
+}
+
+pub(crate) const SIZE: &str = "a size: a number of bytes, or text as in \"64MiB\"";
+const TIME: &str = "a time, as in \"10s\"";
+pub(crate) const COUNT: &str = "a whole number from 1";
+
+pub(crate) const KEYS: [Key<Draft>; 14] = [
     Key {
         path: "listen",
         expected: "\"HOST:PORT\"",
@@ -104,16 +144,16 @@ const KEYS: [Key; 14] = [
     },
 ];
 
-fn text<'v>(value: &'v DeValue<'_>) -> Option<&'v str> {
+pub(crate) fn text<'v>(value: &'v DeValue<'_>) -> Option<&'v str> {
     value.as_str().filter(|t| !t.is_empty())
 }
 
-fn integer(value: &DeValue<'_>) -> Option<u64> {
+pub(crate) fn integer(value: &DeValue<'_>) -> Option<u64> {
     let number = value.as_integer()?;
     u64::from_str_radix(number.as_str(), number.radix()).ok()
 }
 
-fn count(value: &DeValue<'_>) -> Option<usize> {
+pub(crate) fn count(value: &DeValue<'_>) -> Option<usize> {
     integer(value)
         .and_then(|n| usize::try_from(n).ok())
         .filter(|n| *n > 0)
@@ -127,7 +167,7 @@ fn split(text: &str) -> Option<(u64, &str)> {
     Some((number.parse().ok()?, unit.trim()))
 }
 
-fn size(value: &DeValue<'_>) -> Option<usize> {
+pub(crate) fn size(value: &DeValue<'_>) -> Option<usize> {
     let bytes = if let Some(bytes) = integer(value) {
         bytes
     } else {
@@ -157,13 +197,13 @@ fn time(value: &DeValue<'_>) -> Option<Duration> {
 }
 
 /// A file being read, for the places in messages.
-struct Source<'a> {
-    file: &'a Path,
-    text: &'a str,
+pub(crate) struct Source<'a> {
+    pub(crate) file: &'a Path,
+    pub(crate) text: &'a str,
 }
 
 impl Source<'_> {
-    fn error(&self, span: Range<usize>, message: &str) -> Error {
+    pub(crate) fn error(&self, span: Range<usize>, message: &str) -> Error {
         let before = self.text.get(..span.start).unwrap_or_default();
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().map_or(0, |l| l.chars().count()) + 1;
@@ -173,37 +213,46 @@ impl Source<'_> {
         ))
     }
 
-    fn table(&self, prefix: &str, table: &DeTable<'_>, draft: &mut Draft) -> Result<()> {
+    /// Reads the whole file.
+    pub(crate) fn read(&self, draft: &mut impl Filled) -> Result<()> {
+        let table = DeTable::parse(self.text)
+            .map_err(|e| self.error(e.span().unwrap_or_default(), e.message()))?;
+        self.table("", table.get_ref(), draft)
+    }
+
+    fn table<D: Filled>(&self, prefix: &str, table: &DeTable<'_>, draft: &mut D) -> Result<()> {
+        let paths = D::paths();
         for (name, value) in table {
             let path = format!("{prefix}{}", name.get_ref());
             let below = format!("{path}.");
-            let is_section = KEYS.iter().any(|k| k.path.starts_with(&below));
-            match (KEYS.iter().find(|k| k.path == path), value.get_ref()) {
-                (_, DeValue::Table(inner)) if is_section => self.table(&below, inner, draft)?,
-                (None, _) if is_section => {
+            let is_section = paths.iter().any(|p| p.starts_with(&below));
+            let known = paths.contains(&path.as_str());
+            match value.get_ref() {
+                DeValue::Table(inner) if is_section => self.table(&below, inner, draft)?,
+                _ if is_section && !known => {
                     return Err(self.error(
                         value.span(),
                         &format!("`{path}` is a section: write [{path}]"),
                     ));
                 }
-                (Some(key), value_of) => (key.set)(draft, value_of).ok_or_else(|| {
-                    self.error(value.span(), &format!("`{path}` holds {}", key.expected))
+                value_of if known => draft.take(&path, value_of).map_err(|expected| {
+                    self.error(value.span(), &format!("`{path}` holds {expected}"))
                 })?,
-                (None, _) => return Err(self.unknown(name.span(), &path)),
+                _ => return Err(self.unknown(name.span(), &path, &paths)),
             }
         }
         Ok(())
     }
 
-    fn unknown(&self, span: Range<usize>, path: &str) -> Error {
-        let paths = || KEYS.iter().map(|k| k.path);
-        let near = nearest(path, paths()).or_else(|| {
+    fn unknown(&self, span: Range<usize>, path: &str, paths: &[&'static str]) -> Error {
+        let near = nearest(path, paths.iter().copied()).or_else(|| {
             // The right name in the wrong section, or a section that is misspelt.
             let last = |p: &str| p.rsplit('.').next().unwrap_or_default().to_owned();
-            paths().find(|p| last(p) == last(path)).map(str::to_owned)
+            let same = paths.iter().find(|p| last(p) == last(path));
+            same.map(|p| (*p).to_owned())
         });
         let advice = near.map_or_else(
-            || format!("the keys are {}", paths().collect::<Vec<_>>().join(", ")),
+            || format!("the keys are {}", paths.join(", ")),
             |near| format!("did you mean `{near}`?"),
         );
         self.error(span, &format!("unknown key `{path}`; {advice}"))
@@ -221,14 +270,8 @@ impl Settings {
     /// The same, from text that was in that file.
     pub fn from_toml(file: &Path, text: &str) -> Result<Self> {
         let source = Source { file, text };
-        let table = DeTable::parse(text)
-            .map_err(|e| source.error(e.span().unwrap_or_default(), e.message()))?;
-        let mut draft = Draft {
-            settings: Self::default(),
-            certificate: None,
-            key: None,
-        };
-        source.table("", table.get_ref(), &mut draft)?;
+        let mut draft = Draft::new();
+        source.read(&mut draft)?;
         draft.settings.tls = match (draft.certificate, draft.key) {
             (Some(certificate), Some(key)) => Some(Tls { certificate, key }),
             (None, None) => None,

@@ -1,14 +1,15 @@
 //! `Exchange`: one stream, many calls.
 
 use crate::call::{Call, Sink, Terms, Version0, Watch, Watched};
-use crate::limits::{CALLS_PER_CONNECTION, MESSAGE_BYTES_LEAST};
+use crate::cluster::Asker;
+use crate::limits::{CALLS_PER_CONNECTION, QUESTIONS_PER_CONNECTION};
 use crate::outbox::{Messages, Outbox};
-use crate::service::{Service, number_of};
+use crate::service::{PEER, Service, number_of};
 use bytes::Bytes;
 use esker_model::{Error, Version};
 use esker_rpc::convert::{Form, reason_in};
 use esker_rpc::frame::{FrameCodec, RawCall, RawToServer};
-use esker_rpc::limits::CREDIT_BYTES;
+use esker_rpc::limits::{CREDIT_BYTES, PEER_MESSAGE_BYTES_MAX};
 use esker_rpc::{PROTOCOL, proto};
 use prost::Message as _;
 use std::collections::HashMap;
@@ -41,12 +42,11 @@ impl tower_service::Service<http::Request<axum::body::Body>> for Exchange {
 
     fn call(&mut self, request: http::Request<axum::body::Body>) -> Self::Future {
         let handler = Handler(self.clone());
-        let limit = self
-            .service
-            .settings
-            .limits
-            .request_bytes
-            .max(MESSAGE_BYTES_LEAST);
+        // Servers send each other more at once than clients may.
+        let limit = match self.service.cluster {
+            Some(_) => PEER_MESSAGE_BYTES_MAX.max(self.service.settings.limits.request_bytes),
+            None => self.service.message_bytes_max(),
+        };
         Box::pin(async move {
             let mut grpc = tonic::server::Grpc::new(FrameCodec)
                 .apply_max_message_size_config(Some(limit), None);
@@ -77,6 +77,8 @@ struct Stream {
     /// The watch of all calls that need none of their own.
     unwatched: Arc<Watch>,
     open: Arc<AtomicUsize>,
+    /// Another server of the cluster, rather than a client.
+    asker: Option<Asker>,
 }
 
 impl Exchange {
@@ -104,6 +106,15 @@ impl Exchange {
             )));
         }
         let service = self.service;
+        let asker = hello
+            .peer
+            .as_ref()
+            .map(|peer| admit(&service, peer))
+            .transpose()?;
+        let call_bytes_max = match asker {
+            Some(_) => PEER_MESSAGE_BYTES_MAX,
+            None => service.settings.limits.request_bytes,
+        };
         let outbox = Outbox::new(
             Arc::clone(&service.memory),
             Arc::clone(&service.metrics.sent),
@@ -117,7 +128,7 @@ impl Exchange {
             protocol: PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
-            call_bytes_max: service.settings.limits.request_bytes as u64,
+            call_bytes_max: call_bytes_max as u64,
             credit_bytes: CREDIT_BYTES,
             now_millis: now_millis(),
         };
@@ -133,10 +144,20 @@ impl Exchange {
             outbox: Arc::clone(&outbox),
             watched: Arc::new(Mutex::new(HashMap::new())),
             open: Arc::new(AtomicUsize::new(0)),
+            asker,
         };
         tokio::spawn(stream.read(message, incoming));
         Ok(Response::new(Messages(outbox)))
     }
+}
+
+/// What must be so of a server that greets as one of a cluster.
+fn admit(service: &Service, peer: &proto::Peer) -> Result<Asker, Status> {
+    let admitted = match &service.cluster {
+        Some(cluster) => cluster.admit(peer),
+        None => Err("this server stands alone: it is not one of a cluster".into()),
+    };
+    admitted.map_err(Status::failed_precondition)
 }
 
 fn now_millis() -> u64 {
@@ -152,14 +173,23 @@ fn decode(message: Bytes) -> Result<RawToServer, Status> {
 impl Stream {
     async fn read(self, first: RawToServer, mut incoming: Streaming<Bytes>) {
         self.take(first);
+        let (calls_max, message_max) = match self.asker {
+            // Questions may wait for others on the same connection.
+            Some(_) => (QUESTIONS_PER_CONNECTION, PEER_MESSAGE_BYTES_MAX),
+            None => (CALLS_PER_CONNECTION, self.service.message_bytes_max()),
+        };
         loop {
             // Calls beyond the limit wait in the connection, which holds the client back.
-            while self.open.load(Ordering::Acquire) >= CALLS_PER_CONNECTION {
+            while self.open.load(Ordering::Acquire) >= calls_max {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             match incoming.message().await {
                 Ok(Some(message)) => {
                     self.service.metrics.received.add(message.len() as u64);
+                    if message.len() > message_max {
+                        tracing::warn!(bytes = message.len(), "a client sent too large a message");
+                        break;
+                    }
                     match decode(message) {
                         Ok(message) => self.take(message),
                         Err(status) => {
@@ -210,7 +240,7 @@ impl Stream {
     }
 
     fn call(&self, call: RawCall) {
-        const SHORT: [usize; 2] = [1, 16];
+        const SHORT: [usize; 3] = [1, 16, PEER];
         let request = call.request.unwrap_or_default();
         let number = number_of(&request);
         let timeout = (call.timeout_ms > 0).then(|| Duration::from_millis(call.timeout_ms.into()));
@@ -240,6 +270,10 @@ impl Stream {
             open: Arc::clone(&self.open),
         };
         let call = Call::new(&self.service, number, request.len(), terms, watch, sink);
+        if let (Some(asker), Some(cluster), PEER) = (self.asker, &self.service.cluster, number) {
+            cluster.question(request, asker, call);
+            return;
+        }
         let most = self.service.settings.limits.request_bytes;
         if request.len() > most {
             call.failed(&Error::Limit {

@@ -10,6 +10,7 @@
 mod admin;
 mod answer;
 mod call;
+pub mod cluster;
 mod config;
 mod exchange;
 mod http;
@@ -25,5 +26,6 @@ mod unary;
 mod work;
 mod writer;
 
+pub use cluster::config::ClusterConfig;
 pub use server::Server;
 pub use settings::Settings;

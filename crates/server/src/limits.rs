@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Calls of one connection that are under way at once; further ones wait in the connection.
 pub const CALLS_PER_CONNECTION: usize = 4_096;
+/// Questions of one other server that are under way at once.
+pub const QUESTIONS_PER_CONNECTION: usize = 1 << 17;
 /// Batches that one group commit takes in.
 pub const GROUP_BATCHES_MAX: usize = 4_096;
 /// Bytes of requests that one group commit takes in.

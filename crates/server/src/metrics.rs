@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The calls, in the order of their numbers in `Request`; number 0 is none of them.
-pub(crate) const CALLS: [&str; 22] = [
+pub(crate) const CALLS: [&str; 25] = [
     "unknown",
     "ping",
     "schema",
@@ -29,6 +29,9 @@ pub(crate) const CALLS: [&str; 22] = [
     "compact",
     "persist",
     "backup",
+    "peer",
+    "cluster",
+    "placement",
 ];
 
 /// A number that only grows.

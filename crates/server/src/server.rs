@@ -1,5 +1,7 @@
 //! A running server: started, stopped in good order.
 
+use crate::cluster::config::ClusterConfig;
+use crate::cluster::{self, Cluster};
 use crate::exchange::{Exchange, Outboxes};
 use crate::limits::FLUSH_MAX;
 use crate::listen::Phase;
@@ -8,6 +10,7 @@ use crate::service::Service;
 use crate::settings::Settings;
 use crate::{http, listen, tls, unary};
 use esker::{Database, Role};
+use esker_cluster::ServerId;
 use esker_model::{Error, Result};
 use esker_rpc::proto;
 use prost::Message as _;
@@ -28,6 +31,8 @@ pub struct Server {
 
 struct Running {
     runtime: Runtime,
+    /// The threads on which the node works, if this is one of a cluster.
+    nodes: Option<Runtime>,
     service: Arc<Service>,
     outboxes: Outboxes,
     writer: JoinHandle<()>,
@@ -45,6 +50,32 @@ impl std::fmt::Debug for Server {
 impl Server {
     /// Starts to serve a database that this process owns.
     pub fn start(database: Database, settings: Settings) -> Result<Self> {
+        Self::start_as(database, None, settings)
+    }
+
+    /// Starts one of a cluster's servers over its part of the data. It serves clients once all others have answered.
+    pub fn start_in(database: Database, config: &ClusterConfig, id: u32) -> Result<Self> {
+        let mut settings = config.settings.clone();
+        config
+            .address(ServerId(id))
+            .clone_into(&mut settings.listen);
+        settings.readers = settings.readers.max(cluster::LANE_THREADS_MIN);
+        settings.scanners = settings.scanners.max(cluster::LANE_THREADS_MIN);
+        if id as usize >= config.servers.len() {
+            return Err(Error::Invalid(format!(
+                "there is no server {id} in cluster `{}`: its {} servers are numbered from 0",
+                config.name,
+                config.servers.len()
+            )));
+        }
+        Self::start_as(database, Some((config.clone(), ServerId(id))), settings)
+    }
+
+    fn start_as(
+        database: Database,
+        place: Option<(ClusterConfig, ServerId)>,
+        settings: Settings,
+    ) -> Result<Self> {
         match database.role() {
             Role::Owner => {}
             Role::Attached { pid } => {
@@ -71,7 +102,15 @@ impl Server {
             .enable_all()
             .build()
             .map_err(|e| Error::io("starting the server's threads", e))?;
-        let service = Arc::new(Service::new(database, settings)?);
+        let (nodes, cluster) = match place {
+            None => (None, None),
+            Some((config, me)) => {
+                let nodes = cluster::runtime()?;
+                let cluster = Cluster::open(&database, config, me, &nodes)?;
+                (Some(nodes), Some(cluster))
+            }
+        };
+        let service = Arc::new(Service::new(database, cluster, settings)?);
         let writer = {
             let service = Arc::clone(&service);
             std::thread::Builder::new()
@@ -99,9 +138,13 @@ impl Server {
             tls,
             stopped,
         ));
+        if let Some(cluster) = &service.cluster {
+            cluster.join();
+        }
         Ok(Self {
             running: Some(Running {
                 runtime,
+                nodes,
                 service,
                 outboxes,
                 writer,
@@ -114,6 +157,12 @@ impl Server {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Why it cannot serve and never will, if so: it could not join its cluster.
+    pub fn failure(&self) -> Option<String> {
+        let cluster = self.running.as_ref()?.service.cluster.as_ref()?;
+        cluster.failure()
     }
 
     /// Stops: no new connections and calls, what is under way is finished for as long as the settings say and then cut
@@ -188,9 +237,16 @@ impl Running {
         let _ = self.writer.join();
         self.service.readers.stop();
         self.service.scanners.stop();
+        if let Some(nodes) = self.nodes {
+            nodes.shutdown_timeout(FLUSH_MAX);
+        }
         self.runtime.shutdown_timeout(FLUSH_MAX);
         let database = match Arc::into_inner(self.service) {
-            Some(service) => service.database,
+            Some(service) => {
+                // The node lets go of the engine.
+                drop(service.cluster);
+                service.database
+            }
             None => return Ok(false),
         };
         database.close()?;

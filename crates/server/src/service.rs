@@ -3,6 +3,7 @@
 
 use crate::answer;
 use crate::call::{Call, Watch};
+use crate::cluster::Cluster;
 use crate::limits::DECODE_HERE_BYTES;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
@@ -10,7 +11,7 @@ use crate::work::{Full, Lane};
 use crate::writer::Writer;
 use bytes::Bytes;
 use esker::Database;
-use esker_model::{Batch, Error, GraphRead as _, Result, Version};
+use esker_model::{Batch, Error, Result, Version};
 use esker_rpc::convert::batch_in;
 use esker_rpc::failure::{busy, failure_out};
 use esker_rpc::frame::call_number;
@@ -26,10 +27,15 @@ use tokio::sync::oneshot;
 /// The numbers of calls in `Request` that are treated apart.
 const PING: usize = 1;
 const APPLY: usize = 16;
+const CLUSTER: usize = 23;
+/// Questions of other servers, which come in at `exchange`.
+pub(crate) const PEER: usize = 22;
 
 /// The running server, shared by all its connections.
 pub(crate) struct Service {
     pub(crate) database: Database,
+    /// Its place among others, if it does not stand alone.
+    pub(crate) cluster: Option<Arc<Cluster>>,
     pub(crate) settings: Settings,
     pub(crate) metrics: Arc<Metrics>,
     /// Bytes of requests and answers in memory.
@@ -52,7 +58,11 @@ fn is_long(number: usize) -> bool {
 }
 
 impl Service {
-    pub(crate) fn new(database: Database, settings: Settings) -> Result<Self> {
+    pub(crate) fn new(
+        database: Database,
+        cluster: Option<Arc<Cluster>>,
+        settings: Settings,
+    ) -> Result<Self> {
         let newest = database.stats()?.newest.unwrap_or(Version::ZERO);
         let waiting = settings.limits.waiting;
         Ok(Self {
@@ -65,6 +75,7 @@ impl Service {
             closing: AtomicBool::new(false),
             cut: Arc::new(AtomicBool::new(false)),
             database,
+            cluster,
             settings,
         })
     }
@@ -91,7 +102,13 @@ impl Service {
     }
 
     /// Why a call cannot be taken on, if so.
-    fn refusal(&self) -> Option<proto::Failure> {
+    fn refusal(&self, number: usize) -> Option<proto::Failure> {
+        if let Some(cluster) = &self.cluster
+            && number != CLUSTER
+            && let Some(why) = cluster.not_yet()
+        {
+            return Some(busy(format!("{why}; try again in 200 ms"), 200));
+        }
         if self.closing() {
             let error = Error::Unavailable(
                 "the server is stopping and takes no more calls: try again once it is back".into(),
@@ -121,7 +138,12 @@ impl Service {
 
     /// Takes a call whose request is bytes still.
     pub(crate) fn call(self: &Arc<Self>, request: Bytes, number: usize, call: Call) {
-        if let Some(refusal) = self.refusal() {
+        if number == PEER {
+            let error = Error::Invalid("only servers of a cluster ask each other that".into());
+            call.failed(&error);
+            return;
+        }
+        if let Some(refusal) = self.refusal(number) {
             self.metrics.shed.add(u64::from(refusal.retry_after_ms > 0));
             call.done(Reply::Failure(refusal));
             return;
@@ -188,7 +210,6 @@ impl Service {
         match request {
             Request::Apply(request) => {
                 let batch = self
-                    .database
                     .schema()
                     .and_then(|schema| Ok(batch_in(request, &schema)?));
                 match batch {
@@ -201,8 +222,12 @@ impl Service {
     }
 
     /// Hands a batch to the writer.
-    pub(crate) fn write(&self, batch: Batch, sync: bool, call: Call) {
-        if let Err((call, full)) = self.writer.submit(batch, sync, call) {
+    pub(crate) fn write(self: &Arc<Self>, batch: Batch, sync: bool, call: Call) {
+        let taken = match &self.cluster {
+            None => self.writer.submit(batch, sync, call),
+            Some(cluster) => self.write_everywhere(cluster, batch, sync, call),
+        };
+        if let Err((call, full)) = taken {
             self.turn_away(call, &full);
         }
     }
@@ -220,7 +245,7 @@ impl Service {
                 self.0.abandon();
             }
         }
-        if let Some(refusal) = self.refusal() {
+        if let Some(refusal) = self.refusal(number) {
             self.metrics.shed.add(u64::from(refusal.retry_after_ms > 0));
             return Err(refusal);
         }
@@ -256,7 +281,7 @@ impl Service {
 
     /// Takes a call whose request is decoded.
     pub(crate) fn request(self: &Arc<Self>, request: Request, number: usize, call: Call) {
-        if let Some(refusal) = self.refusal() {
+        if let Some(refusal) = self.refusal(number) {
             self.metrics.shed.add(u64::from(refusal.retry_after_ms > 0));
             call.done(Reply::Failure(refusal));
             return;
@@ -269,6 +294,12 @@ impl Service {
         self.submit(lane, call, move |service, call| {
             service.answer(request, call);
         });
+    }
+
+    /// Bytes that a client's message may have: one call, or several that are small.
+    pub(crate) fn message_bytes_max(&self) -> usize {
+        let one = self.settings.limits.request_bytes;
+        one.max(crate::limits::MESSAGE_BYTES_LEAST)
     }
 
     /// The deadline of a call that may take so long.

@@ -179,6 +179,9 @@ fn number_of(request: &proto::Request) -> usize {
             Message::Compact(_) => 19,
             Message::Persist(_) => 20,
             Message::Backup(_) => 21,
+            Message::Peer(_) => 22,
+            Message::Cluster(_) => 23,
+            Message::Placement(_) => 24,
         },
     }
 }
@@ -302,4 +305,6 @@ impl Esker for Unary {
     unary!(compact, Compact, CompactRequest => Compact CompactReply);
     unary!(persist, Persist, PersistRequest => Persist PersistReply);
     unary!(backup, Backup, BackupRequest => Backup BackupReply);
+    unary!(cluster, Cluster, ClusterRequest => Cluster ClusterReply);
+    unary!(placement, Placement, PlacementRequest => Placement PlacementReply);
 }

@@ -6,10 +6,10 @@ use super::query::Query;
 use crate::call::Watch;
 use crate::service::Service;
 use esker::lineage::{Direction, LineageOptions, render_json};
-use esker_model::traversal::{Budget, Start, TravelResult};
+use esker_model::traversal::{Budget, Start, Strategy, TravelResult};
 use esker_model::{
-    Cancel as _, Edge, EdgeKey, EdgeSelect, GraphRead as _, Schema, Traversal, Version,
-    VersionRange, Versions, Vertex, VertexChange, VertexId, VertexSelect,
+    Cancel as _, Edge, EdgeKey, EdgeSelect, Schema, Traversal, Version, VersionRange, Versions,
+    Vertex, VertexChange, VertexId, VertexSelect,
 };
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
@@ -35,7 +35,7 @@ fn missing(name: &str, query: &Query) -> Refused {
 }
 
 pub(super) fn schema(asked: &Asked<'_>) -> Answer {
-    let schema = asked.service.database.schema()?;
+    let schema = asked.service.schema()?;
     let vertex_types = schema.vertex_types().map(|(_, t)| {
         let parent = t.parent.and_then(|p| schema.vertex_type(p)).map(|p| &p.name);
         let attributes = t.attributes.iter().map(|a| json!({"name": a.name, "kind": a.kind.name()}));
@@ -53,8 +53,8 @@ pub(super) fn schema(asked: &Asked<'_>) -> Answer {
 }
 
 pub(super) fn stats(asked: &Asked<'_>) -> Answer {
-    let schema = asked.service.database.schema()?;
-    let stats = asked.service.database.stats()?;
+    let schema = asked.service.schema()?;
+    let stats = crate::answer::stats(asked.service, &*asked.service.graph_now())?;
     let vertices = stats
         .counts
         .vertices
@@ -93,10 +93,10 @@ pub(super) fn stats(asked: &Asked<'_>) -> Answer {
 }
 
 pub(super) fn vertex(asked: &Asked<'_>) -> Answer {
-    let database = &asked.service.database;
-    let schema = database.schema()?;
+    let graph = asked.service.graph_now();
+    let schema = graph.schema()?;
     let (name, vertex) = asked.query.vertex("id", &schema)?;
-    let found = database.read_vertices(&[vertex.id], asked.query.as_of()?)?;
+    let found = graph.read_vertices(&[vertex.id], asked.query.as_of()?)?;
     match found.into_iter().next().flatten() {
         Some(found) if !found.deleted => {
             Ok(vertex_out(vertex.id, Some(&found), &schema).to_string())
@@ -110,8 +110,8 @@ pub(super) fn vertex(asked: &Asked<'_>) -> Answer {
 }
 
 pub(super) fn vertices(asked: &Asked<'_>) -> Answer {
-    let database = &asked.service.database;
-    let schema = database.schema()?;
+    let graph = asked.service.graph_now();
+    let schema = graph.schema()?;
     let type_id = asked.query.vertex_type(&schema)?;
     let limit = asked.query.limit()?;
     let mut found: Vec<Vertex> = Vec::new();
@@ -122,7 +122,7 @@ pub(super) fn vertices(asked: &Asked<'_>) -> Answer {
         as_of: asked.query.as_of()?,
         deleted: false,
     };
-    database.scan_vertices(&select, &mut |vertex| {
+    graph.scan_vertices(&select, &mut |vertex| {
         if found.len() == limit {
             more = true;
             return ControlFlow::Break(());
@@ -153,7 +153,7 @@ fn learn(
     unknown.sort_unstable();
     unknown.dedup();
     // Type and key never change: what is now names what was then.
-    let vertices = service.database.read_vertices(&unknown, Version::MAX)?;
+    let vertices = service.graph_now().read_vertices(&unknown, Version::MAX)?;
     for (id, vertex) in unknown.into_iter().zip(vertices) {
         names.insert(id, name_of(id, vertex.as_ref(), schema));
     }
@@ -161,8 +161,8 @@ fn learn(
 }
 
 pub(super) fn edges(asked: &Asked<'_>) -> Answer {
-    let database = &asked.service.database;
-    let schema = database.schema()?;
+    let graph = asked.service.graph_now();
+    let schema = graph.schema()?;
     let (name, vertex) = asked.query.vertex("id", &schema)?;
     let types = match asked.query.get("type") {
         None => Vec::new(),
@@ -177,12 +177,12 @@ pub(super) fn edges(asked: &Asked<'_>) -> Answer {
         versions: Versions::AsOf(asked.query.as_of()?),
         properties: true,
     };
-    let known = database.read_vertices(&[vertex.id], Version::MAX)?;
+    let known = graph.read_vertices(&[vertex.id], Version::MAX)?;
     if known.iter().all(Option::is_none) {
         return Err(Refused::missing(format!("no vertex `{name}`")));
     }
     let (mut found, mut more): (Vec<Edge>, bool) = (Vec::new(), false);
-    database.scan_edges(&[vertex.id], &select, &mut |_, edge| {
+    graph.scan_edges(&[vertex.id], &select, &mut |_, edge| {
         if found.len() == limit || asked.watch.cancelled() {
             more = true;
             return ControlFlow::Break(());
@@ -208,8 +208,8 @@ pub(super) fn edges(asked: &Asked<'_>) -> Answer {
 }
 
 pub(super) fn history(asked: &Asked<'_>) -> Answer {
-    let database = &asked.service.database;
-    let schema = database.schema()?;
+    let graph = asked.service.graph_now();
+    let schema = graph.schema()?;
     let (_, vertex) = asked.query.vertex("id", &schema)?;
     let bound = |name: &str, default| match asked.query.get(name) {
         None => Ok(default),
@@ -225,7 +225,7 @@ pub(super) fn history(asked: &Asked<'_>) -> Answer {
             edge_type: schema.edge_type_id(edge_type)?,
             destination: asked.query.vertex("dst", &schema)?.1.id,
         };
-        let events = database.edge_history(key, range)?;
+        let events = graph.edge_history(key, range)?;
         let event = events.into_iter().map(|e| {
             let change = if e.edge.deleted { "deleted" } else { "put" };
             json!({"version": e.edge.version.to_string(), "change": change,
@@ -233,7 +233,7 @@ pub(super) fn history(asked: &Asked<'_>) -> Answer {
         });
         event.collect()
     } else {
-        let events = database.vertex_history(vertex.id, range)?;
+        let events = graph.vertex_history(vertex.id, range)?;
         let event = events.into_iter().map(|e| {
             let (change, attribute, value) = match &e.change {
                 VertexChange::Put(attributes) => ("put", None, properties_out(attributes)),
@@ -258,8 +258,8 @@ pub(super) fn impact(asked: &Asked<'_>) -> Answer {
 }
 
 fn walk(asked: &Asked<'_>, direction: Direction) -> Answer {
-    let database = &asked.service.database;
-    let schema = database.schema()?;
+    let graph = asked.service.graph_now();
+    let schema = graph.schema()?;
     let (name, vertex) = asked.query.vertex("id", &schema)?;
     let depth = asked.query.number("depth")?;
     let options = LineageOptions {
@@ -269,8 +269,8 @@ fn walk(asked: &Asked<'_>, direction: Direction) -> Answer {
         ..LineageOptions::default()
     };
     let found = match direction {
-        Direction::Lineage => esker::lineage::lineage(database, vertex.id, &options, asked.watch),
-        Direction::Impact => esker::lineage::impact(database, vertex.id, &options, asked.watch),
+        Direction::Lineage => esker::lineage::lineage(&*graph, vertex.id, &options, asked.watch),
+        Direction::Impact => esker::lineage::impact(&*graph, vertex.id, &options, asked.watch),
     };
     match found {
         Ok(found) => Ok(render_json(&found, &schema)),
@@ -280,7 +280,14 @@ fn walk(asked: &Asked<'_>, direction: Direction) -> Answer {
 }
 
 pub(super) fn travel(asked: &Asked<'_>) -> Answer {
-    const KEYS: [&str; 5] = ["chain", "depth", "max_edges", "timeout_ms", "profile"];
+    const KEYS: [&str; 6] = [
+        "chain",
+        "depth",
+        "max_edges",
+        "timeout_ms",
+        "profile",
+        "strategy",
+    ];
     let body: Json = serde_json::from_str(asked.body)
         .map_err(|e| Refused::bad(format!("the body is not JSON: {e}")))?;
     let Json::Object(body) = body else {
@@ -312,14 +319,26 @@ pub(super) fn travel(asked: &Asked<'_>) -> Answer {
         edges: number("max_edges")?,
         bytes: Some(asked.service.settings.limits.memory_bytes as u64),
         millis: number("timeout_ms")?,
-        ..Budget::default()
+        strategy: strategy(body.get("strategy"))?,
     };
     let profile = body.get("profile") == Some(&Json::Bool(true));
     let result = asked
         .service
-        .database
+        .graph_now()
         .travel(&traversal, &budget, asked.watch)?;
     travelled(asked.service, &traversal, &result, profile)
+}
+
+fn strategy(value: Option<&Json>) -> Result<Strategy, Refused> {
+    let found = match value {
+        None | Some(Json::Null) => Some(Strategy::default()),
+        Some(Json::String(name)) => Strategy::ALL.into_iter().find(|s| s.name() == name),
+        Some(_) => None,
+    };
+    found.ok_or_else(|| {
+        let names = Strategy::ALL.map(Strategy::name);
+        Refused::bad(format!("`strategy`: expected one of {}", names.join(", ")))
+    })
 }
 
 fn travelled(
@@ -328,7 +347,7 @@ fn travelled(
     result: &TravelResult,
     profile: bool,
 ) -> Answer {
-    let schema = service.database.schema()?;
+    let schema = service.schema()?;
     let names = |names: &[esker_model::VertexName]| match names {
         [one] => Json::from(one.to_string()),
         many => many.iter().map(ToString::to_string).collect(),
@@ -346,7 +365,7 @@ fn travelled(
         "stopped": stopped.collect::<Json>(),
     });
     let read = |ids: &[VertexId]| -> Result<Json, Refused> {
-        let vertices = service.database.read_vertices(ids, result.as_of)?;
+        let vertices = service.graph_now().read_vertices(ids, result.as_of)?;
         let both = ids.iter().zip(&vertices);
         Ok(both
             .map(|(id, v)| vertex_out(*id, v.as_ref(), &schema))
@@ -368,7 +387,7 @@ fn travelled(
         let mut names = HashMap::new();
         learn(service, &schema, &mut names, ids.into_iter())?;
         let keys: Vec<_> = steps.iter().map(|(key, _)| *key).collect();
-        let as_read = service.database.read_edges(&keys, result.as_of)?;
+        let as_read = service.graph_now().read_edges(&keys, result.as_of)?;
         let name = |id: VertexId| names.get(&id).map_or("", String::as_str);
         let edges = steps.iter().zip(as_read).map(|((key, version), read)| {
             let edge = read
@@ -397,6 +416,14 @@ fn travelled(
                    "reached": p.reached, "cached": p.cached, "micros": p.micros})
         });
         out["profile"] = steps.collect();
+        if !result.servers.is_empty() {
+            let servers = result.servers.iter().map(|s| {
+                json!({"server": s.server, "step": s.step, "frontier": s.frontier, "edges": s.edges,
+                       "vertices_micros": s.vertices_micros, "edges_micros": s.edges_micros,
+                       "prefetch_micros": s.prefetch_micros, "wait_micros": s.wait_micros})
+            });
+            out["servers"] = servers.collect();
+        }
     }
     Ok(out.to_string())
 }

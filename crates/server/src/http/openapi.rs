@@ -217,6 +217,8 @@ pub(super) fn document() -> Json {
                     "max_edges": {"type": ["integer", "null"], "description": "look at that many edges at most"},
                     "timeout_ms": {"type": ["integer", "null"]},
                     "profile": {"type": "boolean"},
+                    "strategy": {"enum": ["sync", "prefetch", "async", null],
+                                 "description": "how the servers of a cluster go about it [default: prefetch]"},
                 },
             },
             "Travel": graph,

@@ -26,7 +26,9 @@ pub(super) async fn health() -> Response<Body> {
 
 /// It takes calls.
 pub(super) async fn ready(State(service): State<Arc<Service>>) -> Response<Body> {
-    if service.closing() {
+    if let Some(why) = service.cluster.as_ref().and_then(|c| c.not_yet()) {
+        text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n"))
+    } else if service.closing() {
         text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
     } else {
         text(StatusCode::OK, "ready\n")
@@ -37,6 +39,9 @@ pub(super) async fn ready(State(service): State<Arc<Service>>) -> Response<Body>
 pub(super) async fn metrics(State(service): State<Arc<Service>>) -> Response<Body> {
     let mut out = String::new();
     service.metrics.write(&mut out);
+    if let Some(cluster) = &service.cluster {
+        cluster.metrics(&mut out);
+    }
     let gauges = [
         (
             "esker_memory_bytes",

@@ -5,7 +5,7 @@ use super::{Refused, failed, ops};
 use crate::call::{Call, Sink, Terms, Watch};
 use crate::service::Service;
 use axum::body::Body;
-use esker_model::{GraphRead as _, Version};
+use esker_model::Version;
 use esker_rpc::proto::reply::Reply;
 use http::Response;
 use serde_json::json;
@@ -27,7 +27,7 @@ pub(super) async fn apply(
         }
     };
     let bytes = body.len();
-    let read = move |service: &Service, _: &Watch| ops::batch(&body, &*service.database.schema()?);
+    let read = move |service: &Service, _: &Watch| ops::batch(&body, &*service.schema()?);
     let batch = service.work(0, read).await.map_err(|e| failed(&e))?;
     let mut batch = batch.map_err(|e| e.response())?;
     batch.once = query.get("once").map(|once| once.as_bytes().to_vec());

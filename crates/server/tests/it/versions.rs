@@ -44,6 +44,7 @@ fn hello(protocol: u32, version: &str) -> Vec<u8> {
     proto::ToServer {
         hello: Some(proto::Hello {
             protocol,
+            peer: None,
             version: version.into(),
         }),
         ..Default::default()

@@ -1,0 +1,547 @@
+//! `cluster.toml`: which servers make a cluster, where they lie, how edges are placed. The same file on all of them.
+
+use crate::config::{self, Draft, Filled, Key, Source, count, integer, take_by, text};
+use crate::settings::Settings;
+use esker::Durability;
+use esker_cluster::node::SERVERS_MAX;
+use esker_cluster::placement::THRESHOLD_DEFAULT;
+use esker_cluster::vnode::VNODES_DEFAULT;
+use esker_cluster::{Kind, ServerId, Vnodes};
+use esker_model::{Error, Result};
+use esker_rpc::{Address, proto};
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use toml::de::DeValue;
+
+/// A cluster as its file describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterConfig {
+    /// Its name.
+    pub name: String,
+    /// The folder with the servers' databases and logs.
+    pub storage: PathBuf,
+    /// Where edges lie.
+    pub placement: Kind,
+    /// Edges that a partition holds at most before it splits.
+    pub threshold: u64,
+    /// How many virtual nodes there are.
+    pub vnodes: u32,
+    /// What an acknowledged write survives.
+    pub durability: Durability,
+    /// Memory of one server for its caches and buffers, if the file says.
+    pub memory_bytes: Option<u64>,
+    /// `HOST:PORT` of each server, by its number.
+    pub servers: Vec<String>,
+    /// What servers have in common with one that stands alone.
+    pub settings: Settings,
+}
+
+/// What is being read.
+struct Half {
+    name: Option<String>,
+    storage: Option<PathBuf>,
+    placement: Kind,
+    threshold: u64,
+    vnodes: u32,
+    durability: Durability,
+    memory_bytes: Option<u64>,
+    servers: Option<Servers>,
+    listen: Option<SocketAddr>,
+    server: Draft,
+}
+
+enum Servers {
+    These(Vec<String>),
+    Count(usize),
+}
+
+const OWN: [Key<Half>; 9] = [
+    Key {
+        path: "name",
+        expected: "text",
+        set: |d, v| text(v).map(|t| d.name = Some(t.to_owned())),
+    },
+    Key {
+        path: "storage",
+        expected: "the path of a folder",
+        set: |d, v| text(v).map(|t| d.storage = Some(t.into())),
+    },
+    Key {
+        path: "placement",
+        expected: "one of \"dido\", \"giga+\", \"edge-cut\", \"vertex-cut\"",
+        set: |d, v| {
+            d.placement = text(v)?.parse().ok()?;
+            Some(())
+        },
+    },
+    Key {
+        path: "threshold",
+        expected: config::COUNT,
+        set: |d, v| {
+            d.threshold = integer(v).filter(|n| *n > 0)?;
+            Some(())
+        },
+    },
+    Key {
+        path: "vnodes",
+        expected: "a power of two up to 65536",
+        set: |d, v| {
+            let count = u32::try_from(integer(v)?).ok()?;
+            d.vnodes = Vnodes::new(count).ok()?.count();
+            Some(())
+        },
+    },
+    Key {
+        path: "durability",
+        expected: "\"relaxed\" or \"sync\"",
+        set: |d, v| {
+            d.durability = match text(v)? {
+                "relaxed" => Durability::Relaxed,
+                "sync" => Durability::Sync,
+                _ => return None,
+            };
+            Some(())
+        },
+    },
+    Key {
+        path: "memory",
+        expected: config::SIZE,
+        set: |d, v| config::size(v).map(|n| d.memory_bytes = Some(n as u64)),
+    },
+    Key {
+        path: "servers",
+        expected: "a list of \"HOST:PORT\", each once, at most 64; or how many there are, with `listen`",
+        set: |d, v| {
+            d.servers = Some(match v.as_array() {
+                None => Servers::Count(count(v).filter(|n| *n <= SERVERS_MAX)?),
+                Some(list) => Servers::These(addresses(list.iter().map(toml::Spanned::get_ref))?),
+            });
+            Some(())
+        },
+    },
+    Key {
+        path: "listen",
+        expected: "the IP address and port of the first server, as in \"127.0.0.1:7400\"",
+        set: |d, v| {
+            d.listen = Some(text(v)?.parse().ok()?);
+            Some(())
+        },
+    },
+];
+
+/// Keys of a server that stands alone which mean the same here.
+fn shared(path: &str) -> bool {
+    path == "drain" || path.starts_with("limits.") || path.starts_with("threads.")
+}
+
+impl Filled for Half {
+    fn paths() -> Vec<&'static str> {
+        let shared = Draft::paths().into_iter().filter(|p| shared(p));
+        OWN.iter().map(|k| k.path).chain(shared).collect()
+    }
+
+    fn take(&mut self, path: &str, value: &DeValue<'_>) -> Result<(), &'static str> {
+        take_by(&OWN, self, path, value).unwrap_or_else(|| self.server.take(path, value))
+    }
+}
+
+fn addresses<'a, 'v: 'a>(list: impl Iterator<Item = &'a DeValue<'v>>) -> Option<Vec<String>> {
+    let mut all: Vec<String> = Vec::new();
+    for item in list {
+        let place = item.as_str()?;
+        // As a target it would be `esker://` and this; without a port it would have the default one.
+        let address = Address::parse(&format!("esker://{place}")).ok()?;
+        let authority = address.authority();
+        if authority != place || all.contains(&authority) {
+            return None;
+        }
+        all.push(authority);
+    }
+    (1..=SERVERS_MAX).contains(&all.len()).then_some(all)
+}
+
+/// So many addresses from that one on: on the loopback network the next addresses, elsewhere the next ports.
+fn counted(first: SocketAddr, count: usize) -> Option<Vec<String>> {
+    (0..u32::try_from(count).ok()?)
+        .map(|n| {
+            let mut address = first;
+            match first.ip() {
+                std::net::IpAddr::V4(ip) if ip.is_loopback() => {
+                    let ip = ip.to_bits().checked_add(n)?;
+                    address.set_ip(std::net::Ipv4Addr::from_bits(ip).into());
+                }
+                _ => address.set_port(u16::try_from(u32::from(first.port()) + n).ok()?),
+            }
+            Some(address.to_string())
+        })
+        .collect()
+}
+
+impl ClusterConfig {
+    /// Reads a cluster's file.
+    pub fn from_file(file: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(file)
+            .map_err(|e| Error::io(format!("reading `{}`", file.display()), e))?;
+        Self::from_toml(file, &text)
+    }
+
+    /// The same, from text that was in that file.
+    pub fn from_toml(file: &Path, text: &str) -> Result<Self> {
+        let source = Source { file, text };
+        let mut half = Half {
+            name: None,
+            storage: None,
+            placement: Kind::Dido,
+            threshold: THRESHOLD_DEFAULT,
+            vnodes: VNODES_DEFAULT,
+            durability: Durability::Relaxed,
+            memory_bytes: None,
+            servers: None,
+            listen: None,
+            server: Draft::new(),
+        };
+        source.read(&mut half)?;
+        let whole = |message: &str| source.error(0..0, message);
+        let servers = match (half.servers, half.listen) {
+            (None, _) => {
+                return Err(whole(
+                    "`servers` is missing: a list of \"HOST:PORT\", or how many there are, with `listen`",
+                ));
+            }
+            (Some(Servers::These(_)), Some(_)) => {
+                return Err(whole(
+                    "`listen` goes with a number of `servers`; here each has its address",
+                ));
+            }
+            (Some(Servers::These(list)), None) => list,
+            (Some(Servers::Count(count)), listen) => {
+                let first = listen.unwrap_or_else(|| {
+                    SocketAddr::from(([127, 0, 0, 1], esker_rpc::address::DEFAULT_PORT))
+                });
+                counted(first, count).ok_or_else(|| {
+                    whole(&format!("there are no {count} addresses from {first} on"))
+                })?
+            }
+        };
+        if servers.len() > half.vnodes as usize {
+            return Err(whole(&format!(
+                "{} servers need as many `vnodes`, and there are {}",
+                servers.len(),
+                half.vnodes
+            )));
+        }
+        let stem = file.file_stem().map(|s| s.to_string_lossy().into_owned());
+        let name = half.name.or(stem).unwrap_or_else(|| "cluster".into());
+        let storage = half
+            .storage
+            .unwrap_or_else(|| PathBuf::from(format!("{name}.cluster")));
+        let folder = file.parent().unwrap_or_else(|| Path::new(""));
+        Ok(Self {
+            storage: folder.join(storage),
+            name,
+            placement: half.placement,
+            threshold: half.threshold,
+            vnodes: half.vnodes,
+            durability: half.durability,
+            memory_bytes: half.memory_bytes,
+            servers,
+            settings: half.server.settings,
+        })
+    }
+
+    /// The numbers of all servers.
+    pub fn ids(&self) -> impl Iterator<Item = ServerId> + '_ {
+        (0..self.servers.len() as u32).map(ServerId)
+    }
+
+    /// `HOST:PORT` of a server.
+    pub fn address(&self, server: ServerId) -> &str {
+        self.servers
+            .get(server.0 as usize)
+            .map_or("", String::as_str)
+    }
+
+    /// The folder of a server's database.
+    pub fn folder(&self, server: ServerId) -> PathBuf {
+        self.storage.join(format!("server-{}", server.0))
+    }
+
+    /// The file of a server's log, where the servers are started together.
+    pub fn log(&self, server: ServerId) -> PathBuf {
+        self.storage.join(format!("server-{}.log", server.0))
+    }
+
+    /// How a server greets another one.
+    pub(crate) fn greeting(&self, from: ServerId, to: ServerId) -> proto::Peer {
+        proto::Peer {
+            cluster: self.name.clone(),
+            from: from.0,
+            to: to.0,
+            servers: self.servers.clone(),
+            placement: self.placement.name().to_owned(),
+            vnodes: self.vnodes,
+            threshold: self.threshold,
+        }
+    }
+
+    /// Why a greeting is not one of this cluster to this server, if it is not.
+    pub(crate) fn stranger(&self, me: ServerId, peer: &proto::Peer) -> Option<String> {
+        if peer.cluster != self.name {
+            return Some(format!(
+                "{} belongs to cluster `{}`; who asks belongs to cluster `{}`",
+                self.address(me),
+                self.name,
+                clean(&peer.cluster)
+            ));
+        }
+        let asker = format!("server {}", peer.from);
+        let differs = |what: &str, theirs: &str, ours: &str| {
+            Some(format!(
+                "{asker} runs with {what} {}, {me} with {ours}: give both the same cluster file",
+                clean(theirs)
+            ))
+        };
+        if peer.servers != self.servers {
+            let list = |servers: &[String]| servers.join(" ");
+            return differs("servers", &list(&peer.servers), &list(&self.servers));
+        }
+        if peer.placement != self.placement.name() {
+            return differs("placement", &peer.placement, self.placement.name());
+        }
+        if peer.vnodes != self.vnodes {
+            let (theirs, ours) = (peer.vnodes.to_string(), self.vnodes.to_string());
+            return differs("vnodes", &theirs, &ours);
+        }
+        if peer.threshold != self.threshold {
+            let (theirs, ours) = (peer.threshold.to_string(), self.threshold.to_string());
+            return differs("threshold", &theirs, &ours);
+        }
+        if peer.to != me.0 {
+            return Some(format!(
+                "{} is {me} of cluster `{}`; {asker} meant server {}",
+                self.address(me),
+                self.name,
+                peer.to
+            ));
+        }
+        if peer.from == me.0 {
+            return Some(format!(
+                "{me} was asked by itself: another process runs as {me} of cluster `{}`",
+                self.name
+            ));
+        }
+        (peer.from as usize >= self.servers.len()).then(|| {
+            format!(
+                "{asker} is none of the {} servers of cluster `{}`",
+                self.servers.len(),
+                self.name
+            )
+        })
+    }
+
+    /// What must stay as it was when the storage was made.
+    fn fixed(&self) -> [(&'static str, String); 4] {
+        [
+            ("name", self.name.clone()),
+            ("placement", self.placement.name().to_owned()),
+            ("vnodes", self.vnodes.to_string()),
+            ("servers", self.servers.len().to_string()),
+        ]
+    }
+
+    /// Makes the storage, or compares it with what it was made for.
+    pub fn claim_storage(&self) -> Result<()> {
+        let file = self.storage.join(esker::CLUSTER_FILE);
+        let failed = |what: &str, e| Error::io(format!("{what} `{}`", file.display()), e);
+        std::fs::create_dir_all(&self.storage).map_err(|e| failed("making the folder of", e))?;
+        match std::fs::read_to_string(&file) {
+            Ok(text) => self.compare(&file, &text),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                let mut text = String::from("esker cluster 1\n");
+                for (what, value) in self.fixed() {
+                    // Writing to a String cannot fail.
+                    let _ = writeln!(text, "{what} {value}");
+                }
+                // Several servers may get here at once, with the same text.
+                let draft = self.storage.join(format!(
+                    "{}.{}.new",
+                    esker::CLUSTER_FILE,
+                    std::process::id()
+                ));
+                std::fs::write(&draft, text).map_err(|e| failed("writing", e))?;
+                std::fs::rename(&draft, &file).map_err(|e| failed("writing", e))
+            }
+            Err(e) => Err(failed("reading", e)),
+        }
+    }
+
+    fn compare(&self, file: &Path, text: &str) -> Result<()> {
+        let mut lines = text.lines();
+        if lines.next() != Some("esker cluster 1") {
+            return Err(Error::Target(format!(
+                "`{}` does not describe a cluster that this build knows",
+                file.display()
+            )));
+        }
+        for (what, now) in self.fixed() {
+            let was = lines
+                .clone()
+                .find_map(|l| l.strip_prefix(what)?.strip_prefix(' '));
+            if was != Some(now.as_str()) {
+                return Err(Error::Target(format!(
+                    "the cluster in `{}` was made with {what} {}, and the cluster file says {now}: put the file back as it \
+                     was, or give it another `storage`",
+                    self.storage.display(),
+                    was.unwrap_or("(nothing)")
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What came from outside, fit for a message.
+fn clean(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(400).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<ClusterConfig> {
+        ClusterConfig::from_toml(Path::new("/lab/lab.toml"), text)
+    }
+
+    fn message(text: &str) -> String {
+        read(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_left_out_has_a_default() {
+        let config = read("servers = 3\n").unwrap();
+        assert_eq!(
+            config.servers,
+            ["127.0.0.1:7400", "127.0.0.2:7400", "127.0.0.3:7400"]
+        );
+        assert_eq!(config.name, "lab");
+        assert_eq!(config.storage, Path::new("/lab/lab.cluster"));
+        assert_eq!(
+            (config.placement, config.threshold, config.vnodes),
+            (Kind::Dido, 128, 1024)
+        );
+        let config = read(
+            "name = \"x\"\nstorage = \"/data\"\nplacement = \"giga+\"\nthreshold = 7\nvnodes = 16\ndurability = \"sync\"\n\
+             servers = 2\nlisten = \"10.0.0.1:5\"\n[limits]\nwaiting = 9\n",
+        )
+        .unwrap();
+        assert_eq!(config.servers, ["10.0.0.1:5", "10.0.0.1:6"]);
+        assert_eq!(config.storage, Path::new("/data"));
+        assert_eq!(config.settings.limits.waiting, 9);
+        assert_eq!(config.durability, Durability::Sync);
+        let config = read("servers = [\"a:1\", \"[::1]:2\"]\n").unwrap();
+        assert_eq!(config.address(ServerId(1)), "[::1]:2");
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_place() {
+        for (text, expected) in [
+            (
+                "servers = 2\nvnode = 4\n",
+                "/lab/lab.toml:2:1: unknown key `vnode`; did you mean `vnodes`?",
+            ),
+            (
+                "vnodes = 3\n",
+                "/lab/lab.toml:1:10: `vnodes` holds a power of two up to 65536",
+            ),
+            (
+                "placement = \"didoo\"\n",
+                "`placement` holds one of \"dido\"",
+            ),
+            (
+                "servers = [\"a\"]\n",
+                "lab.toml:1:11: `servers` holds a list of \"HOST:PORT\"",
+            ),
+            ("servers = [\"a:1\", \"a:1\"]\n", "each once"),
+            ("servers = 0\n", "`servers` holds a list"),
+            ("name = \"x\"\n", "`servers` is missing"),
+            (
+                "servers = [\"a:1\"]\nlisten = \"127.0.0.1:7400\"\n",
+                "`listen` goes with a number of `servers`",
+            ),
+            (
+                "servers = 4\nvnodes = 2\n",
+                "4 servers need as many `vnodes`",
+            ),
+            (
+                "servers = 2\n[limits]\nfronteer = 3\n",
+                "did you mean `limits.frontier`?",
+            ),
+            ("servers = 2\nbackups = \"/x\"\n", "unknown key `backups`"),
+            (
+                "servers = 2\nlisten = \"localhost\"\n",
+                "`listen` holds the IP address and port",
+            ),
+            (
+                "servers = 9\nlisten = \"10.0.0.1:65530\"\n",
+                "there are no 9 addresses",
+            ),
+        ] {
+            let message = message(text);
+            assert!(message.contains(expected), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn greetings_of_others_are_refused() {
+        let (one, two) = (ServerId(0), ServerId(1));
+        let config = read("servers = 2\n").unwrap();
+        assert_eq!(config.stranger(two, &config.greeting(one, two)), None);
+        let other = |text: &str| {
+            let greeting = read(text).unwrap().greeting(one, two);
+            config.stranger(two, &greeting).unwrap()
+        };
+        assert_eq!(
+            other("servers = 2\nthreshold = 256\n"),
+            "server 0 runs with threshold 256, server 1 with 128: give both the same cluster file"
+        );
+        assert!(other("servers = 2\nvnodes = 16\n").contains("vnodes 16"));
+        assert!(other("servers = 3\n").contains("127.0.0.3:7400"));
+        assert!(other("servers = 2\nplacement = \"edge-cut\"\n").contains("placement edge-cut"));
+        assert!(other("servers = 2\nname = \"b\"\n").contains("belongs to cluster `b`"));
+        let meant = config.stranger(two, &config.greeting(one, one)).unwrap();
+        assert!(meant.contains("meant server 0"), "{meant}");
+        assert!(config.stranger(two, &config.greeting(two, two)).is_some());
+        assert!(
+            config
+                .stranger(two, &config.greeting(ServerId(7), two))
+                .is_some()
+        );
+    }
+
+    #[test]
+    fn a_storage_stays_what_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("lab.toml");
+        let read = |text: &str| ClusterConfig::from_toml(&file, text).unwrap();
+        read("servers = 2\n").claim_storage().unwrap();
+        read("servers = 2\nthreshold = 9\n")
+            .claim_storage()
+            .unwrap();
+        for (text, expected) in [
+            (
+                "servers = 3\n",
+                "was made with servers 2, and the cluster file says 3",
+            ),
+            ("servers = 2\nvnodes = 8\n", "with vnodes 1024"),
+            (
+                "servers = 2\nplacement = \"edge-cut\"\n",
+                "with placement dido",
+            ),
+        ] {
+            let message = read(text).claim_storage().unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+}

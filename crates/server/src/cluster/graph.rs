@@ -1,0 +1,153 @@
+//! The whole cluster as one database, for threads that may wait.
+
+use super::Cluster;
+use crate::service::Service;
+use esker::Database;
+use esker_model::traversal::{Budget, TravelResult};
+use esker_model::{
+    Cancel, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect, EdgeTypeId, Flow,
+    GraphRead, Result, Schema, SchemaChange, Traversal, Version, VersionRange, Vertex, VertexEvent,
+    VertexId, VertexSelect,
+};
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// What clients' calls read: the folder's database, or all of the cluster's.
+pub(crate) enum Graph<'a> {
+    /// A server that stands alone.
+    Here(&'a Database),
+    /// One of several.
+    Everywhere(ClusterGraph<'a>),
+}
+
+impl<'a> Deref for Graph<'a> {
+    type Target = dyn GraphRead + 'a;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Here(database) => *database,
+            Self::Everywhere(graph) => graph,
+        }
+    }
+}
+
+impl Service {
+    /// What a call reads whose client has seen that version.
+    pub(crate) fn graph(&self, seen: Version) -> Graph<'_> {
+        match &self.cluster {
+            None => Graph::Here(&self.database),
+            Some(cluster) => Graph::Everywhere(ClusterGraph { cluster, seen }),
+        }
+    }
+
+    /// The same for callers that remember nothing.
+    pub(crate) fn graph_now(&self) -> Graph<'_> {
+        let seen = self.cluster.as_ref().map(|c| c.node.newest());
+        self.graph(seen.unwrap_or(Version::ZERO))
+    }
+
+    /// The schema. Does not wait in a cluster.
+    pub(crate) fn schema(&self) -> Result<Arc<Schema>> {
+        match &self.cluster {
+            None => self.database.schema(),
+            Some(cluster) => cluster.node.schema(),
+        }
+    }
+}
+
+/// The databases of all servers.
+pub(crate) struct ClusterGraph<'a> {
+    cluster: &'a Cluster,
+    seen: Version,
+}
+
+impl ClusterGraph<'_> {
+    pub(crate) fn define(cluster: &Cluster, changes: &[SchemaChange]) -> Result<Arc<Schema>> {
+        cluster.wait(cluster.node.define(changes))
+    }
+}
+
+impl GraphRead for ClusterGraph<'_> {
+    fn schema(&self) -> Result<Arc<Schema>> {
+        self.cluster.node.schema()
+    }
+
+    fn read_vertices(&self, ids: &[VertexId], as_of: Version) -> Result<Vec<Option<Vertex>>> {
+        let work = self.cluster.node.read_vertices(ids, as_of, self.seen);
+        self.cluster.wait(work)
+    }
+
+    fn read_edges(&self, keys: &[EdgeKey], as_of: Version) -> Result<Vec<Option<Edge>>> {
+        let work = self.cluster.node.read_edges(keys, as_of, self.seen);
+        self.cluster.wait(work)
+    }
+
+    fn scan_edges(
+        &self,
+        frontier: &[VertexId],
+        select: &EdgeSelect,
+        sink: &mut dyn FnMut(usize, Edge) -> Flow,
+    ) -> Result<()> {
+        let node = &self.cluster.node;
+        self.cluster
+            .wait(node.scan_edges(frontier, select, self.seen, sink))
+    }
+
+    fn scan_vertices(
+        &self,
+        select: &VertexSelect,
+        sink: &mut dyn FnMut(Vertex) -> Flow,
+    ) -> Result<()> {
+        let node = &self.cluster.node;
+        self.cluster
+            .wait(node.scan_vertices(select, self.seen, sink))
+    }
+
+    fn vertex_history(&self, id: VertexId, range: VersionRange) -> Result<Vec<VertexEvent>> {
+        let work = self.cluster.node.vertex_history(id, range, self.seen);
+        self.cluster.wait(work)
+    }
+
+    fn edge_history(&self, key: EdgeKey, range: VersionRange) -> Result<Vec<EdgeEvent>> {
+        let work = self.cluster.node.edge_history(key, range, self.seen);
+        self.cluster.wait(work)
+    }
+
+    fn degrees(&self, of: &[(VertexId, EdgeTypeId)]) -> Result<Vec<u64>> {
+        self.cluster.wait(self.cluster.node.degrees(of, self.seen))
+    }
+
+    fn top_degrees(&self, edge_type: Option<EdgeTypeId>, limit: usize) -> Result<Vec<Degree>> {
+        let work = self.cluster.node.top_degrees(edge_type, limit, self.seen);
+        self.cluster.wait(work)
+    }
+
+    fn counts(&self) -> Result<Counts> {
+        self.cluster.wait(self.cluster.node.counts(self.seen))
+    }
+
+    fn diff(
+        &self,
+        before: Version,
+        after: Version,
+        sink: &mut dyn FnMut(Difference) -> Flow,
+    ) -> Result<()> {
+        let node = &self.cluster.node;
+        self.cluster.wait(node.diff(before, after, self.seen, sink))
+    }
+
+    fn travel(
+        &self,
+        traversal: &Traversal,
+        budget: &Budget,
+        cancel: &dyn Cancel,
+    ) -> Result<TravelResult> {
+        let node = &self.cluster.node;
+        self.cluster
+            .wait(node.travel(traversal, budget, cancel, self.seen))
+    }
+
+    fn applied(&self, once: &[u8]) -> Result<bool> {
+        self.cluster.wait(self.cluster.node.applied(once))
+    }
+}

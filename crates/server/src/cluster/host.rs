@@ -1,0 +1,224 @@
+//! What a node needs of the world: connections to the other servers, a clock that ticks, threads.
+
+use super::config::ClusterConfig;
+use super::wire;
+use esker_cluster::node::BoxFuture;
+use esker_cluster::peer::{Answer, Question};
+use esker_cluster::{Host, ServerId};
+use esker_model::{Error, Result};
+use esker_rpc::{Address, PeerLink, proto};
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
+
+/// How long a question may take, its way included.
+const CALL_MAX: Duration = Duration::from_secs(10);
+/// How long another server may take to greet.
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+/// The shortest and the longest time after which a server that could not be reached is tried again.
+const RETRY_MIN: Duration = Duration::from_millis(20);
+const RETRY_MAX: Duration = Duration::from_secs(1);
+
+/// The host of a node in a server.
+pub(super) struct ServerHost {
+    runtime: Handle,
+    /// By number; `None` for this one.
+    peers: Vec<Option<Arc<Peer>>>,
+}
+
+/// Another server.
+struct Peer {
+    id: ServerId,
+    address: Address,
+    greeting: proto::Peer,
+    link: Mutex<Option<Arc<PeerLink>>>,
+    /// Held by whoever connects.
+    connecting: tokio::sync::Mutex<Option<Failed>>,
+    /// Why it cannot be reached, if so.
+    trouble: Mutex<Option<String>>,
+    calls: AtomicU64,
+    failed: AtomicU64,
+    micros: AtomicU64,
+}
+
+/// The last attempt to connect, if it failed.
+struct Failed {
+    why: String,
+    pause: Duration,
+    until: Instant,
+}
+
+impl ServerHost {
+    pub(super) fn new(config: &ClusterConfig, me: ServerId, runtime: Handle) -> Result<Arc<Self>> {
+        let peer = |id: ServerId| {
+            if id == me {
+                return Ok(None);
+            }
+            let mut address = Address::parse(&format!("esker://{}", config.address(id)))?;
+            address.patience = CONNECT_MAX;
+            Ok(Some(Arc::new(Peer {
+                id,
+                address,
+                greeting: config.greeting(me, id),
+                link: Mutex::default(),
+                connecting: tokio::sync::Mutex::default(),
+                trouble: Mutex::default(),
+                calls: AtomicU64::new(0),
+                failed: AtomicU64::new(0),
+                micros: AtomicU64::new(0),
+            })))
+        };
+        let peers = config.ids().map(peer).collect::<Result<_>>()?;
+        Ok(Arc::new(Self { runtime, peers }))
+    }
+
+    /// Why that server cannot be reached, if it was tried and could not.
+    pub(super) fn trouble(&self, server: ServerId) -> Option<String> {
+        let peer = self.peers.get(server.0 as usize)?.as_ref()?;
+        let trouble = peer.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        trouble.clone()
+    }
+
+    /// How many questions that server was asked, and how many had no answer.
+    pub(super) fn figures(&self, server: ServerId) -> (u64, u64) {
+        match self.peers.get(server.0 as usize) {
+            Some(Some(peer)) => (
+                peer.calls.load(Ordering::Relaxed),
+                peer.failed.load(Ordering::Relaxed),
+            ),
+            _ => (0, 0),
+        }
+    }
+
+    pub(super) fn metrics(&self, out: &mut String) {
+        type Figure = fn(&Peer) -> f64;
+        let figures: [(&str, &str, Figure); 3] = [
+            (
+                "esker_peer_calls_total",
+                "Questions asked of another server.",
+                |p| p.calls.load(Ordering::Relaxed) as f64,
+            ),
+            (
+                "esker_peer_failures_total",
+                "Questions to another server that had no answer.",
+                |p| p.failed.load(Ordering::Relaxed) as f64,
+            ),
+            (
+                "esker_peer_seconds_total",
+                "Time from questions to another server to their answers.",
+                |p| p.micros.load(Ordering::Relaxed) as f64 / 1e6,
+            ),
+        ];
+        for (name, help, figure) in figures {
+            // Writing to a String cannot fail.
+            let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} counter");
+            for peer in self.peers.iter().flatten() {
+                let _ = writeln!(out, "{name}{{server=\"{}\"}} {}", peer.id.0, figure(peer));
+            }
+        }
+    }
+}
+
+impl Host for ServerHost {
+    fn call(&self, to: ServerId, question: Question) -> BoxFuture<'static, Result<Answer>> {
+        let peer = self.peers.get(to.0 as usize).cloned().flatten();
+        Box::pin(async move {
+            match peer {
+                Some(peer) => peer.ask(question).await,
+                None => Err(Error::Unavailable(format!(
+                    "{to} is not another server of this cluster"
+                ))),
+            }
+        })
+    }
+
+    fn sleep(&self, millis: u64) -> BoxFuture<'static, ()> {
+        Box::pin(async move { tokio::time::sleep(Duration::from_millis(millis)).await })
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.runtime.spawn(task);
+    }
+}
+
+impl Peer {
+    async fn ask(&self, question: Question) -> Result<Answer> {
+        let began = Instant::now();
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let asked = tokio::time::timeout(CALL_MAX, async {
+            let link = self.link().await?;
+            link.ask(wire::question_out(question)).await
+        });
+        let answer = match asked.await {
+            Ok(answer) => answer.and_then(|a| Ok(wire::answer_in(a)?)),
+            Err(_) => Err(Error::Unavailable(format!(
+                "no answer within {} s: its process may be stopped or overloaded",
+                CALL_MAX.as_secs()
+            ))),
+        };
+        let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.micros.fetch_add(micros, Ordering::Relaxed);
+        answer.map_err(|e| {
+            self.failed.fetch_add(1, Ordering::Relaxed);
+            match e {
+                // It will not be smaller the next time.
+                Error::Limit { .. } => e,
+                e => {
+                    let (id, at) = (self.id, self.address.authority());
+                    Error::Unavailable(format!("{id} ({at}) cannot be asked: {e}"))
+                }
+            }
+        })
+    }
+
+    fn note(&self, trouble: Option<String>) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+
+    fn held(&self) -> Option<Arc<PeerLink>> {
+        let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        link.as_ref().filter(|l| l.usable()).cloned()
+    }
+
+    /// The connection, or a new one; none while it is too early to try again.
+    async fn link(&self) -> Result<Arc<PeerLink>> {
+        if let Some(link) = self.held() {
+            return Ok(link);
+        }
+        let mut failed = self.connecting.lock().await;
+        if let Some(link) = self.held() {
+            return Ok(link);
+        }
+        if let Some(failed) = &*failed
+            && Instant::now() < failed.until
+        {
+            return Err(Error::Unavailable(failed.why.clone()));
+        }
+        match PeerLink::open(&self.address, self.greeting.clone()).await {
+            Ok(link) => {
+                *failed = None;
+                self.note(None);
+                let mut held = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+                *held = Some(Arc::clone(&link));
+                Ok(link)
+            }
+            Err(e) => {
+                let before = failed.as_ref().map(|f| (f.pause, &f.why));
+                let why = e.to_string();
+                if before.is_none_or(|(_, last)| *last != why) {
+                    tracing::warn!(server = %self.id, error = why, "another server cannot be reached");
+                }
+                self.note(Some(why.clone()));
+                let pause = before.map_or(RETRY_MIN, |(p, _)| (2 * p).min(RETRY_MAX));
+                *failed = Some(Failed {
+                    why: why.clone(),
+                    pause,
+                    until: Instant::now() + pause,
+                });
+                Err(Error::Unavailable(why))
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! One of a cluster's servers: what a [`Node`] needs of the world, and what it does for this server's clients.
+//!
+//! The node's futures read and write the store where they run, so they have a runtime of their own with threads enough;
+//! what moves bytes for clients is not held up by them. A client's call waits for the node in its thread of a lane.
+//!
+//! Suggested reading order: [`config`], `host`, `graph`, `questions`; `wire` turns what servers say into messages.
+
+pub mod config;
+mod graph;
+mod host;
+mod placed;
+mod questions;
+mod wire;
+
+pub(crate) use graph::ClusterGraph;
+pub(crate) use questions::Asker;
+
+use crate::cluster::config::ClusterConfig;
+use esker::{Database, Durability};
+use esker_cluster::node::Settings;
+use esker_cluster::{Host, Node, ServerId};
+use esker_model::{Error, GraphRead as _, Result};
+use esker_rpc::convert::counts_out;
+use esker_rpc::proto;
+use host::ServerHost;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::runtime::{Handle, Runtime};
+
+/// Fewest threads of the runtime on which nodes work: they wait for the disk.
+const THREADS_MIN: usize = 8;
+/// Fewest threads for clients' calls: they wait for other servers.
+pub(crate) const LANE_THREADS_MIN: usize = 64;
+
+/// This server's place in its cluster.
+pub(crate) struct Cluster {
+    pub(crate) config: ClusterConfig,
+    pub(crate) me: ServerId,
+    pub(crate) node: Arc<Node>,
+    host: Arc<ServerHost>,
+    runtime: Handle,
+    joining: Mutex<Joining>,
+    /// Batches of clients that are under way.
+    pub(crate) writes: AtomicUsize,
+}
+
+/// How far this server has come with joining the others.
+#[derive(Debug, Default)]
+struct Joining {
+    waits_for: BTreeSet<ServerId>,
+    joined: bool,
+    failed: Option<String>,
+}
+
+/// The threads on which nodes work.
+pub(crate) fn runtime() -> Result<Runtime> {
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS_MIN.max(2 * cores))
+        .thread_name("esker-cluster")
+        .enable_all()
+        .build()
+        .map_err(|e| Error::io("starting the threads of the cluster", e))
+}
+
+impl Cluster {
+    /// Opens the node over the engine of a database.
+    pub(crate) fn open(
+        database: &Database,
+        config: ClusterConfig,
+        me: ServerId,
+        runtime: &Runtime,
+    ) -> Result<Arc<Self>> {
+        let host = ServerHost::new(&config, me, runtime.handle().clone())?;
+        let (engine, clock) = database.engine()?;
+        let settings = Settings {
+            id: me,
+            servers: config.ids().collect(),
+            vnodes: config.vnodes,
+            placement: config.placement,
+            threshold: config.threshold,
+        };
+        let outside: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
+        let node = {
+            let _inside = runtime.enter();
+            Node::open(engine, clock, outside, settings)?
+        };
+        Ok(Arc::new(Self {
+            config,
+            me,
+            node,
+            host,
+            runtime: runtime.handle().clone(),
+            joining: Mutex::default(),
+            writes: AtomicUsize::new(0),
+        }))
+    }
+
+    fn joining(&self) -> MutexGuard<'_, Joining> {
+        self.joining.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to join the others, who must be able to reach this server by now.
+    pub(crate) fn join(self: &Arc<Self>) {
+        let cluster = Arc::clone(self);
+        self.runtime.spawn(async move {
+            let waiting = |server: ServerId| {
+                if cluster.joining().waits_for.insert(server) {
+                    let address = cluster.config.address(server);
+                    tracing::info!(%server, address, "waiting for another server");
+                }
+            };
+            let joined = cluster.node.join(&waiting).await;
+            let mut joining = cluster.joining();
+            joining.waits_for.clear();
+            match joined {
+                Ok(()) => {
+                    joining.joined = true;
+                    tracing::info!(
+                        servers = cluster.config.servers.len(),
+                        cluster = cluster.config.name,
+                        "joined the others"
+                    );
+                }
+                Err(e) => {
+                    tracing::error!(error = %e, "could not join the others");
+                    joining.failed = Some(e.to_string());
+                }
+            }
+        });
+    }
+
+    /// Why clients cannot be served yet, if so.
+    pub(crate) fn not_yet(&self) -> Option<String> {
+        let joining = self.joining();
+        if joining.joined {
+            return None;
+        }
+        if let Some(why) = &joining.failed {
+            return Some(format!("{} could not join the others: {why}", self.me));
+        }
+        let mut text = format!("{} waits for the other servers of the cluster", self.me);
+        for (i, server) in joining.waits_for.iter().enumerate() {
+            let lead = if i == 0 { ": " } else { ", " };
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{lead}{server} ({})", self.config.address(*server));
+            if let Some(why) = self.host.trouble(*server) {
+                let _ = write!(text, ": {why}");
+            }
+        }
+        Some(text)
+    }
+
+    /// Why it never will.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.joining().failed.clone()
+    }
+
+    /// Runs the node's work from a thread that may wait. Not to be called on threads of a runtime.
+    pub(crate) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
+    /// Runs work beside.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(work);
+    }
+
+    /// Whether what is acknowledged is on disk.
+    pub(crate) fn is_sync(&self) -> bool {
+        self.config.durability == Durability::Sync
+    }
+
+    /// What cannot be asked of a cluster as a whole.
+    pub(crate) fn refuse(&self, what: &str, instead: &str) -> Error {
+        Error::Target(format!(
+            "{what} is not for the servers of a cluster yet, and {} is one of `{}`: {instead}",
+            self.config.address(self.me),
+            self.config.name
+        ))
+    }
+
+    /// What this server says of the cluster and of itself.
+    pub(crate) fn report(&self, database: &Database) -> Result<proto::ClusterReply> {
+        let (calls, calls_failed) = self
+            .config
+            .ids()
+            .map(|server| self.host.figures(server))
+            .unzip();
+        Ok(proto::ClusterReply {
+            name: self.config.name.clone(),
+            server: self.me.0,
+            servers: self.config.servers.clone(),
+            placement: self.config.placement.name().to_owned(),
+            vnodes: self.config.vnodes,
+            threshold: self.config.threshold,
+            serving: self.not_yet().is_none(),
+            counts: Some(counts_out(&database.counts()?)),
+            newest: self.node.newest().0,
+            calls,
+            calls_failed,
+        })
+    }
+
+    /// What Prometheus reads.
+    pub(crate) fn metrics(&self, out: &mut String) {
+        self.host.metrics(out);
+    }
+}

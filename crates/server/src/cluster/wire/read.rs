@@ -1,0 +1,277 @@
+//! Reads of what one server holds.
+
+use super::{splits_in, splits_out, stray};
+use esker_cluster::peer::{Read, Response};
+use esker_model::{Edge, EdgeTypeId, Schema, Version, Vertex, VertexRef, VertexSelect};
+use esker_rpc::convert::{self, At as _, Decoded, Form, list, required};
+use esker_rpc::proto;
+use esker_rpc::proto::peer_answer::Outcome;
+use esker_rpc::proto::peer_question::Request as Asked;
+
+const FORM: Form = Form::Packed;
+
+pub(super) fn read_out(read: Read) -> Asked {
+    match read {
+        Read::Vertices { ids, as_of } => Asked::ReadVertices(proto::ReadVerticesRequest {
+            ids: convert::ids_out(&ids),
+            names: Vec::new(),
+            as_of: convert::as_of_out(as_of),
+        }),
+        Read::Edges { keys, as_of } => Asked::ReadEdges(proto::ReadEdgesRequest {
+            keys: keys.into_iter().map(convert::edge_key_out).collect(),
+            as_of: convert::as_of_out(as_of),
+        }),
+        Read::Scan {
+            frontier,
+            select,
+            after,
+            limit,
+            at,
+        } => Asked::Scan(proto::PeerScan {
+            select: Some(convert::select_out(&frontier, &select)),
+            after: after.map(|(index, key)| proto::peer_scan::After {
+                index,
+                edge: Some(convert::edge_key_out(key)),
+            }),
+            limit,
+            at: at.0,
+        }),
+        Read::Type { select, limit } => Asked::ScanType(proto::PeerScanType {
+            select: Some(proto::ScanVerticesRequest {
+                r#type: select.type_id.0.into(),
+                type_name: String::new(),
+                after: select
+                    .after
+                    .map(|(type_id, id)| convert::vertex_ref_out(VertexRef { id, type_id })),
+                as_of: convert::as_of_out(select.as_of),
+                limit: 0,
+                deleted: select.deleted,
+            }),
+            limit,
+        }),
+        Read::VertexHistory { id, range } => Asked::VertexHistory(proto::VertexHistoryRequest {
+            vertex: Some(convert::vertex_ref_out(VertexRef {
+                id,
+                type_id: esker_model::VertexTypeId(0),
+            })),
+            range: Some(convert::range_out(range)),
+        }),
+        Read::EdgeHistory { key, range } => Asked::EdgeHistory(proto::EdgeHistoryRequest {
+            key: Some(convert::edge_key_out(key)),
+            range: Some(convert::range_out(range)),
+        }),
+        Read::Degrees { of } => Asked::Degrees(proto::DegreesRequest {
+            of: of
+                .into_iter()
+                .map(|(v, t)| convert::degree_of_out(v, t))
+                .collect(),
+        }),
+        Read::TopDegrees { edge_type, limit } => Asked::TopDegrees(proto::TopDegreesRequest {
+            r#type: edge_type.map(|t| t.0.into()),
+            limit,
+        }),
+        Read::Counts => Asked::Counts(proto::CountsRequest {}),
+        Read::Diff { before, after } => Asked::Diff(proto::DiffRequest {
+            before: before.0,
+            after: after.0,
+        }),
+        Read::Applied { once } => Asked::Applied(proto::AppliedRequest { once }),
+    }
+}
+
+pub(super) fn read_in(asked: Asked) -> Decoded<Read> {
+    // Servers number types: there is no name to look up.
+    let schema = Schema::empty();
+    Ok(match asked {
+        Asked::ReadVertices(m) => Read::Vertices {
+            ids: convert::ids_in(&m.ids, "read_vertices.ids")?,
+            as_of: convert::as_of_in(m.as_of),
+        },
+        Asked::ReadEdges(m) => Read::Edges {
+            keys: list(m.keys, "read_edges.keys", convert::edge_key_in)?,
+            as_of: convert::as_of_in(m.as_of),
+        },
+        Asked::Scan(m) => {
+            let select = required(m.select, "scan.select")?;
+            let (frontier, select) = convert::select_in(&select, &schema).at("scan.select")?;
+            let after = m.after.map(|after| {
+                let edge = required(after.edge, "edge")?;
+                Ok((after.index, convert::edge_key_in(edge).at("edge")?))
+            });
+            Read::Scan {
+                frontier,
+                select,
+                after: after.transpose().at("scan.after")?,
+                limit: m.limit,
+                at: Version(m.at),
+            }
+        }
+        Asked::ScanType(m) => Read::Type {
+            select: select_in(&required(m.select, "scan_type.select")?).at("scan_type.select")?,
+            limit: m.limit,
+        },
+        Asked::VertexHistory(m) => {
+            let vertex = m.vertex.unwrap_or_default();
+            let vertex = convert::vertex_ref_in(&vertex, &schema).at("vertex_history.vertex")?;
+            Read::VertexHistory {
+                id: vertex.id,
+                range: convert::range_in(m.range),
+            }
+        }
+        Asked::EdgeHistory(m) => Read::EdgeHistory {
+            key: convert::edge_key_in(required(m.key, "edge_history.key")?)
+                .at("edge_history.key")?,
+            range: convert::range_in(m.range),
+        },
+        Asked::Degrees(m) => Read::Degrees {
+            of: list(m.of, "degrees.of", convert::degree_of_in)?,
+        },
+        Asked::TopDegrees(m) => Read::TopDegrees {
+            edge_type: m
+                .r#type
+                .map(|t| convert::number_in(t, "top_degrees.type").map(EdgeTypeId))
+                .transpose()?,
+            limit: m.limit,
+        },
+        Asked::Counts(_) => Read::Counts,
+        Asked::Diff(m) => Read::Diff {
+            before: Version(m.before),
+            after: Version(m.after),
+        },
+        Asked::Applied(m) => Read::Applied { once: m.once },
+        _ => return Err(stray("request")),
+    })
+}
+
+fn select_in(m: &proto::ScanVerticesRequest) -> Decoded<VertexSelect> {
+    let schema = Schema::empty();
+    let after = m.after.as_ref().map(|v| convert::vertex_ref_in(v, &schema));
+    let after = after.transpose().at("after")?;
+    Ok(VertexSelect {
+        type_id: convert::type_in(m.r#type, &m.type_name, &schema).at("type")?,
+        after: after.map(|v| (v.type_id, v.id)),
+        as_of: convert::as_of_in(m.as_of),
+        deleted: m.deleted,
+    })
+}
+
+pub(super) fn response_out(response: Response) -> Outcome {
+    match response {
+        Response::Vertices(vertices) => Outcome::Vertices(proto::ReadVerticesReply {
+            items: vertices
+                .iter()
+                .map(|v| proto::read_vertices_reply::Item {
+                    vertex: v.as_ref().map(vertex_out),
+                })
+                .collect(),
+        }),
+        Response::Edges(edges) => Outcome::Edges(proto::ReadEdgesReply {
+            items: edges
+                .iter()
+                .map(|e| proto::read_edges_reply::Item {
+                    edge: e.as_ref().map(edge_out),
+                })
+                .collect(),
+        }),
+        Response::Scanned {
+            edges,
+            splits,
+            more,
+        } => Outcome::Scanned(proto::PeerScanned {
+            edges: edges
+                .iter()
+                .map(|(index, edge)| proto::peer_scanned::Item {
+                    index: *index,
+                    edge: Some(edge_out(edge)),
+                })
+                .collect(),
+            splits: Some(splits_out(splits)),
+            more,
+        }),
+        Response::Type { vertices, more } => Outcome::Typed(proto::PeerTyped {
+            vertices: vertices.iter().map(vertex_out).collect(),
+            more,
+        }),
+        Response::VertexHistory(events) => Outcome::VertexHistory(proto::VertexHistoryReply {
+            events: events
+                .iter()
+                .map(|e| convert::vertex_event_out(e, FORM))
+                .collect(),
+        }),
+        Response::EdgeHistory(events) => Outcome::EdgeHistory(proto::EdgeHistoryReply {
+            events: events
+                .iter()
+                .map(|e| convert::edge_event_out(e, FORM))
+                .collect(),
+        }),
+        Response::Degrees(degrees) => Outcome::Degrees(proto::DegreesReply { degrees }),
+        Response::TopDegrees { whole, split } => Outcome::TopDegrees(proto::PeerTopDegrees {
+            whole: whole.iter().map(convert::degree_out).collect(),
+            split: split.iter().map(convert::degree_out).collect(),
+        }),
+        Response::Counts(counts) => Outcome::Counts(convert::counts_out(&counts)),
+        Response::Diff(differences) => Outcome::Diff(proto::DiffReply {
+            differences: differences
+                .iter()
+                .map(|d| convert::difference_out(d, FORM))
+                .collect(),
+        }),
+        Response::Applied(applied) => Outcome::Applied(proto::AppliedReply { applied }),
+        // `super` has the others.
+        _ => Outcome::Failure(esker_rpc::failure::failure_out(&stray("response").into())),
+    }
+}
+
+fn vertex_out(vertex: &Vertex) -> proto::Vertex {
+    convert::vertex_out(vertex, FORM)
+}
+
+fn edge_out(edge: &Edge) -> proto::Edge {
+    convert::edge_out(edge, FORM)
+}
+
+pub(super) fn response_in(outcome: Outcome) -> Decoded<Response> {
+    Ok(match outcome {
+        Outcome::Vertices(m) => Response::Vertices(list(m.items, "vertices.items", |item| {
+            item.vertex.map(convert::vertex_in).transpose().at("vertex")
+        })?),
+        Outcome::Edges(m) => Response::Edges(list(m.items, "edges.items", |item| {
+            item.edge.map(convert::edge_in).transpose().at("edge")
+        })?),
+        Outcome::Scanned(m) => Response::Scanned {
+            edges: list(m.edges, "scanned.edges", |item| {
+                let edge = convert::edge_in(required(item.edge, "edge")?).at("edge")?;
+                Ok((item.index, edge))
+            })?,
+            splits: splits_in(m.splits.unwrap_or_default()).at("scanned.splits")?,
+            more: m.more,
+        },
+        Outcome::Typed(m) => Response::Type {
+            vertices: list(m.vertices, "typed.vertices", convert::vertex_in)?,
+            more: m.more,
+        },
+        Outcome::VertexHistory(m) => Response::VertexHistory(list(
+            m.events,
+            "vertex_history.events",
+            convert::vertex_event_in,
+        )?),
+        Outcome::EdgeHistory(m) => Response::EdgeHistory(list(
+            m.events,
+            "edge_history.events",
+            convert::edge_event_in,
+        )?),
+        Outcome::Degrees(m) => Response::Degrees(m.degrees),
+        Outcome::TopDegrees(m) => Response::TopDegrees {
+            whole: list(m.whole, "top_degrees.whole", convert::degree_in)?,
+            split: list(m.split, "top_degrees.split", convert::degree_in)?,
+        },
+        Outcome::Counts(m) => Response::Counts(convert::counts_in(m).at("counts")?),
+        Outcome::Diff(m) => Response::Diff(list(
+            m.differences,
+            "diff.differences",
+            convert::difference_in,
+        )?),
+        Outcome::Applied(m) => Response::Applied(m.applied),
+        _ => return Err(stray("outcome")),
+    })
+}

@@ -1,0 +1,608 @@
+//! What goes out comes back, and nothing that comes in panics.
+
+#![allow(
+    clippy::indexing_slicing,
+    reason = "a test that indexes wrongly has failed"
+)]
+
+use super::*;
+use esker_cluster::peer::*;
+use esker_model::record::UserAttribute;
+use esker_model::traversal::{Budget, StopReason, Strategy as Engine};
+use esker_model::{
+    AttributeDefinition, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect,
+    EdgeTypeId, Op, Properties, SchemaChange, Traversal, ValueKind, VersionRange, Versions, Vertex,
+    VertexChange, VertexEvent, VertexRef, VertexSelect, VertexTypeId,
+};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use prost::Message as _;
+use std::sync::Arc;
+
+fn id() -> impl Strategy<Value = VertexId> {
+    any::<[u8; 16]>().prop_map(VertexId)
+}
+
+fn version() -> impl Strategy<Value = Version> {
+    any::<u64>().prop_map(Version)
+}
+
+fn range() -> impl Strategy<Value = VersionRange> {
+    (version(), version()).prop_map(|(from, until)| VersionRange { from, until })
+}
+
+fn key() -> impl Strategy<Value = EdgeKey> {
+    (id(), any::<u16>(), id()).prop_map(|(source, t, destination)| EdgeKey {
+        source,
+        edge_type: EdgeTypeId(t),
+        destination,
+    })
+}
+
+fn properties() -> impl Strategy<Value = Properties> {
+    vec((".{1,6}", any::<i64>()), 0..3).prop_map(|pairs| {
+        let with = |all: Properties, (name, value): (String, i64)| all.with(&name, value);
+        pairs.into_iter().fold(Properties::new(), with)
+    })
+}
+
+fn vertex_ref() -> impl Strategy<Value = VertexRef> {
+    (id(), any::<u16>()).prop_map(|(id, t)| VertexRef {
+        id,
+        type_id: VertexTypeId(t),
+    })
+}
+
+fn vertex() -> impl Strategy<Value = Vertex> {
+    let rest = (".{0,9}", version(), any::<bool>(), properties());
+    (vertex_ref(), rest).prop_map(|(v, (key, version, deleted, attributes))| Vertex {
+        id: v.id,
+        type_id: v.type_id,
+        key,
+        version,
+        deleted,
+        attributes,
+        user: vec![UserAttribute {
+            name: "x".into(),
+            version,
+            value: true.into(),
+        }],
+    })
+}
+
+fn edge() -> impl Strategy<Value = Edge> {
+    (key(), version(), any::<bool>(), properties()).prop_map(
+        |(key, version, deleted, properties)| Edge {
+            key,
+            version,
+            deleted,
+            properties,
+        },
+    )
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        (vertex_ref(), "[a-z]{1,9}", properties()).prop_map(|(vertex, key, attributes)| {
+            Op::PutVertex {
+                vertex,
+                key,
+                attributes,
+            }
+        }),
+        (vertex_ref(), "[a-z]{1,9}").prop_map(|(vertex, key)| Op::EnsureVertex { vertex, key }),
+        (vertex_ref(), properties(), vec(".{0,6}", 0..3)).prop_map(|(vertex, set, remove)| {
+            Op::ChangeVertex {
+                vertex,
+                set,
+                remove,
+            }
+        }),
+        (vertex_ref(), properties(), vec(".{0,6}", 0..3)).prop_map(|(vertex, set, remove)| {
+            Op::SetAttributes {
+                vertex,
+                set,
+                remove,
+            }
+        }),
+        vertex_ref().prop_map(|vertex| Op::DeleteVertex { vertex }),
+    ]
+}
+
+fn tx() -> impl Strategy<Value = TxId> {
+    (any::<u32>(), any::<u64>(), any::<u64>()).prop_map(|(server, incarnation, number)| TxId {
+        server: ServerId(server),
+        incarnation,
+        number,
+    })
+}
+
+fn row() -> impl Strategy<Value = RawRow> {
+    let table = prop_oneof![Just(RawTable::Rows), Just(RawTable::History)];
+    let bytes = || vec(any::<u8>(), 0..9);
+    (table, bytes(), bytes()).prop_map(|(table, key, value)| RawRow { table, key, value })
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let adopt = (
+        id(),
+        vec(any::<u8>(), 0..5),
+        vec(row(), 0..3),
+        vec((any::<u16>(), any::<u64>()), 0..3),
+    );
+    prop_oneof![
+        op().prop_map(Change::Vertex),
+        (key(), any::<bool>(), properties(), any::<bool>()).prop_map(
+            |(key, gone, properties, asked)| Change::Edge {
+                key,
+                gone,
+                properties,
+                asked
+            }
+        ),
+        adopt.prop_map(|(vertex, splits, rows, degrees)| Change::Adopt(Adopt {
+            vertex,
+            splits,
+            rows,
+            degrees: degrees
+                .into_iter()
+                .map(|(t, n)| (EdgeTypeId(t), n))
+                .collect(),
+        })),
+    ]
+}
+
+fn part() -> impl Strategy<Value = Arc<Part>> {
+    let op = (any::<u32>(), option::of(version()), change());
+    let op = op.prop_map(|(index, at, change)| PartOp { index, at, change });
+    vec(op, 0..4).prop_map(|ops| Arc::new(Part { ops }))
+}
+
+fn later() -> impl Strategy<Value = Vec<(u32, Version)>> {
+    vec((any::<u32>(), version()), 0..3)
+}
+
+fn decided() -> impl Strategy<Value = Decided> {
+    (tx(), version(), later(), option::of(part())).prop_map(|(tx, version, later, part)| Decided {
+        tx,
+        version,
+        later,
+        part,
+    })
+}
+
+fn schema_change() -> impl Strategy<Value = SchemaChange> {
+    prop_oneof![
+        ("[a-z]{1,5}", option::of("[a-z]{1,5}")).prop_map(|(name, parent)| {
+            SchemaChange::VertexType {
+                name,
+                parent,
+                attributes: vec![AttributeDefinition {
+                    name: "x".into(),
+                    kind: ValueKind::Any,
+                }],
+            }
+        }),
+        ("[a-z]{1,5}", "[a-z]{1,5}").prop_map(|(name, inverse)| SchemaChange::EdgeType {
+            name,
+            inverse,
+            source: "a".into(),
+            destination: "b".into(),
+        }),
+    ]
+}
+
+fn read() -> impl Strategy<Value = Read> {
+    let versions = prop_oneof![
+        version().prop_map(Versions::AsOf),
+        Just(Versions::NOW),
+        range().prop_map(Versions::Range)
+    ];
+    let types = vec(any::<u16>().prop_map(EdgeTypeId), 0..3);
+    let select =
+        (types, versions, any::<bool>()).prop_map(|(types, versions, properties)| EdgeSelect {
+            types,
+            versions,
+            properties,
+        });
+    let scan = (
+        vec(id(), 0..4),
+        select,
+        option::of((any::<u32>(), key())),
+        any::<u32>(),
+        version(),
+    );
+    let of_type = (
+        vertex_ref(),
+        any::<bool>(),
+        version(),
+        any::<bool>(),
+        any::<u32>(),
+    );
+    prop_oneof![
+        (vec(id(), 0..4), version()).prop_map(|(ids, as_of)| Read::Vertices { ids, as_of }),
+        (vec(key(), 0..4), version()).prop_map(|(keys, as_of)| Read::Edges { keys, as_of }),
+        scan.prop_map(|(frontier, select, after, limit, at)| Read::Scan {
+            frontier,
+            select,
+            after,
+            limit,
+            at
+        }),
+        of_type.prop_map(|(v, after, as_of, deleted, limit)| Read::Type {
+            select: VertexSelect {
+                type_id: v.type_id,
+                after: after.then_some((v.type_id, v.id)),
+                as_of,
+                deleted,
+            },
+            limit,
+        }),
+        (id(), range()).prop_map(|(id, range)| Read::VertexHistory { id, range }),
+        (key(), range()).prop_map(|(key, range)| Read::EdgeHistory { key, range }),
+        vec((id(), any::<u16>().prop_map(EdgeTypeId)), 0..4).prop_map(|of| Read::Degrees { of }),
+        (option::of(any::<u16>()), any::<u32>()).prop_map(|(t, limit)| Read::TopDegrees {
+            edge_type: t.map(EdgeTypeId),
+            limit
+        }),
+        Just(Read::Counts),
+        (version(), version()).prop_map(|(before, after)| Read::Diff { before, after }),
+        vec(any::<u8>(), 0..5).prop_map(|once| Read::Applied { once }),
+    ]
+}
+
+fn travel_id() -> impl Strategy<Value = TravelId> {
+    tx().prop_map(|tx| TravelId {
+        server: tx.server,
+        incarnation: tx.incarnation,
+        number: tx.number,
+    })
+}
+
+fn hop() -> impl Strategy<Value = HopAt> {
+    (travel_id(), any::<u32>(), any::<u32>(), any::<u32>()).prop_map(|(travel, step, from, to)| {
+        HopAt {
+            travel,
+            step,
+            from: TravelPlace(from),
+            to: TravelPlace(to),
+        }
+    })
+}
+
+fn left() -> impl Strategy<Value = Left> {
+    (any::<Option<u64>>(), any::<Option<u64>>()).prop_map(|(millis, edges)| Left { millis, edges })
+}
+
+fn reached() -> impl Strategy<Value = Vec<Reached>> {
+    let one = (key(), version()).prop_map(|(edge, version)| Reached { edge, version });
+    vec(one, 0..4)
+}
+
+fn stopped() -> impl Strategy<Value = Option<StopReason>> {
+    prop_oneof![
+        Just(None),
+        Just(Some(StopReason::Edges)),
+        Just(Some(StopReason::Interrupted))
+    ]
+}
+
+fn travel_call() -> impl Strategy<Value = TravelCall> {
+    let chain = r#"v("file:/C").e("wasWrittenBy").v().e("read").v().repeat(max=3).return_fp()"#;
+    let begin = (
+        travel_id(),
+        version(),
+        any::<Option<u64>>(),
+        prop::sample::select(Engine::ALL.to_vec()),
+    );
+    prop_oneof![
+        begin.prop_map(
+            move |(travel, now, edges, strategy)| TravelCall::Begin(TravelBegin {
+                travel,
+                traversal: Traversal::parse(chain).unwrap(),
+                now,
+                budget: Budget {
+                    edges,
+                    steps: Some(4),
+                    strategy,
+                    ..Budget::default()
+                },
+            })
+        ),
+        (hop(), any::<bool>(), any::<Option<u32>>(), left()).prop_map(
+            |(hop, whole, next, left)| TravelCall::Step {
+                hop,
+                whole,
+                next: next.map(TravelPlace),
+                left
+            }
+        ),
+        (hop(), vec(id(), 0..4), left(), any::<(u64, u64)>()).prop_map(
+            |(hop, vertices, left, (credit, number))| TravelCall::Expand {
+                hop,
+                vertices,
+                left,
+                credit,
+                number
+            }
+        ),
+        (hop(), reached()).prop_map(|(hop, reached)| TravelCall::Reach { hop, reached }),
+        (hop(), any::<u64>(), reached(), any::<u64>()).prop_map(
+            |(hop, number, reached, credit)| TravelCall::Go {
+                hop,
+                number,
+                reached,
+                credit
+            }
+        ),
+        (
+            travel_id(),
+            any::<(u64, u64)>(),
+            stopped(),
+            option::of(".{0,9}")
+        )
+            .prop_map(|(travel, (number, credit), stopped, failed)| {
+                TravelCall::Credit {
+                    travel,
+                    number,
+                    credit,
+                    stopped,
+                    failed,
+                }
+            }),
+        (travel_id(), any::<u64>())
+            .prop_map(|(travel, number)| TravelCall::MoreCredit { travel, number }),
+        travel_id().prop_map(|travel| TravelCall::Alive { travel }),
+        (travel_id(), any::<u64>()).prop_map(|(travel, from)| TravelCall::Collect { travel, from }),
+        travel_id().prop_map(|travel| TravelCall::End { travel }),
+    ]
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    prop_oneof![
+        vec(decided(), 0..3).prop_map(|decided| Request::Hello { decided }),
+        (tx(), any::<u64>(), part()).prop_map(|(tx, over, part)| Request::Prepare {
+            tx,
+            over,
+            part
+        }),
+        decided().prop_map(Request::Commit),
+        tx().prop_map(|tx| Request::Abort { tx }),
+        vec(schema_change(), 0..3).prop_map(|changes| Request::Define { changes }),
+        Just(Request::Schema),
+        vec(id(), 0..3).prop_map(|of| Request::Splits { of }),
+        read().prop_map(Request::Read),
+        travel_call().prop_map(Request::Travel),
+        Just(Request::Ping),
+    ]
+}
+
+fn splits() -> impl Strategy<Value = Vec<(VertexId, Vec<u8>)>> {
+    vec((id(), vec(any::<u8>(), 0..5)), 0..3)
+}
+
+fn step_done() -> impl Strategy<Value = StepDone> {
+    (any::<[u64; 9]>(), stopped()).prop_map(|(n, stopped)| StepDone {
+        frontier: n[0],
+        edges: n[1],
+        selected: n[2],
+        reached: n[3],
+        leads_on: n[4] > 9,
+        cached: n[4],
+        vertices_micros: n[5],
+        edges_micros: n[6],
+        prefetch_micros: n[7],
+        wait_micros: n[8],
+        stopped,
+    })
+}
+
+fn visited() -> impl Strategy<Value = Visited> {
+    let parents = vec((any::<u32>(), key(), version()), 0..3);
+    (any::<(u32, u32)>(), id(), parents).prop_map(|((place, step), vertex, parents)| Visited {
+        place: TravelPlace(place),
+        vertex,
+        step,
+        parents: parents
+            .into_iter()
+            .map(|(from, edge, version)| PathEntry {
+                from: TravelPlace(from),
+                edge,
+                version,
+            })
+            .collect(),
+    })
+}
+
+fn travel_reply() -> impl Strategy<Value = TravelReply> {
+    let steps = vec((any::<u32>(), step_done()), 0..3);
+    prop_oneof![
+        any::<u64>().prop_map(TravelReply::Started),
+        step_done().prop_map(TravelReply::Stepped),
+        (step_done(), splits()).prop_map(|(done, splits)| TravelReply::Expanded { done, splits }),
+        any::<(u64, bool)>().prop_map(|(new, leads_on)| TravelReply::Reached { new, leads_on }),
+        any::<u64>().prop_map(TravelReply::Credit),
+        (vec(visited(), 0..3), any::<bool>(), steps).prop_map(|(visited, more, steps)| {
+            TravelReply::Collected {
+                visited,
+                more,
+                steps,
+            }
+        }),
+        Just(TravelReply::Unknown),
+        Just(TravelReply::Done),
+    ]
+}
+
+fn degree() -> impl Strategy<Value = Degree> {
+    (id(), any::<u16>(), any::<u64>()).prop_map(|(vertex, t, degree)| Degree {
+        vertex,
+        edge_type: EdgeTypeId(t),
+        degree,
+    })
+}
+
+fn response() -> impl Strategy<Value = Response> {
+    let transactions = prop_oneof![
+        vec(decided(), 0..3).prop_map(Response::Undelivered),
+        (version(), later())
+            .prop_map(|(floor, later)| Response::Prepared(Prepared { floor, later })),
+        splits().prop_map(Response::Moved),
+        Just(Response::Over),
+        any::<[u64; 3]>().prop_map(|n| Response::Committed {
+            vertices_created: n[0],
+            edges_created: n[1],
+            unchanged: n[2],
+        }),
+        Just(Response::Unknown),
+        Just(Response::Done),
+        vec(schema_change(), 0..3).prop_map(Response::Schema),
+        splits().prop_map(Response::Splits),
+        any::<bool>().prop_map(Response::Applied),
+        travel_reply().prop_map(Response::Travel),
+    ];
+    let scanned = (vec((any::<u32>(), edge()), 0..3), splits(), any::<bool>());
+    let reads = prop_oneof![
+        vec(option::of(vertex()), 0..3).prop_map(Response::Vertices),
+        vec(option::of(edge()), 0..3).prop_map(Response::Edges),
+        scanned.prop_map(|(edges, splits, more)| Response::Scanned {
+            edges,
+            splits,
+            more
+        }),
+        (vec(vertex(), 0..3), any::<bool>())
+            .prop_map(|(vertices, more)| Response::Type { vertices, more }),
+        (version(), any::<bool>()).prop_map(|(version, archived)| {
+            let changes = [
+                VertexChange::Deleted,
+                VertexChange::Removed("x".into()),
+                VertexChange::Set("x".into(), 7.into()),
+                VertexChange::Put(Properties::new().with("y", true)),
+            ];
+            let event = |change| VertexEvent {
+                version,
+                change,
+                archived,
+            };
+            Response::VertexHistory(changes.map(event).to_vec())
+        }),
+        (edge(), any::<bool>())
+            .prop_map(|(edge, archived)| Response::EdgeHistory(vec![EdgeEvent { edge, archived }])),
+        vec(any::<u64>(), 0..4).prop_map(Response::Degrees),
+        (vec(degree(), 0..3), vec(degree(), 0..3))
+            .prop_map(|(whole, split)| Response::TopDegrees { whole, split }),
+        vec((any::<u16>(), any::<u64>()), 0..3).prop_map(|all| Response::Counts(Counts {
+            vertices: all.iter().map(|(t, n)| (VertexTypeId(*t), *n)).collect(),
+            edges: all.iter().map(|(t, n)| (EdgeTypeId(*t), *n)).collect(),
+        })),
+        (option::of(vertex()), option::of(edge())).prop_map(|(vertex, edge)| Response::Diff(vec![
+            Difference::Vertex(vertex.clone(), None),
+            Difference::Vertex(None, vertex),
+            Difference::Edge(edge, None),
+        ])),
+    ];
+    prop_oneof![transactions, reads]
+}
+
+/// Through bytes, as it travels.
+fn sent<M: prost::Message + Default>(message: &M) -> M {
+    M::decode(&message.encode_to_vec()[..]).unwrap()
+}
+
+proptest! {
+    #[test]
+    fn questions_come_back(
+        from: u32, incarnation: u64, clock in version(), newest in version(), request in request(),
+    ) {
+        let question = Question { from: ServerId(from), incarnation, clock, newest, request };
+        let message = sent(&question_out(question.clone()));
+        prop_assert_eq!(question_in(message).unwrap(), question);
+    }
+
+    #[test]
+    fn answers_come_back(incarnation: u64, clock in version(), newest in version(), response in response()) {
+        let answer = Answer { incarnation, clock, newest, outcome: Ok(response.clone()) };
+        let back = answer_in(sent(&answer_out(answer))).unwrap();
+        prop_assert_eq!((back.incarnation, back.clock, back.newest), (incarnation, clock, newest));
+        prop_assert_eq!(back.outcome.unwrap(), response);
+    }
+
+    /// Whatever a broken or a newer server says is an error at most.
+    #[test]
+    fn bytes_that_mean_nothing_are_refused(
+        request in request(), response in response(), at: prop::sample::Index, byte: u8,
+    ) {
+        let question = Question {
+            from: ServerId(1), incarnation: 1, clock: Version(1), newest: Version(1), request,
+        };
+        let mut bytes = question_out(question).encode_to_vec();
+        let place = at.index(bytes.len());
+        bytes[place] = byte;
+        if let Ok(message) = proto::PeerQuestion::decode(&bytes[..]) {
+            let _ = question_in(message);
+        }
+        let answer = Answer { incarnation: 1, clock: Version(1), newest: Version(1), outcome: Ok(response) };
+        let mut bytes = answer_out(answer).encode_to_vec();
+        let place = at.index(bytes.len());
+        bytes[place] = byte;
+        if let Ok(message) = proto::PeerAnswer::decode(&bytes[..]) {
+            let _ = answer_in(message);
+        }
+    }
+}
+
+#[test]
+fn failures_come_back() {
+    let answer = Answer {
+        incarnation: 1,
+        clock: Version(2),
+        newest: Version(3),
+        outcome: Err(Error::NoVertex {
+            name: "file:/x".into(),
+            hint: String::new(),
+        }),
+    };
+    let back = answer_in(sent(&answer_out(answer))).unwrap();
+    assert_eq!(back.outcome.unwrap_err().to_string(), "no vertex `file:/x`");
+}
+
+#[test]
+fn what_is_malformed_is_named() {
+    let message = |request| {
+        let question = proto::PeerQuestion {
+            request,
+            ..Default::default()
+        };
+        Error::from(question_in(question).unwrap_err()).to_string()
+    };
+    assert!(message(None).contains("`request`: expected"));
+    let prepare = proto::Prepare {
+        tx: Some(proto::TxId::default()),
+        over: 0,
+        part: Some(proto::Part {
+            ops: vec![proto::PartOp::default()],
+        }),
+    };
+    let text = message(Some(Asked::Prepare(prepare)));
+    assert!(text.contains("`prepare.part.ops[0].change`"), "{text}");
+    let reach = proto::TravelReach {
+        hop: Some(proto::HopAt {
+            travel: Some(proto::TravelId::default()),
+            ..Default::default()
+        }),
+        reached: Some(proto::EdgeColumns {
+            ends: vec![1, 2, 3, 4],
+            types: vec![],
+            versions: vec![1],
+        }),
+    };
+    let call = proto::TravelCall {
+        call: Some(proto::travel_call::Call::Reach(reach)),
+    };
+    let text = message(Some(Asked::Travel(call)));
+    assert!(
+        text.contains("`travel.reach.reached.ends`: expected columns"),
+        "{text}"
+    );
+}
