@@ -4,6 +4,7 @@
 //! `commands/`.
 
 mod admin;
+mod cluster;
 mod import;
 mod placement;
 mod read;
@@ -14,6 +15,10 @@ mod write;
 pub(crate) use admin::{
     BackupArgs, CheckArgs, CompactArgs, CompletionsArgs, EngineArg, InitArgs, ManArgs, RestoreArgs,
     ShellArgs, StatsArgs,
+};
+pub(crate) use cluster::{
+    ClusterArgs, ClusterCommand, ClusterDownArgs, ClusterServerArgs, ClusterStatusArgs,
+    ClusterUpArgs,
 };
 pub(crate) use import::{
     ExportArgs, ExportCommand, ExportTableArgs, ImportArgs, ImportCommand, ImportDarshanArgs,
@@ -182,6 +187,8 @@ pub(crate) enum Command {
     Restore(RestoreArgs),
     /// Serve a database to other machines, by gRPC and HTTP
     Serve(ServeArgs),
+    /// Run several servers as one database
+    Cluster(ClusterArgs),
     /// Work interactively, with completion and history; or run a script from standard input
     Shell(ShellArgs),
     /// Where a vertex's edges lie on many servers

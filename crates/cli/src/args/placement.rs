@@ -22,7 +22,8 @@ pub(crate) enum PlacementCommand {
 #[derive(Debug, Args)]
 #[command(
     after_help = "An embedded database lies on no servers: what is shown is how its edges, inverse ones among them, would \
-                  lie on N servers, S1 to SN.\n\nExamples:\n  \
+                  lie on N servers, S1 to SN. Of a cluster, what is: its own placement, and the splits that were \
+                  made; the options for them are not looked at. S1 is server 0.\n\nExamples:\n  \
                   esker placement explain lab.esker user:1001\n  \
                   esker placement explain lab.esker user:1001 --servers 8 --threshold 16\n  \
                   esker placement explain lab.esker user:1001 --vnodes 1024 --format json"

@@ -3,8 +3,10 @@
 use super::Target;
 use crate::times::{parse_as_of, parse_at};
 use crate::units::parse_size;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use esker_model::Version;
+use esker_model::traversal::Strategy;
 use std::path::PathBuf;
 
 /// How a graph is printed.
@@ -123,6 +125,13 @@ pub(crate) struct TravelArgs {
     /// Run it, and print what each step did on stderr (in JSON: as `profile`)
     #[arg(long)]
     pub(crate) profile: bool,
+    /// Run it, and draw the time that each server of a cluster spent in each step
+    #[arg(long, value_name = "FILE", conflicts_with = "explain")]
+    pub(crate) profile_svg: Option<PathBuf>,
+    /// How the servers of a cluster go about it: step by step, the same while those that wait read ahead, or without steps.
+    /// What comes out is the same
+    #[arg(long, value_name = "NAME", value_parser = strategy_parser(), default_value = "prefetch")]
+    pub(crate) engine: Strategy,
     /// Take that many steps at most, counted through repeats
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<u32>,
@@ -138,4 +147,12 @@ pub(crate) struct TravelArgs {
     /// How to print
     #[arg(long, value_enum, default_value_t = GraphFormat::Table)]
     pub(crate) format: GraphFormat,
+}
+
+/// Reads a strategy's name.
+fn strategy_parser() -> impl TypedValueParser<Value = Strategy> {
+    PossibleValuesParser::new(Strategy::ALL.map(Strategy::name)).try_map(|name| {
+        let found = Strategy::ALL.into_iter().find(|s| s.name() == name);
+        found.ok_or("no such engine")
+    })
 }

@@ -2,6 +2,7 @@
 
 mod backup;
 mod check;
+mod cluster;
 mod compact;
 mod completions;
 mod delete;
@@ -129,6 +130,7 @@ fn run(command: Command, context: &mut Context, interrupt: &Interrupt) -> anyhow
         Command::Backup(args) => backup::run(&args, context),
         Command::Restore(args) => restore::run(&args, context),
         Command::Serve(args) => serve::run(&args, context),
+        Command::Cluster(args) => cluster::run(&args.command, context),
         Command::Shell(args) => shell::run(&args, context, interrupt),
         Command::Completions(args) => completions::run(&args, context),
         Command::Man(args) => man::run(&args, context),

@@ -10,6 +10,7 @@ use esker_server::{Server, Settings};
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::time::Duration;
+use tracing_subscriber::filter::LevelFilter;
 
 /// How often the signals are looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -22,7 +23,7 @@ pub(crate) fn run(args: &ServeArgs, context: &mut Context) -> anyhow::Result<Out
         )));
     }
     let settings = settings(args)?;
-    log_to_stderr(args, context);
+    log_to_stderr(args.log, args.log_format, context);
     let scheme = if settings.tls.is_some() {
         "esker+tls"
     } else {
@@ -83,17 +84,18 @@ fn announce(file: &Path, address: &str) -> esker_model::Result<()> {
     std::fs::rename(&draft, file).map_err(failed)
 }
 
-fn log_to_stderr(args: &ServeArgs, context: &Context) {
+/// Lets the program log, on stderr.
+pub(super) fn log_to_stderr(level: LevelFilter, format: LogFormat, context: &Context) {
     let level = if context.globals.quiet {
-        args.log.min(tracing_subscriber::filter::LevelFilter::WARN)
+        level.min(LevelFilter::WARN)
     } else {
-        args.log
+        level
     };
     let lines = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(io::stderr);
     // Set once a process; a shell that serves is not to be.
-    let _ = match args.log_format {
+    let _ = match format {
         LogFormat::Text => lines
             .with_target(false)
             .with_ansi(io::stderr().is_terminal())

@@ -4,6 +4,7 @@
 #![expect(clippy::print_stderr, reason = "a case that was skipped must be seen")]
 
 mod cases;
+mod cluster;
 mod normalise;
 mod processes;
 mod serve;

@@ -20,7 +20,7 @@ pub(crate) struct Served {
     address: String,
 }
 
-fn esker(folder: &Path) -> Command {
+pub(crate) fn esker(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_esker"));
     command
         .current_dir(folder)
@@ -29,11 +29,11 @@ fn esker(folder: &Path) -> Command {
     command
 }
 
-fn run(folder: &Path, args: &[&str]) -> Output {
+pub(crate) fn run(folder: &Path, args: &[&str]) -> Output {
     esker(folder).args(args).output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
@@ -133,14 +133,14 @@ impl Drop for Served {
     }
 }
 
-fn vertex(database: &Database, name: &str) -> VertexRef {
+pub(crate) fn vertex(database: &Database, name: &str) -> VertexRef {
     let schema = database.schema().unwrap();
     let name = esker_model::VertexName::parse(name).unwrap();
     name.resolve(&schema).unwrap()
 }
 
 /// A batch that makes a file and lets a job have written it.
-fn written(database: &Database, job: &str, file: &str) -> Batch {
+pub(crate) fn written(database: &Database, job: &str, file: &str) -> Batch {
     let schema = database.schema().unwrap();
     let (source, destination) = (
         vertex(database, &format!("job:{job}")),
@@ -165,7 +165,7 @@ fn written(database: &Database, job: &str, file: &str) -> Batch {
 }
 
 /// The keys of files that job wrote.
-fn files_of(database: &Database, job: &str) -> Vec<VertexId> {
+pub(crate) fn files_of(database: &Database, job: &str) -> Vec<VertexId> {
     let schema = database.schema().unwrap();
     let select = EdgeSelect {
         types: vec![schema.edge_type_id("write").unwrap()],

@@ -1,33 +1,43 @@
 //! `esker placement explain`: where a vertex's edges lie.
 //!
 //! An embedded database has no servers. Its edges are counted and placed as a cluster of so many servers would have them
-//! once every split that is due is done; [`view`] shows the result, and does not know where it came from.
+//! once every split that is due is done. The servers of a cluster say how the vertex has really split. [`view`] shows the
+//! result, and does not know where it came from.
 
 mod view;
 
 use super::note_if_stopped;
-use crate::args::{ExplainArgs, ExplainFormat};
+use crate::args::{ExplainArgs, ExplainFormat, Target};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::graph::Named;
-use esker_cluster::placement::{End, Growth, Order, Partition, Place, Placement, Splits};
+use anyhow::Context as _;
+use esker::rpc::proto::PlacementReply;
+use esker::rpc::{Address, Client};
+use esker_cluster::Kind;
+use esker_cluster::placement::{
+    End, Growth, Order, Partition, Place, Placement, SplitState, Splits, Tree,
+};
 use esker_cluster::vnode::{ServerId, VnodeMap, Vnodes};
-use esker_model::{Cancel as _, EdgeSelect, GraphRead, Version, Versions, VertexId};
+use esker_model::{Cancel as _, EdgeSelect, GraphRead, Version, Versions, VertexId, VertexRef};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use view::{Part, View};
 
 pub(crate) fn explain(args: &ExplainArgs, context: &mut Context) -> anyhow::Result<Outcome> {
-    let cluster = Cluster::new(args)?;
     let database = context.open(&args.target)?;
     let named = Named::parse(&args.vertex, &*database.schema()?)?;
     let known = database.read_vertices(&[named.vertex.id], Version::MAX)?;
     if known.iter().all(Option::is_none) {
         return Err(named.missing("").into());
     }
+    let cluster = match real(&args.target, named.vertex)? {
+        Some(placed) => Cluster::real(placed)?,
+        None => Cluster::new(args)?,
+    };
     let stop = || context.interrupt.cancelled();
     let edges = cluster.read_edges(&database, named.vertex.id, &stop)?;
-    let view = cluster.view(args, &named, &edges);
+    let view = cluster.view(&named, &edges);
     match args.format {
         ExplainFormat::Table => view.print(context)?,
         ExplainFormat::Json => writeln!(context.out, "{}", view.json())?,
@@ -35,11 +45,26 @@ pub(crate) fn explain(args: &ExplainArgs, context: &mut Context) -> anyhow::Resu
     Ok(note_if_stopped(context))
 }
 
-/// Servers that are not there.
+/// How a cluster has placed a vertex's edges; nothing if the target is none.
+fn real(target: &Target, vertex: VertexRef) -> anyhow::Result<Option<PlacementReply>> {
+    if !Address::is_address(&target.target) {
+        return Ok(None);
+    }
+    let client = Client::connect(&Address::parse(&target.target)?)?;
+    let placed = client.placement(vertex)?;
+    Ok((placed.servers > 0).then_some(placed))
+}
+
+/// Servers, whether they are there or not.
 struct Cluster {
     placement: Box<dyn Placement>,
     /// By place: its server.
     server_of: Vec<u32>,
+    threshold: u64,
+    servers: u32,
+    vnodes: Option<u32>,
+    /// How the vertex has split; else what is due is found out.
+    splits: Option<Splits>,
 }
 
 /// An edge, as far as its place matters.
@@ -64,6 +89,37 @@ impl Cluster {
         Ok(Self {
             placement: args.placement.over(server_of.len() as u32, order)?,
             server_of,
+            threshold: args.threshold,
+            servers: args.servers,
+            vnodes: args.vnodes,
+            splits: None,
+        })
+    }
+
+    /// Of servers that are there.
+    fn real(placed: PlacementReply) -> anyhow::Result<Self> {
+        let strange = || {
+            format!(
+                "the server's placement of {} vnodes means nothing to this build: use the same release",
+                placed.vnodes
+            )
+        };
+        let kind: Kind = placed.placement.parse().with_context(strange)?;
+        anyhow::ensure!(placed.server_of.len() == placed.vnodes as usize, strange());
+        let splits = match placed.splits.as_slice() {
+            [] => Splits::default(),
+            row => SplitState::decode(row)
+                .with_context(strange)?
+                .splits()
+                .clone(),
+        };
+        Ok(Self {
+            placement: kind.over(placed.vnodes, Order::Numbers)?,
+            server_of: placed.server_of,
+            threshold: placed.threshold,
+            servers: placed.servers,
+            vnodes: Some(placed.vnodes),
+            splits: Some(splits),
         })
     }
 
@@ -101,19 +157,26 @@ impl Cluster {
         Ok(edges)
     }
 
-    fn view(&self, args: &ExplainArgs, named: &Named, edges: &[Edge]) -> View {
+    /// The splits that are due.
+    fn settled(&self, tree: Tree, edges: &[Edge]) -> Splits {
+        let mut goals = vec![0; self.placement.places() as usize];
+        edges
+            .iter()
+            .for_each(|edge| goals[edge.goal.0 as usize] += 1);
+        Growth::settled(tree, self.threshold, &mut goals)
+            .splits()
+            .clone()
+    }
+
+    fn view(&self, named: &Named, edges: &[Edge]) -> View {
         let places = self.placement.places();
         let home = End::of(named.vertex.id, places).home;
         let tree = self.placement.tree();
-        let splits = tree.map_or_else(Splits::default, |tree| {
-            let mut goals = vec![0; places as usize];
-            edges
-                .iter()
-                .for_each(|edge| goals[edge.goal.0 as usize] += 1);
-            Growth::settled(tree, args.threshold, &mut goals)
-                .splits()
-                .clone()
-        });
+        let splits = match (&self.splits, tree) {
+            (Some(splits), _) => splits.clone(),
+            (None, Some(tree)) => self.settled(tree, edges),
+            (None, None) => Splits::default(),
+        };
         let mut parts: BTreeMap<Partition, Part> = self
             .placement
             .partitions(&splits)
@@ -143,9 +206,9 @@ impl Cluster {
             vertex: named.name.to_string(),
             id: named.vertex.id,
             kind: self.placement.kind(),
-            threshold: args.threshold,
-            servers: args.servers,
-            vnodes: args.vnodes,
+            threshold: self.threshold,
+            servers: self.servers,
+            vnodes: self.vnodes,
             home,
             server_of: self.server_of.clone(),
             tree,

@@ -5,13 +5,14 @@
 
 mod graph;
 mod paths;
+mod picture;
+mod profile;
 mod sets;
 
 use super::is_interrupted;
 use crate::args::{GraphFormat, TravelArgs};
 use crate::context::Context;
 use crate::exit::{Outcome, Usage, usage};
-use crate::output::{Cell, Rows};
 use crate::units::counted;
 use anyhow::Context as _;
 use esker::Database;
@@ -43,7 +44,7 @@ pub(crate) fn run(args: &TravelArgs, context: &mut Context) -> anyhow::Result<Ou
             .globals
             .timeout
             .map(|t| u64::try_from(t.as_millis()).unwrap_or(u64::MAX)),
-        ..Budget::default()
+        strategy: args.engine,
     };
     let result = match database.travel(&traversal, &budget, &context.interrupt) {
         Err(error) if is_interrupted(&error) => {
@@ -65,7 +66,10 @@ pub(crate) fn run(args: &TravelArgs, context: &mut Context) -> anyhow::Result<Ou
     if args.profile && args.format != GraphFormat::Json {
         // Results are on stdout; whoever reads them with a program does not want this among them.
         context.out.flush()?;
-        print_profile(&result, context)?;
+        profile::print(&result, context)?;
+    }
+    if let Some(file) = &args.profile_svg {
+        picture::draw(&result, &text, file, context)?;
     }
     context.out.flush()?;
     let started = say_what_is_missing(&printing, context)?;
@@ -113,25 +117,6 @@ fn stop_json(stop: &Stop) -> Json {
     })
 }
 
-fn profile_json(result: &TravelResult) -> Json {
-    result
-        .profile
-        .iter()
-        .map(|p| {
-            json!({
-                "step": p.step,
-                "text": p.text,
-                "frontier": p.frontier,
-                "edges": p.edges,
-                "selected": p.selected,
-                "reached": p.reached,
-                "cached": p.cached,
-                "micros": p.micros,
-            })
-        })
-        .collect()
-}
-
 fn read_chain(file: &Path) -> anyhow::Result<String> {
     if file == Path::new("-") {
         let mut text = String::new();
@@ -142,33 +127,6 @@ fn read_chain(file: &Path) -> anyhow::Result<String> {
     }
     std::fs::read_to_string(file)
         .map_err(|e| usage(format!("reading the chain from {}: {e}", file.display())))
-}
-
-fn print_profile(result: &TravelResult, context: &Context) -> anyhow::Result<()> {
-    let columns = &[
-        "step", "hop", "frontier", "edges", "selected", "reached", "cached", "ms",
-    ];
-    let mut stderr = std::io::stderr();
-    let mut rows = Rows::new(
-        &mut stderr,
-        crate::args::RowFormat::Table,
-        context.note_style,
-        columns,
-    );
-    for p in &result.profile {
-        rows.row(vec![
-            Cell::Count(p.step.into()),
-            p.text.as_str().into(),
-            Cell::Count(p.frontier),
-            Cell::Count(p.edges),
-            Cell::Count(p.selected),
-            Cell::Count(p.reached),
-            Cell::Count(p.cached),
-            format!("{:.3}", p.micros as f64 / 1000.0).into(),
-        ])?;
-    }
-    rows.finish()?;
-    Ok(())
 }
 
 /// A start that does not exist looks like one that leads nowhere, unless somebody says so.

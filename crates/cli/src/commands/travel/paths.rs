@@ -4,7 +4,7 @@
 //! the start and gives one path at a time.
 
 use super::graph::{edge_json, open_object, vertex_json, write_dot_edge, write_dot_vertex};
-use super::{Printing, profile_json, sets};
+use super::{Printing, profile, sets};
 use crate::args::{GraphFormat, RowFormat, TravelArgs};
 use crate::context::Context;
 use crate::graph::{Names, edge_type_name};
@@ -331,7 +331,18 @@ fn print_json(printing: &Printing<'_>, paths: &Paths, context: &mut Context) -> 
         sets::write_sets(printing, out)?;
     }
     if printing.profile {
-        write!(out, ",\n\"profile\":{}", profile_json(printing.result))?;
+        write!(
+            out,
+            ",\n\"profile\":{}",
+            profile::steps_json(printing.result)
+        )?;
+        if !printing.result.servers.is_empty() {
+            write!(
+                out,
+                ",\n\"servers\":{}",
+                profile::servers_json(printing.result)
+            )?;
+        }
     }
     writeln!(out, "\n}}")?;
     Ok(())

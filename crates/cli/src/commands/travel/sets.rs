@@ -1,7 +1,7 @@
 //! Working sets: what `rtn()` marks, or the last one.
 
 use super::graph::{vertex_json, write_dot_vertex};
-use super::{Printing, profile_json};
+use super::{Printing, profile};
 use crate::args::{GraphFormat, RowFormat};
 use crate::context::Context;
 use crate::graph::{unnamed, vertex_type_name};
@@ -108,7 +108,18 @@ fn print_json(printing: &Printing<'_>, context: &mut Context) -> anyhow::Result<
     super::graph::open_object(out, &printing.head())?;
     write_sets(printing, out)?;
     if printing.profile {
-        write!(out, ",\n\"profile\":{}", profile_json(printing.result))?;
+        write!(
+            out,
+            ",\n\"profile\":{}",
+            profile::steps_json(printing.result)
+        )?;
+        if !printing.result.servers.is_empty() {
+            write!(
+                out,
+                ",\n\"servers\":{}",
+                profile::servers_json(printing.result)
+            )?;
+        }
     }
     writeln!(out, "\n}}")?;
     Ok(())

@@ -1,0 +1,42 @@
+//! `esker cluster`: the servers of a cluster started, run, asked.
+
+mod child;
+mod down;
+mod server;
+mod status;
+mod up;
+
+use crate::args::ClusterCommand;
+use crate::context::Context;
+use crate::exit::Outcome;
+use esker_server::ClusterConfig;
+use std::path::PathBuf;
+
+pub(crate) fn run(command: &ClusterCommand, context: &mut Context) -> anyhow::Result<Outcome> {
+    match command {
+        ClusterCommand::Up(args) => up::run(args, context),
+        ClusterCommand::Down(args) => down::run(args, context),
+        ClusterCommand::Server(args) => server::run(args, context),
+        ClusterCommand::Status(args) => status::run(args, context),
+    }
+}
+
+/// Holds the process that keeps a cluster up.
+fn pid_file(config: &ClusterConfig) -> PathBuf {
+    config.storage.join("up.pid")
+}
+
+/// The process that keeps a cluster up on this machine, if one does.
+fn keeper(config: &ClusterConfig) -> Option<u32> {
+    let text = std::fs::read_to_string(pid_file(config)).ok()?;
+    let pid = text.trim().parse().ok()?;
+    // Another process may have got its number since.
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let mut words = line.split(|b| *b == 0);
+    (words.any(|w| w == b"cluster") && words.any(|w| w == b"up")).then_some(pid)
+}
+
+/// An I/O failure, with what was being done.
+fn failed(doing: impl std::fmt::Display, cause: impl Into<std::io::Error>) -> anyhow::Error {
+    esker_model::Error::io(doing.to_string(), cause.into()).into()
+}

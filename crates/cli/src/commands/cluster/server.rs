@@ -1,0 +1,86 @@
+//! `esker cluster server`: one server of a cluster, until it is told to stop.
+
+use super::failed;
+use crate::args::ClusterServerArgs;
+use crate::commands::serve::log_to_stderr;
+use crate::context::Context;
+use crate::exit::{Outcome, usage};
+use esker_cluster::ServerId;
+use esker_server::{ClusterConfig, Server};
+use std::io::Read as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How often signals are looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+pub(super) fn run(args: &ClusterServerArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let config = ClusterConfig::from_file(&args.file)?;
+    let id = ServerId(args.id);
+    if args.id as usize >= config.servers.len() {
+        return Err(usage(format!(
+            "there is no server {} in cluster `{}`: its {} servers are numbered from 0",
+            args.id,
+            config.name,
+            config.servers.len()
+        )));
+    }
+    log_to_stderr(args.log, args.log_format, context);
+    config.claim_storage()?;
+    let folder = config.folder(id);
+    let folder = folder.to_string_lossy();
+    let whole = format!(
+        "`{folder}` is a part of cluster `{}`, and {id} has it open (process {}): use esker://{}",
+        config.name,
+        std::process::id(),
+        config.address(id)
+    );
+    let database = context
+        .open_options()
+        .memory_bytes(config.memory_bytes.unwrap_or(context.globals.memory))
+        .durability(config.durability)
+        .create(true)
+        .part_of(&whole)
+        .open(&folder)?;
+    let server = Server::start_in(database, &config, args.id)?;
+    tracing::info!(
+        address = %server.address(),
+        cluster = config.name,
+        %id,
+        pid = std::process::id(),
+        "listening"
+    );
+    let orphaned = Arc::new(AtomicBool::new(false));
+    if args.until_stdin_ends {
+        let orphaned = Arc::clone(&orphaned);
+        std::thread::Builder::new()
+            .name("esker-parent".into())
+            .spawn(move || {
+                // Nothing is ever written: it ends when whoever holds the other end does.
+                let _ = std::io::stdin().read_to_end(&mut Vec::new());
+                orphaned.store(true, Ordering::Release);
+            })
+            .map_err(|e| failed("starting a thread", e))?;
+    }
+    let failure = loop {
+        if context.interrupt.stopped().is_some() || orphaned.load(Ordering::Acquire) {
+            break None;
+        }
+        if let Some(why) = server.failure() {
+            break Some(why);
+        }
+        std::thread::sleep(LOOK);
+    };
+    tracing::info!("stopping: what is under way is finished; a second signal ends it at once");
+    let whole = server.stop()?;
+    if let Some(why) = failure {
+        return Err(anyhow::anyhow!("{id} cannot serve: {why}"));
+    }
+    if whole {
+        tracing::info!("stopped");
+    } else {
+        tracing::warn!("stopped; some calls took longer than the drain time and were cut off");
+    }
+    Ok(Outcome::partly_if(!whole))
+}

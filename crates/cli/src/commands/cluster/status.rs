@@ -1,0 +1,90 @@
+//! `esker cluster status`: every server of a cluster, asked how it is.
+
+use crate::args::ClusterStatusArgs;
+use crate::context::Context;
+use crate::exit::{Outcome, usage};
+use crate::output::{Cell, Rows};
+use esker::rpc::proto::ClusterReply;
+use esker::rpc::{Address, Client};
+use esker_model::Version;
+use std::time::Duration;
+
+/// How long a server may take to answer.
+const ANSWER_MAX: Duration = Duration::from_secs(3);
+
+pub(super) fn run(args: &ClusterStatusArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let target = &args.target.target;
+    if !Address::is_address(target) {
+        return Err(usage(format!(
+            "`{target}` is a folder; `cluster status` asks a server: esker://HOST:PORT"
+        )));
+    }
+    let first = Address::parse(target)?;
+    let cluster = Client::connect(&first)?.cluster()?;
+    if cluster.servers.is_empty() {
+        return Err(usage(format!(
+            "{first} stands alone: it is not a server of a cluster"
+        )));
+    }
+    let columns = &[
+        "server",
+        "address",
+        "state",
+        "newest",
+        "vertices",
+        "edges",
+        "asked",
+        "unanswered",
+    ];
+    let mut rows = Rows::new(&mut context.out, args.format.format, context.style, columns);
+    let mut troubles = Vec::new();
+    for (id, place) in cluster.servers.iter().enumerate() {
+        let mut cells = vec![Cell::Count(id as u64), format!("esker://{place}").into()];
+        match ask(place, &first) {
+            Ok(reply) => {
+                let state = if reply.serving { "serving" } else { "joining" };
+                if !reply.serving {
+                    troubles.push(format!("server {id} waits for others"));
+                }
+                cells.push(state.into());
+                cells.extend(figures(&reply));
+            }
+            Err(e) => {
+                troubles.push(format!("server {id}: {e}"));
+                cells.push("down".into());
+                cells.extend(std::iter::repeat_n(Cell::Empty, 5));
+            }
+        }
+        rows.row(cells)?;
+    }
+    rows.finish()?;
+    context.out.flush()?;
+    context.note(&format!(
+        "cluster `{}`: {} with threshold {}, {} vnodes",
+        cluster.name, cluster.placement, cluster.threshold, cluster.vnodes
+    ));
+    for trouble in &troubles {
+        context.warn(trouble);
+    }
+    Ok(Outcome::partly_if(!troubles.is_empty()))
+}
+
+fn ask(place: &str, like: &Address) -> esker_model::Result<ClusterReply> {
+    let mut address = Address::parse(&format!("esker://{place}"))?;
+    address.tls.clone_from(&like.tls);
+    address.patience = like.patience.min(ANSWER_MAX);
+    Client::connect(&address)?.cluster()
+}
+
+/// What lies on a server.
+fn figures(reply: &ClusterReply) -> Vec<Cell> {
+    let counts = reply.counts.clone().unwrap_or_default();
+    let sum = |counts: &[esker::rpc::proto::Count]| counts.iter().map(|c| c.count).sum();
+    vec![
+        Cell::Version(Version(reply.newest)),
+        Cell::Count(sum(&counts.vertices)),
+        Cell::Count(sum(&counts.edges)),
+        Cell::Count(reply.calls.iter().sum()),
+        Cell::Count(reply.calls_failed.iter().sum()),
+    ]
+}

@@ -1,0 +1,183 @@
+//! `esker cluster up`: all servers of a cluster as child processes, kept running.
+
+use super::child::{Child, Ready, Start};
+use super::{failed, keeper, pid_file};
+use crate::args::ClusterUpArgs;
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::units::counted;
+use esker_server::ClusterConfig;
+use std::time::{Duration, Instant};
+
+/// How often children and signals are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// After so long without all servers ready, people are told whom it waits for.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// So many restarts within [`RESTARTS_TIME`] are taken for a fault that no restart mends.
+const RESTARTS_MAX: usize = 5;
+const RESTARTS_TIME: Duration = Duration::from_mins(2);
+/// What servers may take to stop beyond their drain time.
+const STOP_MAX: Duration = Duration::from_secs(15);
+
+pub(super) fn run(args: &ClusterUpArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let config = ClusterConfig::from_file(&args.file)?;
+    config.claim_storage()?;
+    if let Some(pid) = keeper(&config) {
+        anyhow::bail!(
+            "cluster `{}` is up already: process {pid} keeps it; `esker cluster down {}` stops it",
+            config.name,
+            args.file.display()
+        );
+    }
+    let start = Start {
+        file: std::path::absolute(&args.file)
+            .map_err(|e| failed(format!("finding `{}`", args.file.display()), e))?,
+        memory: config.memory_bytes.unwrap_or(context.globals.memory),
+    };
+    let mut servers = Servers {
+        config: &config,
+        children: Vec::new(),
+        restarts: Vec::new(),
+    };
+    for id in config.ids() {
+        servers.children.push(Child::start(&config, id, &start)?);
+    }
+    let done = servers.serve(context);
+    let whole = servers.stop();
+    if keeper(&config) == Some(std::process::id()) {
+        let _ = std::fs::remove_file(pid_file(&config));
+    }
+    done?;
+    if !whole {
+        context.warn("some servers did not stop in time and were killed");
+    }
+    Ok(Outcome::partly_if(!whole))
+}
+
+/// The servers, however many of them live.
+struct Servers<'a> {
+    config: &'a ClusterConfig,
+    children: Vec<Child>,
+    /// When servers were started again.
+    restarts: Vec<Instant>,
+}
+
+impl Servers<'_> {
+    /// Until it is told to stop, or a server cannot be kept up.
+    fn serve(&mut self, context: &mut Context) -> anyhow::Result<()> {
+        if !self.wait_until_ready(context)? {
+            return Ok(());
+        }
+        // Whoever stops the cluster finds this process there.
+        let file = pid_file(self.config);
+        std::fs::write(&file, format!("{}\n", std::process::id()))
+            .map_err(|e| failed(format!("writing `{}`", file.display()), e))?;
+        for child in &self.children {
+            writeln!(
+                context.out,
+                "{}  esker://{}  pid {}  log {}",
+                child.id,
+                self.config.address(child.id),
+                child.pid(),
+                child.log().display()
+            )?;
+        }
+        let count = self.children.len() as u64;
+        let servers = counted(count, "server", "servers");
+        let first = self.config.servers.first().map_or("", String::as_str);
+        writeln!(context.out, "ready: esker://{first} ({servers})")?;
+        context.out.flush()?;
+        while context.interrupt.stopped().is_none() {
+            self.look_after(context)?;
+            std::thread::sleep(LOOK);
+        }
+        context.note("stopping: what is under way is finished; a second signal ends it at once");
+        Ok(())
+    }
+
+    /// True once all are ready; false if it was told to stop first.
+    fn wait_until_ready(&mut self, context: &Context) -> anyhow::Result<bool> {
+        let mut told = Instant::now();
+        let mut ready = vec![Ready::No(String::new()); self.children.len()];
+        while context.interrupt.stopped().is_none() {
+            for (child, ready) in self.children.iter_mut().zip(&mut ready) {
+                if let Some(status) = child.ended() {
+                    anyhow::bail!(
+                        "{} ended before it was ready ({status}); the end of its log, `{}`:\n{}",
+                        child.id,
+                        child.log().display(),
+                        child.last_words()
+                    );
+                }
+                if *ready != Ready::Yes {
+                    *ready = child.ready();
+                }
+            }
+            if ready.iter().all(|r| *r == Ready::Yes) {
+                return Ok(true);
+            }
+            if told.elapsed() > PATIENCE {
+                told = Instant::now();
+                for waits in &ready {
+                    if let Ready::No(why) = waits {
+                        context.note(&format!("not ready: {why}"));
+                    }
+                }
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(false)
+    }
+
+    /// Starts again what has died.
+    fn look_after(&mut self, context: &Context) -> anyhow::Result<()> {
+        for child in &mut self.children {
+            let Some(status) = child.ended() else {
+                continue;
+            };
+            context.warn(&format!(
+                "{} ended ({status}); the end of its log, `{}`:\n{}",
+                child.id,
+                child.log().display(),
+                child.last_words()
+            ));
+            self.restarts.retain(|at| at.elapsed() < RESTARTS_TIME);
+            if self.restarts.len() >= RESTARTS_MAX {
+                anyhow::bail!(
+                    "servers ended {} times within {} minutes: all are stopped; look into their logs and start again",
+                    RESTARTS_MAX + 1,
+                    RESTARTS_TIME.as_secs() / 60
+                );
+            }
+            self.restarts.push(Instant::now());
+            child.restart(self.config)?;
+            context.note(&format!(
+                "{} is started again (pid {})",
+                child.id,
+                child.pid()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Stops all that live; false if some had to be killed.
+    fn stop(&mut self) -> bool {
+        for child in &mut self.children {
+            if child.ended().is_none() {
+                child.stop();
+            }
+        }
+        let until = Instant::now() + self.config.settings.drain + STOP_MAX;
+        let mut whole = true;
+        for child in &mut self.children {
+            while child.ended().is_none() {
+                if Instant::now() >= until {
+                    child.kill();
+                    whole = false;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        whole
+    }
+}

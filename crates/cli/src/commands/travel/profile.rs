@@ -1,0 +1,115 @@
+//! What steps did: for people and as JSON.
+
+use crate::args::RowFormat;
+use crate::context::Context;
+use crate::output::{Cell, Rows};
+use esker_model::traversal::{ServerStep, TravelResult};
+use serde_json::{Value as Json, json};
+use std::io::Write as _;
+
+/// By step.
+pub(super) fn steps_json(result: &TravelResult) -> Json {
+    result
+        .profile
+        .iter()
+        .map(|p| {
+            json!({
+                "step": p.step,
+                "text": p.text,
+                "frontier": p.frontier,
+                "edges": p.edges,
+                "selected": p.selected,
+                "reached": p.reached,
+                "cached": p.cached,
+                "micros": p.micros,
+            })
+        })
+        .collect()
+}
+
+/// By step and server: nothing of a database in one place.
+pub(super) fn servers_json(result: &TravelResult) -> Json {
+    result
+        .servers
+        .iter()
+        .map(|s| {
+            json!({
+                "server": s.server,
+                "step": s.step,
+                "frontier": s.frontier,
+                "edges": s.edges,
+                "vertices_micros": s.vertices_micros,
+                "edges_micros": s.edges_micros,
+                "prefetch_micros": s.prefetch_micros,
+                "wait_micros": s.wait_micros,
+            })
+        })
+        .collect()
+}
+
+/// Prints what each step did, and what each server did in it, on stderr.
+pub(super) fn print(result: &TravelResult, context: &Context) -> anyhow::Result<()> {
+    let columns = &[
+        "step", "hop", "frontier", "edges", "selected", "reached", "cached", "ms",
+    ];
+    let mut stderr = std::io::stderr();
+    let mut rows = Rows::new(&mut stderr, RowFormat::Table, context.note_style, columns);
+    for p in &result.profile {
+        rows.row(vec![
+            Cell::Count(p.step.into()),
+            p.text.as_str().into(),
+            Cell::Count(p.frontier),
+            Cell::Count(p.edges),
+            Cell::Count(p.selected),
+            Cell::Count(p.reached),
+            Cell::Count(p.cached),
+            millis(p.micros),
+        ])?;
+    }
+    rows.finish()?;
+    if !result.servers.is_empty() {
+        print_servers(result, context)?;
+    }
+    Ok(())
+}
+
+fn millis(micros: u64) -> Cell {
+    format!("{:.3}", micros as f64 / 1000.0).into()
+}
+
+/// In the order of the steps, and in each of the servers.
+pub(super) fn by_step(result: &TravelResult) -> Vec<ServerStep> {
+    let mut all = result.servers.clone();
+    all.sort_by_key(|s| (s.step, s.server));
+    all
+}
+
+fn print_servers(result: &TravelResult, context: &Context) -> anyhow::Result<()> {
+    let columns = &[
+        "step",
+        "server",
+        "frontier",
+        "edges",
+        "vertices_ms",
+        "edges_ms",
+        "prefetch_ms",
+        "wait_ms",
+    ];
+    let mut stderr = std::io::stderr();
+    writeln!(stderr)?;
+    let mut rows = Rows::new(&mut stderr, RowFormat::Table, context.note_style, columns);
+    for s in by_step(result) {
+        rows.row(vec![
+            Cell::Count(s.step.into()),
+            Cell::Count(s.server.into()),
+            Cell::Count(s.frontier),
+            Cell::Count(s.edges),
+            millis(s.vertices_micros),
+            millis(s.edges_micros),
+            millis(s.prefetch_micros),
+            millis(s.wait_micros),
+        ])?;
+    }
+    rows.finish()?;
+    Ok(())
+}
