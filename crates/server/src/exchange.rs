@@ -2,7 +2,7 @@
 
 use crate::call::{Call, Sink, Terms, Version0, Watch, Watched};
 use crate::cluster::Asker;
-use crate::limits::{CALLS_PER_CONNECTION, MESSAGE_BYTES_LEAST, QUESTIONS_PER_CONNECTION};
+use crate::limits::{CALLS_PER_CONNECTION, QUESTIONS_PER_CONNECTION};
 use crate::outbox::{Messages, Outbox};
 use crate::service::{PEER, Service, number_of};
 use bytes::Bytes;
@@ -43,10 +43,9 @@ impl tower_service::Service<http::Request<axum::body::Body>> for Exchange {
     fn call(&mut self, request: http::Request<axum::body::Body>) -> Self::Future {
         let handler = Handler(self.clone());
         // Servers send each other more at once than clients may.
-        let limit = self.service.settings.limits.request_bytes;
         let limit = match self.service.cluster {
-            Some(_) => limit.max(PEER_MESSAGE_BYTES_MAX),
-            None => limit.max(MESSAGE_BYTES_LEAST),
+            Some(_) => PEER_MESSAGE_BYTES_MAX.max(self.service.settings.limits.request_bytes),
+            None => self.service.message_bytes_max(),
         };
         Box::pin(async move {
             let mut grpc = tonic::server::Grpc::new(FrameCodec)
@@ -152,6 +151,15 @@ impl Exchange {
     }
 }
 
+/// What must be so of a server that greets as one of a cluster.
+fn admit(service: &Service, peer: &proto::Peer) -> Result<Asker, Status> {
+    let admitted = match &service.cluster {
+        Some(cluster) => cluster.admit(peer),
+        None => Err("this server stands alone: it is not one of a cluster".into()),
+    };
+    admitted.map_err(Status::failed_precondition)
+}
+
 fn now_millis() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
@@ -177,14 +185,7 @@ impl Stream {
         let (calls_max, message_max) = match self.asker {
             // Questions may wait for others on the same connection.
             Some(_) => (QUESTIONS_PER_CONNECTION, PEER_MESSAGE_BYTES_MAX),
-            None => (
-                CALLS_PER_CONNECTION,
-                self.service
-                    .settings
-                    .limits
-                    .request_bytes
-                    .max(MESSAGE_BYTES_LEAST),
-            ),
+            None => (CALLS_PER_CONNECTION, self.service.message_bytes_max()),
         };
         loop {
             // Calls beyond the limit wait in the connection, which holds the client back.
@@ -278,9 +279,7 @@ impl Stream {
             open: Arc::clone(&self.open),
         };
         let call = Call::new(&self.service, number, request.len(), terms, watch, sink);
-        if let (Some(asker), Some(cluster)) = (self.asker, &self.service.cluster)
-            && number == PEER
-        {
+        if let (Some(asker), Some(cluster), PEER) = (self.asker, &self.service.cluster, number) {
             cluster.question(request, asker, call);
             return;
         }

@@ -296,6 +296,12 @@ impl Service {
         });
     }
 
+    /// Bytes that a client's message may have: one call, or several that are small.
+    pub(crate) fn message_bytes_max(&self) -> usize {
+        let one = self.settings.limits.request_bytes;
+        one.max(crate::limits::MESSAGE_BYTES_LEAST)
+    }
+
     /// The deadline of a call that may take so long.
     pub(crate) fn deadline(&self, timeout: Option<Duration>) -> Option<Instant> {
         let limit = match (timeout, self.settings.limits.time) {

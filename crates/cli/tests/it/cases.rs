@@ -255,6 +255,25 @@ fn every_case_through_a_server() {
     assert!(failures.is_empty(), "{failures}");
 }
 
+/// What a traversal reaches comes from several servers at once: each working set is in an order of its own.
+fn in_any_order<'a>(command: &str, output: &'a str) -> Vec<&'a str> {
+    let mut lines: Vec<_> = output.lines().collect();
+    if command.contains("esker travel") {
+        lines.sort_unstable();
+    }
+    lines
+}
+
+/// The command with a server of a cluster for its target, wherever that stands; `None` if a part of it is about the folder.
+fn with_target_throughout(command: &str, target: &str) -> Option<String> {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let verbs = words.windows(2).filter(|w| w[0] == "esker").map(|w| w[1]);
+    let mut plain =
+        verbs.map(|v| !OF_THE_FOLDER.contains(&v) && !["check", "compact"].contains(&v));
+    (words.contains(&"lab.esker") && plain.all(|p| p))
+        .then(|| command.replace(" lab.esker", &format!(" {target}")))
+}
+
 /// The command with a server for its target; `None` if it has no such target, or is about the folder.
 fn with_target(command: &str, target: &str) -> Option<String> {
     let words: Vec<&str> = command.split_whitespace().collect();

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A cluster of three that `esker cluster up lab.toml` keeps.
-struct Cluster {
+pub(crate) struct Cluster {
     up: Child,
     /// `esker://HOST:PORT` and the process, by server.
     servers: Vec<(String, u32)>,
@@ -29,7 +29,7 @@ fn port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-fn describe(folder: &Path, more: &str) {
+pub(crate) fn describe(folder: &Path, more: &str) {
     let file = folder.join("lab.toml");
     let text = format!(
         "servers = 3\nlisten = \"127.0.0.1:{}\"\nmemory = \"32MiB\"\nvnodes = 64\n{more}",
@@ -39,7 +39,7 @@ fn describe(folder: &Path, more: &str) {
 }
 
 impl Cluster {
-    fn up(folder: &Path) -> Self {
+    pub(crate) fn up(folder: &Path) -> Self {
         let mut up = esker(folder)
             .args(["cluster", "up", "lab.toml"])
             .stdout(Stdio::piped())
@@ -62,7 +62,7 @@ impl Cluster {
         panic!("it does not come up: {said}");
     }
 
-    fn target(&self, server: usize) -> &str {
+    pub(crate) fn target(&self, server: usize) -> &str {
         &self.servers[server].0
     }
 
@@ -86,7 +86,7 @@ impl Cluster {
         (status.code(), said)
     }
 
-    fn down(mut self, folder: &Path) -> String {
+    pub(crate) fn down(mut self, folder: &Path) -> String {
         let down = run(folder, &["cluster", "down", "lab.toml"]);
         assert!(down.status.success(), "{}", text(&down.stderr));
         let (code, said) = self.end();

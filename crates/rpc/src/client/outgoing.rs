@@ -50,13 +50,7 @@ impl Outgoing {
 
     /// Queues a part of a message. Waits while too much is queued; what comes after the end is dropped.
     pub(super) fn send(&self, part: Vec<u8>) {
-        self.append(part.len(), |message| {
-            if message.is_empty() {
-                *message = part;
-            } else {
-                message.extend_from_slice(&part);
-            }
-        });
+        self.append(part.len(), |message| join(message, part));
     }
 
     /// The same, written in its place by `write`: about so many bytes.
@@ -72,11 +66,11 @@ impl Outgoing {
     }
 
     /// The same for callers that must not wait: false if that much is queued.
-    pub(super) fn push(&self, part: &[u8], most: usize) -> bool {
+    pub(super) fn push(&self, part: Vec<u8>, most: usize) -> bool {
         let state = self.state();
         let room = state.bytes <= most;
         if room {
-            Self::add(state, part.len(), |message| message.extend_from_slice(part));
+            Self::add(state, part.len(), |message| join(message, part));
         }
         room
     }
@@ -109,6 +103,15 @@ impl Outgoing {
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+}
+
+/// Appends a part, or becomes it.
+fn join(message: &mut Vec<u8>, part: Vec<u8>) {
+    if message.is_empty() {
+        *message = part;
+    } else {
+        message.extend_from_slice(&part);
     }
 }
 

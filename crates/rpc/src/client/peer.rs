@@ -162,7 +162,7 @@ impl PeerLink {
             calls: &self.calls,
             id,
         };
-        if !self.outgoing.push(&part, PEER_WAITING_BYTES_MAX) {
+        if !self.outgoing.push(part, PEER_WAITING_BYTES_MAX) {
             return Err(Error::Unavailable(format!(
                 "more than {PEER_WAITING_BYTES_MAX} bytes wait to be sent to {at}, which takes them in too slowly"
             )));

@@ -18,6 +18,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use prost::Message as _;
+use std::sync::Arc;
 
 fn id() -> impl Strategy<Value = VertexId> {
     any::<[u8; 16]>().prop_map(VertexId)
@@ -152,10 +153,10 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-fn part() -> impl Strategy<Value = Part> {
+fn part() -> impl Strategy<Value = Arc<Part>> {
     let op = (any::<u32>(), option::of(version()), change());
     let op = op.prop_map(|(index, at, change)| PartOp { index, at, change });
-    vec(op, 0..4).prop_map(|ops| Part { ops })
+    vec(op, 0..4).prop_map(|ops| Arc::new(Part { ops }))
 }
 
 fn later() -> impl Strategy<Value = Vec<(u32, Version)>> {
@@ -167,7 +168,7 @@ fn decided() -> impl Strategy<Value = Decided> {
         tx,
         version,
         later,
-        part: part.map(Into::into),
+        part,
     })
 }
 
@@ -364,7 +365,7 @@ fn request() -> impl Strategy<Value = Request> {
         (tx(), any::<u64>(), part()).prop_map(|(tx, over, part)| Request::Prepare {
             tx,
             over,
-            part: part.into()
+            part
         }),
         decided().prop_map(Request::Commit),
         tx().prop_map(|tx| Request::Abort { tx }),

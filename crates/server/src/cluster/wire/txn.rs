@@ -31,20 +31,21 @@ pub(super) fn prepare_in(m: proto::Prepare) -> Decoded<Request> {
     Ok(Request::Prepare {
         tx: id_in(required(m.tx, "tx")?),
         over: m.over,
-        part: Arc::new(part_in(required(m.part, "part")?).at("part")?),
+        part: part_in(required(m.part, "part")?).at("part")?,
     })
 }
 
-pub(super) fn part_out(part: Part) -> proto::Part {
+/// Whoever sent it may hold it still, to send it again.
+pub(super) fn part_out(part: Arc<Part>) -> proto::Part {
+    let part = Arc::unwrap_or_clone(part);
     proto::Part {
         ops: part.ops.into_iter().map(op_out).collect(),
     }
 }
 
-pub(super) fn part_in(part: proto::Part) -> Decoded<Part> {
-    Ok(Part {
-        ops: convert::list(part.ops, "ops", op_in)?,
-    })
+pub(super) fn part_in(part: proto::Part) -> Decoded<Arc<Part>> {
+    let ops = convert::list(part.ops, "ops", op_in)?;
+    Ok(Arc::new(Part { ops }))
 }
 
 fn op_out(op: PartOp) -> proto::PartOp {
@@ -178,7 +179,7 @@ pub(super) fn decided_out(decided: Decided) -> proto::Decided {
         tx: Some(id_out(decided.tx)),
         version: decided.version.0,
         later: later_out(decided.later),
-        part: decided.part.map(Arc::unwrap_or_clone).map(part_out),
+        part: decided.part.map(part_out),
     }
 }
 
@@ -187,12 +188,7 @@ pub(super) fn decided_in(decided: proto::Decided) -> Decoded<Decided> {
         tx: id_in(required(decided.tx, "tx")?),
         version: Version(decided.version),
         later: later_in(decided.later),
-        part: decided
-            .part
-            .map(part_in)
-            .transpose()
-            .at("part")?
-            .map(Arc::new),
+        part: decided.part.map(part_in).transpose().at("part")?,
     })
 }
 
