@@ -165,15 +165,6 @@ fn now_millis() -> u64 {
     u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What must be so of a server that greets as one of a cluster.
-fn admit(service: &Service, peer: &proto::Peer) -> Result<Asker, Status> {
-    let admitted = match &service.cluster {
-        Some(cluster) => cluster.admit(peer),
-        None => Err("this server stands alone: it is not one of a cluster".into()),
-    };
-    admitted.map_err(Status::failed_precondition)
-}
-
 fn decode(message: Bytes) -> Result<RawToServer, Status> {
     RawToServer::decode(message)
         .map_err(|e| Status::invalid_argument(format!("malformed message: {e}")))
