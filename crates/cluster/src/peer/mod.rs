@@ -4,6 +4,7 @@
 //! Each question has one answer. A question may be lost, arrive twice or late; whoever asks finds out by a failed call and
 //! asks again where that is safe.
 
+mod codec;
 mod travel;
 mod txn;
 

@@ -27,7 +27,7 @@ pub(crate) fn question_out(question: Question) -> proto::PeerQuestion {
         Request::Prepare { tx, over, part } => Asked::Prepare(proto::Prepare {
             tx: Some(txn::id_out(tx)),
             over,
-            part: Some(txn::part_out(part)),
+            part: Some(txn::part_out(&part)),
         }),
         Request::Commit(decided) => Asked::Commit(txn::decided_out(decided)),
         Request::Abort { tx } => Asked::Abort(txn::id_out(tx)),

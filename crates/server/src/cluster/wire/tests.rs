@@ -581,11 +581,11 @@ fn what_is_malformed_is_named() {
         tx: Some(proto::TxId::default()),
         over: 0,
         part: Some(proto::Part {
-            ops: vec![proto::PartOp::default()],
+            ops: vec![1, 0, 0, 0],
         }),
     };
     let text = message(Some(Asked::Prepare(prepare)));
-    assert!(text.contains("`prepare.part.ops[0].change`"), "{text}");
+    assert!(text.contains("`prepare.part.ops`"), "{text}");
     let reach = proto::TravelReach {
         hop: Some(proto::HopAt {
             travel: Some(proto::TravelId::default()),
