@@ -30,9 +30,13 @@ fn port() -> u16 {
 }
 
 pub(crate) fn describe(folder: &Path, more: &str) {
+    describe_servers(folder, 3, more);
+}
+
+pub(crate) fn describe_servers(folder: &Path, servers: u32, more: &str) {
     let file = folder.join("lab.toml");
     let text = format!(
-        "servers = 3\nlisten = \"127.0.0.1:{}\"\nmemory = \"32MiB\"\nvnodes = 64\n{more}",
+        "servers = {servers}\nlisten = \"127.0.0.1:{}\"\nmemory = \"32MiB\"\nvnodes = 64\n{more}",
         port()
     );
     std::fs::write(file, text).unwrap();
@@ -51,7 +55,8 @@ impl Cluster {
         for line in out.lines() {
             let line = line.unwrap();
             if line.starts_with("ready: ") {
-                assert!(line.ends_with(" (3 servers)"), "{line}");
+                let all = format!(" ({} servers)", servers.len());
+                assert!(line.ends_with(&all), "{line}");
                 return Self { up, servers };
             }
             let word = |n: usize| line.split_whitespace().nth(n).unwrap();

@@ -5,6 +5,7 @@
 
 mod cases;
 mod cluster;
+mod cluster_same;
 mod normalise;
 mod processes;
 mod serve;
