@@ -62,9 +62,8 @@ impl Cluster {
             let word = |n: usize| line.split_whitespace().nth(n).unwrap();
             servers.push((word(2).to_owned(), word(4).parse().unwrap()));
         }
-        let mut said = String::new();
-        up.stderr.unwrap().read_to_string(&mut said).unwrap();
-        panic!("it does not come up: {said}");
+        let output = up.wait_with_output().unwrap();
+        panic!("it does not come up: {}", text(&output.stderr));
     }
 
     pub(crate) fn target(&self, server: usize) -> &str {
@@ -253,7 +252,7 @@ fn killed_servers_lose_nothing() {
         }
         for pid in pids {
             let before = acknowledged.load(Ordering::Relaxed);
-            let until = Instant::now() + Duration::from_secs(60);
+            let until = Instant::now() + Duration::from_mins(1);
             while acknowledged.load(Ordering::Relaxed) < before + 60 {
                 assert!(Instant::now() < until, "writes do not go on");
                 std::thread::sleep(Duration::from_millis(2));
@@ -264,7 +263,7 @@ fn killed_servers_lose_nothing() {
             assert!(killed.unwrap().success());
         }
         let before = acknowledged.load(Ordering::Relaxed);
-        let until = Instant::now() + Duration::from_secs(60);
+        let until = Instant::now() + Duration::from_mins(1);
         while acknowledged.load(Ordering::Relaxed) < before + 60 {
             assert!(Instant::now() < until, "writes do not go on");
             std::thread::sleep(Duration::from_millis(2));
