@@ -176,15 +176,15 @@ fn report(bench: &mut Bench<'_>, args: &InsertArgs, cases: &[Case]) {
                 Bound::AtMost(COST_MOST),
             );
             bench.report.wish(
-                format!("{name}: cores kept busy, the least against the first line's (a lower rate with as many busy is explained by the cores)"),
+                format!("{name}: cores kept busy, the least against the first line's"),
                 busy,
                 Bound::AtLeast(BUSY_LEAST),
             );
         }
     }
     bench.report.notes.push(
-        "ratio: of the rate to the first line's; it is 1 / cpu_ratio x busy_ratio: what an insert costs in all processes, and how many \
-         cores they kept busy. others: cores that other programs kept busy meanwhile"
+        "ratio: of the rate to the first line's. It is busy_ratio / cpu_ratio: as long as as many cores are busy, a lower rate is what \
+         the higher cost leaves of them. others: cores that other programs kept busy meanwhile"
             .to_owned(),
     );
 }

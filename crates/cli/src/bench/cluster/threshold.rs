@@ -11,7 +11,7 @@ use crate::bench::source::{vertex_id, vertex_key};
 use crate::output::Cell;
 use esker::Database;
 use esker_model::traversal::Budget;
-use esker_model::{Batch, EdgeSelect, Flow, GraphRead as _, Traversal, Versions};
+use esker_model::{Batch, EdgeSelect, Flow, GraphRead as _, GraphWrite as _, Traversal, Versions};
 use serde_json::json;
 use std::time::Instant;
 
@@ -108,6 +108,10 @@ fn once(bench: &Bench<'_>, args: &ThresholdArgs, case: &mut Case) -> anyhow::Res
         anyhow::bail!("there is no client");
     };
     let types = Types::define(bench, client)?;
+    // A vertex that edges only mention is no start of a traversal.
+    let mut start = Batch::new();
+    start.push(types.vertex(vertex_key(0), 0));
+    client.apply(start)?;
     let make = |_, number: usize| {
         let start = number as u32 * args.batch;
         let mut batch = Batch::new();
