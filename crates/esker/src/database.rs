@@ -217,9 +217,7 @@ impl Database {
     /// For whoever makes many databases one: the engine, which must be let go before the database is closed, and its clock.
     pub fn engine(&self) -> Result<(Arc<crate::engine::Engine>, Arc<dyn crate::engine::Clock>)> {
         match &*self.session()? {
-            Session::Owner(owner) => {
-                Ok((owner.shared_engine()?, Arc::new(crate::clock::SystemClock)))
-            }
+            Session::Owner(owner) => Ok((owner.shared_engine()?, Arc::new(SystemClock))),
             Session::Attached(_) | Session::Server(_) => Err(Error::Unavailable(
                 "another process has the database open: end that process and repeat".into(),
             )),

@@ -255,6 +255,64 @@ fn every_case_through_a_server() {
     assert!(failures.is_empty(), "{failures}");
 }
 
+/// The same commands through the servers of a cluster, one after the other: they print the same.
+#[test]
+fn every_case_through_a_cluster() {
+    // Beyond what a server cannot show: shells and checks, which are about one folder.
+    let skipped = [
+        "no-database",
+        "full-disk",
+        "read-only",
+        "read-only-mount",
+        "unreadable-log",
+        "darshan",
+        "shell",
+        "maintenance",
+    ];
+    let mut compared = 0;
+    let mut failures = String::new();
+    for entry in fs::read_dir(cases_folder()).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let is_case = path.extension().is_some_and(|e| e == "case");
+        if !is_case || skipped.contains(&name.as_str()) {
+            continue;
+        }
+        let case = parse(&fs::read_to_string(&path).unwrap());
+        if missing(&case).is_some() {
+            continue;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        crate::cluster::describe(folder.path(), "threshold = 2\n");
+        let cluster = crate::cluster::Cluster::up(folder.path());
+        for (n, step) in case.steps.iter().enumerate() {
+            let command = step.command.join("\n");
+            let target = cluster.target(n % 3);
+            let Some(through) = with_target_throughout(&command, target) else {
+                run_text(&command, folder.path());
+                continue;
+            };
+            let got = run_text(&through, folder.path()).replace(target, "lab.esker");
+            compared += 1;
+            // A server that keeps no edge to it does not know a vertex's name.
+            if got.contains("no edge") && step.expected.contains("no edge") {
+                continue;
+            }
+            if in_any_order(&through, &got) != in_any_order(&through, &step.expected) {
+                writeln!(
+                    failures,
+                    "--- {name}\n$ {through}\nexpected:\n{}got:\n{got}",
+                    step.expected
+                )
+                .unwrap();
+            }
+        }
+        cluster.down(folder.path());
+    }
+    assert!(compared > 50, "only {compared} commands were compared");
+    assert!(failures.is_empty(), "{failures}");
+}
+
 /// What a traversal reaches comes from several servers at once: each working set is in an order of its own.
 fn in_any_order<'a>(command: &str, output: &'a str) -> Vec<&'a str> {
     let mut lines: Vec<_> = output.lines().collect();

@@ -27,12 +27,16 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 
 /// Fewest threads of the runtime on which nodes work: they wait for the disk.
 const THREADS_MIN: usize = 8;
 /// Fewest threads for clients' calls: they wait for other servers.
 pub(crate) const LANE_THREADS_MIN: usize = 64;
+
+/// After so long a server that could not join the others tries again.
+const JOIN_AGAIN: Duration = Duration::from_millis(200);
 
 /// This server's place in its cluster.
 pub(crate) struct Cluster {
@@ -112,7 +116,16 @@ impl Cluster {
                     tracing::info!(%server, address, "waiting for another server");
                 }
             };
-            let joined = cluster.node.join(&waiting).await;
+            let joined = loop {
+                match cluster.node.join(&waiting).await {
+                    // Another server is in the middle of something, or went away again.
+                    Err(Error::Unavailable(why)) => {
+                        tracing::info!(why, "not joined yet");
+                        tokio::time::sleep(JOIN_AGAIN).await;
+                    }
+                    joined => break joined,
+                }
+            };
             let mut joining = cluster.joining();
             joining.waits_for.clear();
             match joined {

@@ -1,0 +1,146 @@
+//! Servers of a cluster that do not find each other, or are not of one cluster.
+
+use crate::common::{Served, settings};
+use esker::OpenOptions;
+use esker_model::{ErrorKind, GraphRead as _};
+use esker_rpc::{Address, PeerLink, proto};
+use esker_server::{ClusterConfig, Server};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A cluster of two on ports that are free, most likely.
+fn config(folder: &Path, more: &str) -> ClusterConfig {
+    let port = || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    let text = format!(
+        "servers = [\"127.0.0.1:{}\", \"127.0.0.1:{}\"]\nvnodes = 8\n{more}",
+        port(),
+        port()
+    );
+    ClusterConfig::from_toml(&folder.join("lab.toml"), &text).unwrap()
+}
+
+fn start(config: &ClusterConfig, id: u32) -> Server {
+    config.claim_storage().unwrap();
+    let folder = config.folder(esker_cluster::ServerId(id));
+    let database = OpenOptions::new()
+        .create(true)
+        .memory_bytes(32 << 20)
+        .part_of("it is a part")
+        .open(folder.to_str().unwrap())
+        .unwrap();
+    Server::start_in(database, config, id).unwrap()
+}
+
+fn ready(address: SocketAddr) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let request = "GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, answer)
+}
+
+/// What `/readyz` says once it says that.
+fn until(address: SocketAddr, expected: &str) {
+    let since = Instant::now();
+    loop {
+        let (_, said) = ready(address);
+        if said.contains(expected) {
+            return;
+        }
+        assert!(since.elapsed() < Duration::from_secs(30), "{said}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_server_waits_for_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(dir.path(), "");
+    let first = start(&config, 0);
+    until(first.address(), "nobody listens at");
+    let (status, said) = ready(first.address());
+    assert_eq!(status, 503);
+    assert!(
+        said.contains("server 0 waits for the other servers of the cluster: server 1 ("),
+        "{said}"
+    );
+    // Clients are told as well, once their patience is over.
+    let target = format!("esker://{}?timeout=300ms", first.address());
+    let database = OpenOptions::new().open(&target).unwrap();
+    let refused = database.counts().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable);
+    assert!(refused.to_string().contains("server 1 ("), "{refused}");
+    let second = start(&config, 1);
+    until(first.address(), "ready");
+    until(second.address(), "ready");
+    assert!(
+        database
+            .counts()
+            .unwrap()
+            .vertices
+            .iter()
+            .all(|(_, n)| *n == 0)
+    );
+    drop(database);
+    assert!(first.stop().unwrap());
+    assert!(second.stop().unwrap());
+}
+
+#[test]
+fn servers_with_different_files_do_not_join() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(dir.path(), "threshold = 128\n");
+    let other = ClusterConfig {
+        threshold: 256,
+        ..config.clone()
+    };
+    let (first, second) = (start(&config, 0), start(&other, 1));
+    until(
+        second.address(),
+        "server 1 runs with threshold 256, server 0 with 128: give both the same cluster file",
+    );
+    until(
+        first.address(),
+        "server 0 runs with threshold 128, server 1 with 256: give both the same cluster file",
+    );
+    drop((first, second));
+}
+
+#[test]
+fn strangers_are_not_answered() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let link = |address: SocketAddr, peer: proto::Peer| {
+        let address = Address::parse(&format!("esker://{address}")).unwrap();
+        let opened = runtime.block_on(PeerLink::open(&address, peer));
+        opened.map(|_| ()).unwrap_err().to_string()
+    };
+    let alone = Served::start(settings());
+    let said = link(alone.server.address(), proto::Peer::default());
+    assert!(said.contains("this server stands alone"), "{said}");
+
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(dir.path(), "name = \"lab\"\n");
+    let server = start(&config, 0);
+    let peer = proto::Peer {
+        cluster: "home".into(),
+        from: 1,
+        ..proto::Peer::default()
+    };
+    let said = link(server.address(), peer);
+    assert!(
+        said.contains("belongs to cluster `lab`; who asks belongs to cluster `home`"),
+        "{said}"
+    );
+    drop(server);
+}
