@@ -50,6 +50,8 @@ struct Case {
     rounds: Vec<Took>,
     edges: u64,
     reached: usize,
+    /// The last of them.
+    result: Option<TravelResult>,
 }
 
 impl Case {
@@ -82,6 +84,7 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &TravelArgs) -> anyhow::Result<()
                     rounds: Vec::new(),
                     edges: 0,
                     reached: 0,
+                    result: None,
                 })
             })
             .collect();
@@ -175,6 +178,7 @@ fn one_placement(
                 None => expected.push((case.steps, reached)),
             }
             case.rounds.push(took);
+            case.result = Some(result);
         }
     }
     bench.report.notes.push(format!(
@@ -269,6 +273,7 @@ fn report(bench: &mut Bench<'_>, cases: &[Case]) {
 }
 
 fn draw(bench: &Bench<'_>, args: &TravelArgs, cases: &[Case]) -> anyhow::Result<()> {
+    draw_servers(bench, cases)?;
     for placement in &args.placements {
         let lines = args.engine.iter().map(|engine| {
             let engine = Strategy::from(*engine);
@@ -328,4 +333,30 @@ fn draw(bench: &Bench<'_>, args: &TravelArgs, cases: &[Case]) -> anyhow::Result<
         lines: lines.collect(),
     }
     .write(bench, "figure-16-placements.svg")
+}
+
+/// What each server did in each step of the longest traversal, under the first placement.
+fn draw_servers(bench: &Bench<'_>, cases: &[Case]) -> anyhow::Result<()> {
+    let (Some(folder), Some(first)) = (&bench.shared.plots, cases.first()) else {
+        return Ok(());
+    };
+    let steps = cases.iter().map(|c| c.steps).max();
+    for case in cases
+        .iter()
+        .filter(|c| c.placement == first.placement && Some(c.steps) == steps)
+    {
+        let Some(result) = case.result.as_ref().filter(|r| !r.servers.is_empty()) else {
+            continue;
+        };
+        let title = format!(
+            "Figure 9. {} steps, {}, {}",
+            case.steps,
+            case.engine.name(),
+            case.placement
+        );
+        let file = folder.join(format!("figure-9-{}.svg", case.engine.name()));
+        crate::commands::travel::picture::write(result, &title, &file)?;
+        bench.say(&format!("wrote {}", file.display()));
+    }
+    Ok(())
 }
