@@ -1,5 +1,6 @@
 //! What `esker bench` can be asked.
 
+use super::cluster::ClusterBenchArgs;
 use super::placement::PlacementBenchArgs;
 use super::serve::ServeBenchArgs;
 use super::source::GraphSource;
@@ -15,7 +16,8 @@ use std::path::PathBuf;
                   esker bench hot-vertex --threads 4\n  \
                   esker bench travel /scratch --graph rmat:20:4000000 --memory 2GiB --format json\n  \
                   esker bench serve --connections 8\n  \
-                  esker bench placement --graph rmat:17:2000000"
+                  esker bench placement --graph rmat:17:2000000\n  \
+                  esker bench cluster insert --servers 1,2,4"
 )]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
@@ -29,6 +31,8 @@ pub(crate) enum Workload {
     Timed(Timed),
     /// Count what each placement of edges on servers would cost scans and traversals
     Placement(PlacementBenchArgs),
+    /// Measure a cluster of servers on this machine
+    Cluster(ClusterBenchArgs),
 }
 
 /// What is measured by the clock.

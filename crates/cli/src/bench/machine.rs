@@ -63,6 +63,19 @@ pub(crate) fn seconds_of(process: &str) -> f64 {
     ticks as f64 / 100.0
 }
 
+/// Seconds that all cores of this machine were busy since it started, with whatever; from `/proc/stat`.
+pub(crate) fn busy_seconds() -> f64 {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let all = stat.lines().find_map(|l| l.strip_prefix("cpu "));
+    // user, nice, system, idle, waiting for the disk, interrupts, and what was taken by other machines.
+    let ticks = all.unwrap_or("").split_whitespace().take(8).enumerate();
+    let busy: u64 = ticks
+        .filter(|(at, _)| !matches!(at, 3 | 4))
+        .filter_map(|(_, f)| f.parse::<u64>().ok())
+        .sum();
+    busy as f64 / 100.0
+}
+
 /// Seconds of processor time of the calling thread, from `/proc/thread-self/schedstat`, in nanoseconds there.
 pub(crate) fn thread_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();

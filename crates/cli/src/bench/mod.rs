@@ -5,10 +5,11 @@
 //! scratch folder that is removed after. `docs/book/bench.md` has figures and says how to read them.
 //!
 //! Suggested reading order: [`args`], [`source`] (which graph), [`sides`] (what both sides are given), then a workload:
-//! [`ingest`], [`hot_vertex`], [`read`], [`scan`], [`travel`], [`open`], [`serve`]. [`report`] prints. [`placement`] stands apart: it
-//! counts, and neither stores nor times anything.
+//! [`ingest`], [`hot_vertex`], [`read`], [`scan`], [`travel`], [`open`], [`serve`]. [`report`] prints. Two stand apart:
+//! [`placement`] counts, and neither stores nor times anything; [`cluster`] measures several servers against one.
 
 mod args;
+mod cluster;
 mod copurchase;
 mod hot_vertex;
 mod ingest;
@@ -61,6 +62,7 @@ pub(crate) fn run(args: &BenchArgs, context: &mut Context) -> anyhow::Result<Out
     match &args.workload {
         Workload::Timed(workload) => time(workload, context),
         Workload::Placement(args) => placement::run(args, context),
+        Workload::Cluster(args) => cluster::run(args, context),
     }
 }
 

@@ -22,7 +22,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-const EDGE_TYPE: &str = "links";
+pub(crate) const EDGE_TYPE: &str = "links";
 const INVERSE: &str = "isLinkedBy";
 /// Rows are from 2023 on, a millisecond apart for each batch: older than any clock says now.
 const FIRST_MILLIS: u64 = 1_700_000_000_000;
@@ -198,11 +198,17 @@ pub(crate) fn create(bench: &Bench<'_>, path: &Path) -> anyhow::Result<(Database
 
 /// The types of the benchmark, in a database that has none of them.
 pub(crate) fn define(bench: &Bench<'_>, database: &Database) -> anyhow::Result<Shape> {
+    let schema = database.define(&types())?;
+    Shape::of(&schema, bench)
+}
+
+/// One type of vertices and one of edges.
+pub(crate) fn types() -> [SchemaChange; 2] {
     let attribute = |name: &str, kind| AttributeDefinition {
         name: name.to_owned(),
         kind,
     };
-    let schema = database.define(&[
+    [
         SchemaChange::VertexType {
             name: VERTEX_TYPE.to_owned(),
             parent: None,
@@ -217,8 +223,7 @@ pub(crate) fn define(bench: &Bench<'_>, database: &Database) -> anyhow::Result<S
             source: VERTEX_TYPE.to_owned(),
             destination: VERTEX_TYPE.to_owned(),
         },
-    ])?;
-    Shape::of(&schema, bench)
+    ]
 }
 
 /// An existing database.

@@ -25,7 +25,7 @@ mod serve;
 mod set;
 mod stats;
 mod top;
-mod travel;
+pub(crate) mod travel;
 mod write;
 
 use crate::args::{Cli, Command, ImportCommand, PlacementCommand};

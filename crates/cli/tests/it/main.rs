@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(clippy::print_stderr, reason = "a case that was skipped must be seen")]
 
+mod bench_cluster;
 mod cases;
 mod cluster;
 mod cluster_same;

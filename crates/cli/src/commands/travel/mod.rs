@@ -5,7 +5,7 @@
 
 mod graph;
 mod paths;
-mod picture;
+pub(crate) mod picture;
 mod profile;
 mod sets;
 

@@ -37,17 +37,22 @@ pub(super) fn draw(
     file: &Path,
     context: &Context,
 ) -> anyhow::Result<()> {
-    let bars = by_step(result);
-    if bars.is_empty() {
+    if result.servers.is_empty() {
         context.warn("the answer comes from one place: there are no servers to draw");
         return Ok(());
     }
-    let svg = picture(&bars, &title(chain))
+    write(result, &title(chain), file)?;
+    context.note(&format!("drawn: {}", file.display()));
+    Ok(())
+}
+
+/// Writes the picture of a result that servers had a part in.
+pub(crate) fn write(result: &TravelResult, title: &str, file: &Path) -> anyhow::Result<()> {
+    let svg = picture(&by_step(result), title)
         // A broken drawing is a fault of the program: its error says no more than that.
         .map_err(|e| anyhow::anyhow!("drawing {}: {e}", file.display()))?;
     std::fs::write(file, svg)
         .map_err(|e| esker_model::Error::io(format!("writing {}", file.display()), e))?;
-    context.note(&format!("drawn: {}", file.display()));
     Ok(())
 }
 

@@ -1,0 +1,138 @@
+//! Files created in one directory, as mdtest does it: each is a vertex and an edge from the directory, in one batch.
+
+use super::Bench;
+use super::args::MdtestArgs;
+use super::plot::{Line, Picture};
+use super::report::{number, rate, ratio};
+use super::servers::{Servers, Spec};
+use super::work::{self, Done, Types, Work, middle};
+use crate::bench::source::{VERTEX_TYPE, vertex_id, vertex_key};
+use crate::output::Cell;
+use crate::units::count;
+use esker_model::{Batch, GraphWrite as _, VertexId};
+use serde_json::json;
+
+const COLUMNS: &[&str] = &[
+    "placement",
+    "servers",
+    "clients",
+    "files",
+    "creates_per_s",
+    "ratio",
+    "cpu_us",
+    "cpu_ratio",
+    "busy",
+    "others",
+    "p50_us",
+    "p99_us",
+];
+
+pub(super) fn run(bench: &mut Bench<'_>, args: &MdtestArgs) -> anyhow::Result<()> {
+    bench.report.columns = COLUMNS;
+    bench.report.settings = json!({
+        "clients_per_server": args.clients_per_server,
+        "files_per_client": args.files,
+        "threshold": args.split.threshold,
+    });
+    let mut cases: Vec<(u32, Vec<Done>)> = args
+        .counts
+        .servers
+        .iter()
+        .map(|servers| (*servers, Vec::new()))
+        .collect();
+    let ran = rounds(bench, args, &mut cases);
+    cases.retain(|(_, rounds)| !rounds.is_empty());
+    if let Some((_, first)) = cases.first() {
+        for (servers, rounds) in &cases {
+            let now = |of: fn(&Done) -> f64| middle(rounds, of);
+            let clients = u64::from(servers * args.clients_per_server);
+            bench.report.rows.push(vec![
+                args.placement.name().into(),
+                Cell::Count((*servers).into()),
+                Cell::Count(clients),
+                Cell::Count(clients * u64::from(args.files)),
+                rate(now(Done::rate)),
+                ratio(now(Done::rate), middle(first, Done::rate)),
+                number(now(Done::cpu_micros), 1),
+                ratio(now(Done::cpu_micros), middle(first, Done::cpu_micros)),
+                number(now(|d| d.busy), 2),
+                number(now(|d| d.others), 2),
+                number(now(|d| d.p50), 0),
+                number(now(|d| d.p99), 0),
+            ]);
+        }
+    }
+    let points = cases
+        .iter()
+        .map(|(servers, rounds)| (f64::from(*servers), middle(rounds, Done::rate)));
+    Picture {
+        title: "Figure 18. Files created in one directory",
+        across: "servers",
+        up: "files a second, all clients together",
+        lines: vec![Line {
+            name: args.placement.name().to_owned(),
+            points: points.collect(),
+        }],
+    }
+    .write(bench, "figure-18-mdtest.svg")?;
+    ran
+}
+
+fn rounds(
+    bench: &Bench<'_>,
+    args: &MdtestArgs,
+    cases: &mut [(u32, Vec<Done>)],
+) -> anyhow::Result<()> {
+    for round in 0..bench.shared.rounds {
+        for (servers, rounds) in &mut *cases {
+            bench.go_on()?;
+            bench.say(&format!(
+                "round {} of {}: {} server(s), {} files of each of their clients",
+                round + 1,
+                bench.shared.rounds,
+                servers,
+                count(args.files.into()),
+            ));
+            rounds.push(once(bench, args, *servers)?);
+        }
+    }
+    Ok(())
+}
+
+fn once(bench: &Bench<'_>, args: &MdtestArgs, servers: u32) -> anyhow::Result<Done> {
+    let spec = Spec {
+        servers,
+        placement: args.placement,
+        threshold: args.split.threshold,
+        memory: super::MEMORY,
+    };
+    let count = servers * args.clients_per_server;
+    let mut servers = Servers::start(bench, &spec)?;
+    let clients = work::connect(bench, &servers, count)?;
+    let Some(first) = clients.first() else {
+        anyhow::bail!("there are no clients");
+    };
+    let types = Types::define(bench, first)?;
+    let mut directory = Batch::new();
+    directory.push(types.vertex(vertex_key(0), 0));
+    first.apply(directory)?;
+    let make = |client: usize, number: usize| {
+        let key = format!("file.{client}.{number}");
+        let mut batch = Batch::new();
+        let file = VertexId::of(VERTEX_TYPE, &key);
+        batch.push(types.vertex(key, number as u32));
+        batch.push(types.edge(vertex_id(0), file));
+        batch
+    };
+    let files = u64::from(count) * u64::from(args.files);
+    let work = Work {
+        batches: &|_| args.files as usize,
+        make: &make,
+        count: files,
+    };
+    let done = work::insert(bench, &mut servers, &clients, &work)?;
+    work::whole(first, &types, files)?;
+    drop(clients);
+    servers.stop()?;
+    Ok(done)
+}

@@ -1,0 +1,142 @@
+//! Lines over numbers of servers, thresholds or steps, as SVG. What is across doubles from one point to the next.
+
+use super::Bench;
+use anyhow::Context as _;
+use plotters::coord::ranged1d::{IntoSegmentedCoord as _, SegmentValue};
+use plotters::prelude::*;
+use plotters::style::ShapeStyle;
+
+const SIZE: (u32, u32) = (720, 420);
+const COLOURS: [RGBColor; 6] = [
+    RGBColor(0xd5, 0x5e, 0x00),
+    RGBColor(0x00, 0x72, 0xb2),
+    RGBColor(0x00, 0x9e, 0x73),
+    RGBColor(0xcc, 0x79, 0xa7),
+    RGBColor(0xe6, 0x9f, 0x00),
+    RGBColor(0x56, 0xb4, 0xe9),
+];
+const BORDER: RGBColor = RGBColor(0x99, 0x99, 0x99);
+
+/// One line.
+pub(super) struct Line {
+    pub(super) name: String,
+    pub(super) points: Vec<(f64, f64)>,
+}
+
+/// One picture.
+pub(super) struct Picture<'a> {
+    pub(super) title: &'a str,
+    pub(super) across: &'a str,
+    pub(super) up: &'a str,
+    pub(super) lines: Vec<Line>,
+}
+
+impl Picture<'_> {
+    /// Draws it into a file of the folder that was asked for, if one was.
+    pub(super) fn write(&self, bench: &Bench<'_>, name: &str) -> anyhow::Result<()> {
+        let Some(folder) = &bench.shared.plots else {
+            return Ok(());
+        };
+        if self.lines.iter().all(|line| line.points.is_empty()) {
+            return Ok(());
+        }
+        let file = folder.join(name);
+        let mut svg = String::new();
+        // A broken drawing is a fault of the program: its error says no more than that.
+        self.draw(&mut svg)
+            .map_err(|error| anyhow::anyhow!("drawing {}: {error}", file.display()))?;
+        std::fs::write(&file, svg).with_context(|| format!("writing {}", file.display()))?;
+        bench.say(&format!("wrote {}", file.display()));
+        Ok(())
+    }
+
+    /// What is across, each once, in ascending order.
+    fn places(&self) -> Vec<f64> {
+        let mut all: Vec<f64> = self
+            .lines
+            .iter()
+            .flat_map(|line| line.points.iter().map(|(x, _)| *x))
+            .collect();
+        all.sort_by(f64::total_cmp);
+        all.dedup();
+        all
+    }
+
+    fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
+        let places = self.places();
+        let place = |x: f64| places.iter().position(|p| *p == x).unwrap_or(0);
+        let highest = self
+            .lines
+            .iter()
+            .flat_map(|line| &line.points)
+            .fold(f64::MIN_POSITIVE, |most, (_, y)| most.max(*y));
+        let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
+        area.fill(&WHITE)?;
+        let mut chart = ChartBuilder::on(&area)
+            .caption(self.title, ("sans-serif", 18))
+            .margin(10)
+            .x_label_area_size(42)
+            .y_label_area_size(74)
+            // Room for the names.
+            .build_cartesian_2d((0..places.len()).into_segmented(), 0.0..highest * 1.25)?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .light_line_style(TRANSPARENT)
+            .x_desc(self.across)
+            .y_desc(self.up)
+            .x_label_formatter(&|at| match at {
+                SegmentValue::CenterOf(at) => places.get(*at).map_or(String::new(), f64::to_string),
+                SegmentValue::Exact(_) | SegmentValue::Last => String::new(),
+            })
+            .draw()?;
+        for (line, colour) in self.lines.iter().zip(COLOURS.into_iter().cycle()) {
+            let style = ShapeStyle::from(colour).stroke_width(2);
+            let points = line
+                .points
+                .iter()
+                .map(|(x, y)| (SegmentValue::CenterOf(place(*x)), *y));
+            chart
+                .draw_series(LineSeries::new(points.clone(), style))?
+                .label(&line.name)
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+            chart.draw_series(points.map(|point| Circle::new(point, 3, colour.filled())))?;
+        }
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperRight)
+            .background_style(WHITE.mix(0.85))
+            .border_style(BORDER)
+            .draw()?;
+        area.present()?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_has_its_names() {
+        let line = |name: &str, points: &[(f64, f64)]| Line {
+            name: name.to_owned(),
+            points: points.to_vec(),
+        };
+        let picture = Picture {
+            title: "Rates",
+            across: "servers",
+            up: "edges",
+            lines: vec![
+                line("dido", &[(1.0, 10.0), (4.0, 8.0)]),
+                line("edge-cut", &[(2.0, 5.0)]),
+            ],
+        };
+        assert_eq!(picture.places(), [1.0, 2.0, 4.0]);
+        let mut svg = String::new();
+        picture.draw(&mut svg).unwrap();
+        for text in ["Rates", "servers", "edge-cut", "dido"] {
+            assert!(svg.contains(text), "{text}");
+        }
+    }
+}

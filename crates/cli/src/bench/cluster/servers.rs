@@ -1,0 +1,271 @@
+//! The servers of a cluster as processes of their own, as `esker cluster up` starts them.
+
+use super::Bench;
+use crate::bench::machine;
+use anyhow::Context as _;
+use esker_cluster::{Kind, ServerId};
+use esker_server::ClusterConfig;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long all servers may take to start, and to stop.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long one may take to say whether it is ready.
+const PROBE_MAX: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What a cluster is like.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spec {
+    pub(super) servers: u32,
+    pub(super) placement: Kind,
+    pub(super) threshold: u64,
+    /// Of each server, in bytes, where the command line says nothing.
+    pub(super) memory: u64,
+}
+
+/// A running cluster over new databases, in the scratch folder. Dropped, it is killed.
+pub(super) struct Servers {
+    config: ClusterConfig,
+    file: PathBuf,
+    children: Vec<Child>,
+}
+
+impl Servers {
+    /// Makes the databases anew and starts all servers.
+    pub(super) fn start(bench: &Bench<'_>, spec: &Spec) -> anyhow::Result<Self> {
+        let folder = bench.scratch.fresh("cluster")?;
+        std::fs::create_dir(&folder)
+            .with_context(|| format!("making the folder {}", folder.display()))?;
+        let file = folder.join("cluster.toml");
+        std::fs::write(&file, described(bench, spec)?)
+            .with_context(|| format!("writing {}", file.display()))?;
+        let config = ClusterConfig::from_file(&file)?;
+        config.claim_storage()?;
+        let mut servers = Self {
+            config,
+            file: std::path::absolute(file).context("finding the scratch folder")?,
+            children: Vec::new(),
+        };
+        servers.begin(bench)?;
+        Ok(servers)
+    }
+
+    /// Starts all processes and waits until all take calls.
+    fn begin(&mut self, bench: &Bench<'_>) -> anyhow::Result<()> {
+        for id in self.config.ids() {
+            let child = spawn(&self.config, &self.file, id)?;
+            self.children.push(child);
+        }
+        let until = Instant::now() + PATIENCE;
+        let ids: Vec<_> = self.config.ids().collect();
+        for id in ids {
+            while !ready(self.config.address(id)) {
+                bench.go_on()?;
+                self.all_alive()?;
+                anyhow::ensure!(
+                    Instant::now() < until,
+                    "{id} does not take calls after {} s; its log is {}",
+                    PATIENCE.as_secs(),
+                    self.config.log(id).display()
+                );
+                std::thread::sleep(LOOK);
+            }
+        }
+        Ok(())
+    }
+
+    /// An error if one has ended by itself: what was measured is worth nothing then.
+    pub(super) fn all_alive(&mut self) -> anyhow::Result<()> {
+        for (id, child) in self.config.ids().zip(&mut self.children) {
+            if let Some(status) = child.try_wait()? {
+                anyhow::bail!(
+                    "{id} ended by itself ({status}); the end of its log:\n{}",
+                    last_lines(&self.config.log(id))
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// How clients reach each server.
+    pub(super) fn targets(&self) -> Vec<String> {
+        self.config
+            .servers
+            .iter()
+            .map(|address| format!("esker://{address}"))
+            .collect()
+    }
+
+    /// Processor time of all of them since they were started, in seconds.
+    pub(super) fn cpu_seconds(&self) -> f64 {
+        self.children
+            .iter()
+            .map(|child| machine::seconds_of(&child.id().to_string()))
+            .sum()
+    }
+
+    /// Stops all in good order.
+    pub(super) fn stop(&mut self) -> anyhow::Result<()> {
+        self.all_alive()?;
+        for child in &self.children {
+            if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+                kill_process(pid, Signal::TERM).context("telling a server to stop")?;
+            }
+        }
+        let until = Instant::now() + PATIENCE;
+        for (id, child) in self.config.ids().zip(&mut self.children) {
+            let status = loop {
+                if let Some(status) = child.try_wait()? {
+                    break status;
+                }
+                anyhow::ensure!(
+                    Instant::now() < until,
+                    "{id} does not stop; its log is {}",
+                    self.config.log(id).display()
+                );
+                std::thread::sleep(LOOK);
+            };
+            anyhow::ensure!(
+                status.success(),
+                "{id} ended with {status}; the end of its log:\n{}",
+                last_lines(&self.config.log(id))
+            );
+        }
+        self.children.clear();
+        Ok(())
+    }
+
+    /// Stops all, asks the system to forget what it holds of their files, and starts them again: nothing is in memory.
+    pub(super) fn restart_cold(&mut self, bench: &Bench<'_>) -> anyhow::Result<()> {
+        self.stop()?;
+        forget(&self.config.storage)
+            .with_context(|| format!("reading {}", self.config.storage.display()))?;
+        self.begin(bench)
+    }
+
+    /// Bytes of all files of the databases.
+    pub(super) fn bytes(&self) -> u64 {
+        let mut sum = 0;
+        // A figure for people: files that come and go meanwhile do not matter.
+        let _ = each_file(&self.config.storage, &mut |file| {
+            sum += file.metadata().map_or(0, |m| m.len());
+        });
+        sum
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            // They are gone already where they were stopped.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The cluster's file. Each server gets an address of the loopback network of its own, with a port that is free now.
+fn described(bench: &Bench<'_>, spec: &Spec) -> anyhow::Result<String> {
+    let mut addresses = Vec::new();
+    // All are held until the last one is found, so that none is found twice.
+    let mut held = Vec::new();
+    for n in 1..=spec.servers {
+        let host = format!("127.0.0.{n}:0");
+        let listener = TcpListener::bind(&host).with_context(|| {
+            format!("looking for a free port at {host}: is it an address of this machine?")
+        })?;
+        addresses.push(format!("\"{}\"", listener.local_addr()?));
+        held.push(listener);
+    }
+    let durability = match bench.context.globals.durability {
+        crate::args::DurabilityArg::Sync => "sync",
+        crate::args::DurabilityArg::Relaxed => "relaxed",
+    };
+    let memory = bench.shared.server_memory.unwrap_or(spec.memory);
+    let mut text = String::new();
+    writeln!(text, "name = \"bench\"")?;
+    writeln!(text, "storage = \"storage\"")?;
+    writeln!(text, "placement = \"{}\"", spec.placement.name())?;
+    writeln!(text, "threshold = {}", spec.threshold)?;
+    writeln!(text, "vnodes = {}", bench.shared.vnodes)?;
+    writeln!(text, "durability = \"{durability}\"")?;
+    writeln!(text, "memory = \"{memory}\"")?;
+    writeln!(text, "servers = [{}]", addresses.join(", "))?;
+    Ok(text)
+}
+
+fn spawn(config: &ClusterConfig, file: &Path, id: ServerId) -> anyhow::Result<Child> {
+    let log = config.log(id);
+    let out = File::options()
+        .create(true)
+        .append(true)
+        .open(&log)
+        .with_context(|| format!("opening the log {}", log.display()))?;
+    Command::new(std::env::current_exe().context("finding this program")?)
+        .args(["cluster", "server"])
+        .arg(file)
+        .args(["--id", &id.0.to_string(), "--until-stdin-ends"])
+        // It ends when this process does, however that ends.
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(out)
+        // Ctrl-C is for this process, which stops the servers itself.
+        .process_group(0)
+        .spawn()
+        .with_context(|| format!("starting {id}"))
+}
+
+/// Whether `/readyz` says so.
+fn ready(address: &str) -> bool {
+    let ask = || -> Option<bool> {
+        let mut stream = TcpStream::connect_timeout(&address.parse().ok()?, PROBE_MAX).ok()?;
+        stream.set_read_timeout(Some(PROBE_MAX)).ok()?;
+        stream
+            .write_all(b"GET /readyz HTTP/1.1\r\nhost: esker\r\nconnection: close\r\n\r\n")
+            .ok()?;
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).ok()?;
+        Some(head.ends_with(b" 200"))
+    };
+    ask().unwrap_or(false)
+}
+
+fn last_lines(log: &Path) -> String {
+    const LINES: usize = 6;
+    let text = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n")
+}
+
+/// Asks the system to drop its copies of these files, and of no others.
+fn forget(folder: &Path) -> std::io::Result<()> {
+    use rustix::fs::{Advice, fadvise};
+    each_file(folder, &mut |path| {
+        // It is advice: where the system does not take it, reads are faster than from the disk, for all cases alike.
+        let _ = File::open(path).map(|file| {
+            let _ = file.sync_all();
+            let _ = fadvise(&file, 0, None, Advice::DontNeed);
+        });
+    })
+}
+
+fn each_file(folder: &Path, found: &mut dyn FnMut(&Path)) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            each_file(&entry.path(), found)?;
+        } else {
+            found(&entry.path());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,326 @@
+//! Clients: threads with a connection each, spread over the servers; what they insert, and what that took.
+
+use super::Bench;
+use super::servers::Servers;
+use crate::bench::machine;
+use crate::bench::random::Random;
+use crate::bench::report::median;
+use crate::bench::sides;
+use crate::bench::source::{Graph, VERTEX_TYPE, vertex_id, vertex_key};
+use esker::Database;
+use esker_model::{
+    Batch, EdgeTypeId, GraphRead as _, GraphWrite as _, Op, Properties, Value, VertexId, VertexRef,
+    VertexTypeId,
+};
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+/// How long servers may go on with what inserts left to do, and be measured at it.
+const SETTLE_MAX: Duration = Duration::from_secs(5);
+const SETTLE_LOOK: Duration = Duration::from_millis(250);
+/// Edges in a batch of a graph that is only loaded, and the threads that load it.
+const LOAD_BATCH: usize = 1000;
+const LOADERS: usize = 8;
+
+/// Connections, the first to the first server and so on around.
+pub(super) fn connect(
+    bench: &Bench<'_>,
+    servers: &Servers,
+    clients: u32,
+) -> anyhow::Result<Vec<Database>> {
+    let targets = servers.targets();
+    let options = bench.context.open_options();
+    let each = targets.iter().cycle().take(clients as usize);
+    Ok(each
+        .map(|target| options.open(target))
+        .collect::<Result<_, _>>()?)
+}
+
+/// The types of the benchmark, and how mutations are made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Types {
+    pub(super) node: VertexTypeId,
+    pub(super) links: EdgeTypeId,
+    property_bytes: usize,
+}
+
+impl Types {
+    /// Defines them in a cluster that has none.
+    pub(super) fn define(bench: &Bench<'_>, database: &Database) -> anyhow::Result<Self> {
+        let schema = database.define(&sides::types())?;
+        Ok(Self {
+            node: schema.vertex_type_id(VERTEX_TYPE)?,
+            links: schema.edge_type_id(sides::EDGE_TYPE)?,
+            property_bytes: bench.shared.property_bytes as usize,
+        })
+    }
+
+    pub(super) fn reference(&self, id: VertexId) -> VertexRef {
+        VertexRef {
+            id,
+            type_id: self.node,
+        }
+    }
+
+    /// An edge between numbered vertices, with bytes that do not compress.
+    pub(super) fn edge(&self, source: VertexId, destination: VertexId) -> Op {
+        let mut properties = Properties::new();
+        if self.property_bytes > 0 {
+            let mut bytes = vec![0; self.property_bytes];
+            let seed = destination
+                .0
+                .iter()
+                .take(8)
+                .fold(0, |n, b| n << 8 | u64::from(*b));
+            Random::new(seed).fill(&mut bytes);
+            properties = properties.with("payload", Value::Bytes(bytes));
+        }
+        Op::PutEdge {
+            source: self.reference(source),
+            edge_type: self.links,
+            destination: self.reference(destination),
+            properties,
+        }
+    }
+
+    /// A vertex with attributes.
+    pub(super) fn vertex(&self, key: String, number: u32) -> Op {
+        let label = format!("node {number} {}", "x".repeat(self.property_bytes));
+        Op::PutVertex {
+            vertex: self.reference(VertexId::of(VERTEX_TYPE, &key)),
+            key,
+            attributes: Properties::new()
+                .with("label", label)
+                .with("weight", f64::from(number)),
+        }
+    }
+}
+
+/// What some inserts took.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Done {
+    /// Edges, or what else is counted.
+    pub(super) count: f64,
+    /// Seconds from when all clients begin to when the last one ends.
+    pub(super) wall: f64,
+    /// Processor time of the clients, with the making of what they insert, and of the servers, with what they do afterwards.
+    pub(super) client_cpu: f64,
+    pub(super) server_cpu: f64,
+    /// Cores that this benchmark, and that other programs kept busy until the last client ended.
+    pub(super) busy: f64,
+    pub(super) others: f64,
+    /// Microseconds from sending to the answer, in the middle and for all but one of a hundred.
+    pub(super) p50: f64,
+    pub(super) p99: f64,
+}
+
+impl Done {
+    pub(super) fn rate(&self) -> f64 {
+        self.count / self.wall
+    }
+
+    /// Microseconds of processor time for each, all processes together.
+    pub(super) fn cpu_micros(&self) -> f64 {
+        (self.client_cpu + self.server_cpu) * 1e6 / self.count
+    }
+
+    pub(super) fn server_micros(&self) -> f64 {
+        self.server_cpu * 1e6 / self.count
+    }
+}
+
+/// The median of several rounds.
+pub(super) fn middle(rounds: &[Done], of: impl Fn(&Done) -> f64) -> f64 {
+    median(rounds.iter().map(of).collect())
+}
+
+/// What each client inserts: so many batches, each made when it is its turn.
+pub(super) struct Work<'w> {
+    /// Batches of each client.
+    pub(super) batches: &'w (dyn Fn(usize) -> usize + Sync),
+    /// Makes a client's batch of that number.
+    pub(super) make: &'w (dyn Fn(usize, usize) -> Batch + Sync),
+    /// What all of them hold.
+    pub(super) count: u64,
+}
+
+/// Lets all clients work at once, each with one batch in flight.
+pub(super) fn insert(
+    bench: &Bench<'_>,
+    servers: &mut Servers,
+    clients: &[Database],
+    work: &Work<'_>,
+) -> anyhow::Result<Done> {
+    let barrier = Barrier::new(clients.len() + 1);
+    let interrupt = &bench.context.interrupt;
+    let one = |client: usize, database: &Database| -> esker_model::Result<Vec<u32>> {
+        let batches = (work.batches)(client);
+        let mut latencies = Vec::with_capacity(batches);
+        barrier.wait();
+        for number in 0..batches {
+            if interrupt.stopped().is_some() {
+                return Err(esker_model::Error::Interrupted);
+            }
+            let batch = (work.make)(client, number);
+            let began = Instant::now();
+            database.apply(batch)?;
+            latencies.push(u32::try_from(began.elapsed().as_micros()).unwrap_or(u32::MAX));
+        }
+        Ok(latencies)
+    };
+    let (before, result, after) = std::thread::scope(|scope| {
+        let one = &one;
+        let threads: Vec<_> = clients
+            .iter()
+            .enumerate()
+            .map(|(client, database)| scope.spawn(move || one(client, database)))
+            .collect();
+        barrier.wait();
+        let before = Clock::now(servers);
+        let result: Vec<_> = threads
+            .into_iter()
+            .map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+            .collect();
+        (before, result, Clock::now(servers))
+    });
+    servers.all_alive()?;
+    let mut latencies = Vec::new();
+    for result in result {
+        latencies.extend(result?);
+    }
+    latencies.sort_unstable();
+    let at = |part: f64| {
+        let index = (latencies.len() as f64 * part) as usize;
+        f64::from(latencies.get(index).copied().unwrap_or(0))
+    };
+    let server_cpu = settled(servers) - before.servers;
+    let wall = (after.at - before.at).as_secs_f64();
+    let ours = after.own - before.own + after.servers - before.servers;
+    Ok(Done {
+        count: work.count as f64,
+        wall,
+        client_cpu: after.own - before.own,
+        server_cpu,
+        busy: ours / wall,
+        others: ((after.machine - before.machine - ours) / wall).max(0.0),
+        p50: at(0.5),
+        p99: at(0.99),
+    })
+}
+
+/// Clocks at one moment, in seconds.
+struct Clock {
+    at: Instant,
+    own: f64,
+    servers: f64,
+    machine: f64,
+}
+
+impl Clock {
+    fn now(servers: &Servers) -> Self {
+        Self {
+            at: Instant::now(),
+            own: machine::process_seconds(),
+            servers: servers.cpu_seconds(),
+            machine: machine::busy_seconds(),
+        }
+    }
+}
+
+/// Processor time of the servers once they have next to nothing left to do: splits go on after the inserts that caused them.
+fn settled(servers: &Servers) -> f64 {
+    let until = Instant::now() + SETTLE_MAX;
+    let mut last = servers.cpu_seconds();
+    loop {
+        std::thread::sleep(SETTLE_LOOK);
+        let now = servers.cpu_seconds();
+        // A tenth of a core, for all that servers do when nobody calls.
+        let idle = now - last <= SETTLE_LOOK.as_secs_f64() / 10.0;
+        if idle || Instant::now() >= until {
+            return now;
+        }
+        last = now;
+    }
+}
+
+/// An error if the cluster does not hold that many edges.
+pub(super) fn whole(database: &Database, types: &Types, edges: u64) -> anyhow::Result<()> {
+    let counts = database.counts()?;
+    let counted = counts.edges.iter().find(|(t, _)| *t == types.links);
+    let counted = counted.map_or(0, |(_, n)| *n);
+    anyhow::ensure!(
+        counted == edges,
+        "the cluster counts {counted} edges after {edges} different ones were inserted"
+    );
+    Ok(())
+}
+
+/// Loads a graph with all its vertices, not to be measured.
+pub(super) fn load(
+    bench: &Bench<'_>,
+    servers: &mut Servers,
+    graph: &Graph,
+) -> anyhow::Result<Types> {
+    let clients = connect(bench, servers, LOADERS as u32)?;
+    let Some(first) = clients.first() else {
+        anyhow::bail!("there are no servers");
+    };
+    let types = Types::define(bench, first)?;
+    let parts = |all: usize| move |client: usize| dealt(all.div_ceil(LOAD_BATCH), LOADERS, client);
+    let range = |client: usize, number: usize, all: usize| {
+        let start = (number * LOADERS + client) * LOAD_BATCH;
+        start..(start + LOAD_BATCH).min(all)
+    };
+    let (vertices, edges) = (graph.ids.len(), graph.edges.len());
+    let make = |client: usize, number: usize| {
+        let mut batch = Batch::new();
+        for n in range(client, number, vertices) {
+            batch.push(types.vertex(vertex_key(n as u32), n as u32));
+        }
+        batch
+    };
+    let work = Work {
+        batches: &parts(vertices),
+        make: &make,
+        count: vertices as u64,
+    };
+    insert(bench, servers, &clients, &work)?;
+    let make = |client: usize, number: usize| {
+        let mut batch = Batch::new();
+        for (source, destination) in &graph.edges[range(client, number, edges)] {
+            batch.push(types.edge(vertex_id(*source), vertex_id(*destination)));
+        }
+        batch
+    };
+    let work = Work {
+        batches: &parts(edges),
+        make: &make,
+        count: edges as u64,
+    };
+    insert(bench, servers, &clients, &work)?;
+    whole(first, &types, edges as u64)?;
+    Ok(types)
+}
+
+/// How many of `all` things dealt out one by one the client of that number gets.
+pub(super) fn dealt(all: usize, clients: usize, client: usize) -> usize {
+    all / clients + usize::from(client < all % clients)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_are_dealt_out() {
+        for (all, clients) in [(10, 3), (0, 4), (3, 8), (8, 8)] {
+            let sum: usize = (0..clients).map(|c| dealt(all, clients, c)).sum();
+            assert_eq!(sum, all);
+        }
+        assert_eq!([0, 1, 2].map(|c| dealt(10, 3, c)), [4, 3, 3]);
+    }
+}
