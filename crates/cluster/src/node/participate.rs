@@ -46,7 +46,8 @@ impl Node {
             }
         };
         let mut later = Vec::new();
-        if floor < self.engine.newest_stored() || part.ops.iter().any(can_fail) {
+        let needs_look = |op: &PartOp| can_fail(op) || op.at.is_some_and(|at| at > floor);
+        if floor < self.engine.newest_stored() || part.ops.iter().any(needs_look) {
             match self.engine.try_part(floor, &part_ops(&part, None)) {
                 Ok(places) => {
                     let index = |(i, version): (usize, Version)| {

@@ -1290,6 +1290,9 @@ pub struct PeerAnswer {
     pub clock: u64,
     #[prost(fixed64, tag = "3")]
     pub newest: u64,
+    /// How often since its start partitions have moved from or to this server.
+    #[prost(uint64, tag = "31")]
+    pub moves: u64,
     #[prost(
         oneof = "peer_answer::Outcome",
         tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25"

@@ -153,9 +153,12 @@ impl Peer {
     async fn ask(&self, question: Question) -> Result<Answer> {
         let began = Instant::now();
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let is_there = may_take_long(&question.request).then(|| Question {
+        let is_there = may_take_long(&question.request).then_some(Question {
+            from: question.from,
+            incarnation: question.incarnation,
+            clock: question.clock,
+            newest: question.newest,
             request: Request::Ping,
-            ..question.clone()
         });
         let mut asked = pin!(async {
             let link = self.link().await?;

@@ -88,6 +88,7 @@ pub(crate) fn answer_out(answer: Answer) -> proto::PeerAnswer {
         incarnation: answer.incarnation,
         clock: answer.clock.0,
         newest: answer.newest.0,
+        moves: answer.moves,
         outcome: Some(outcome),
     }
 }
@@ -148,6 +149,7 @@ pub(crate) fn answer_in(answer: proto::PeerAnswer) -> Decoded<Answer> {
         incarnation: answer.incarnation,
         clock: Version(answer.clock),
         newest: Version(answer.newest),
+        moves: answer.moves,
         outcome,
     })
 }
