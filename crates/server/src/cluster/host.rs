@@ -233,7 +233,11 @@ impl Peer {
                 let before = failed.as_ref().map(|f| (f.pause, &f.why));
                 let why = e.to_string();
                 if before.is_none_or(|(_, last)| *last != why) {
-                    tracing::warn!(server = %self.id, error = why, "another server cannot be reached");
+                    tracing::warn!(
+                        server = self.id.0,
+                        error = why,
+                        "another server cannot be reached"
+                    );
                 }
                 self.note(Some(why.clone()));
                 let pause = before.map_or(RETRY_MIN, |(p, _)| (2 * p).min(RETRY_MAX));
