@@ -105,7 +105,7 @@ impl Server {
         let (nodes, cluster) = match place {
             None => (None, None),
             Some((config, me)) => {
-                let nodes = cluster::runtime()?;
+                let nodes = cluster::runtime(&config)?;
                 let cluster = Cluster::open(&database, config, me, &nodes)?;
                 (Some(nodes), Some(cluster))
             }

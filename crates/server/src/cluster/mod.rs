@@ -30,8 +30,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 
-/// Fewest threads of the runtime on which nodes work: they wait for the disk.
+/// Fewest threads of the runtime on which nodes work.
 const THREADS_MIN: usize = 8;
+/// The same where each commit waits for the disk: what waits together is one commit.
+const SYNC_THREADS_MIN: usize = 32;
 /// Fewest threads for clients' calls: they wait for other servers.
 pub(crate) const LANE_THREADS_MIN: usize = 64;
 
@@ -59,10 +61,14 @@ struct Joining {
 }
 
 /// The threads on which nodes work.
-pub(crate) fn runtime() -> Result<Runtime> {
+pub(crate) fn runtime(config: &ClusterConfig) -> Result<Runtime> {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    let least = match config.durability {
+        Durability::Sync => SYNC_THREADS_MIN,
+        Durability::Relaxed => THREADS_MIN,
+    };
     tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(THREADS_MIN.max(2 * cores))
+        .worker_threads(least.max(2 * cores))
         .thread_name("esker-cluster")
         .enable_all()
         .build()
