@@ -94,8 +94,8 @@ impl Server {
         let listener = std::net::TcpListener::bind(&settings.listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
-        let threads = match place {
-            Some(_) => settings.threads.max(cluster::threads()),
+        let threads = match &place {
+            Some((config, _)) => settings.threads.max(cluster::threads(config)),
             None => settings.threads,
         };
         let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -39,6 +39,10 @@ impl Node {
             if let Some(moved) = self.moved(state, &part) {
                 return Some(Taken::Moved(moved));
             }
+            // A coordinator that was started anew has forgotten it, and nobody would end it.
+            if state.incarnations.get(&tx.server) > Some(&tx.incarnation) {
+                return Some(Taken::Over);
+            }
             let floor = self.clock.tick(self.time.now_millis());
             Some(if state.pending.add(tx, floor, Arc::clone(&part)) {
                 Taken::Pending(floor)

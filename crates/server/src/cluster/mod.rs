@@ -30,8 +30,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 
-/// Fewest threads of the runtime on which nodes work: they wait for the disk.
+/// Fewest threads of the runtime on which nodes work.
 const THREADS_MIN: usize = 4;
+/// The same where each commit waits for the disk.
+const SYNC_THREADS_MIN: usize = 32;
 /// Fewest threads for clients' calls: they wait for other servers.
 pub(crate) const LANE_THREADS_MIN: usize = 64;
 
@@ -60,9 +62,13 @@ struct Joining {
 
 /// How many threads the runtime has at least. What a node does between waits it does on them, as connections do: a
 /// question that went to threads of its own cost as much again.
-pub(crate) fn threads() -> usize {
+pub(crate) fn threads(config: &ClusterConfig) -> usize {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    THREADS_MIN.max(2 * cores)
+    let least = match config.durability {
+        Durability::Sync => SYNC_THREADS_MIN,
+        Durability::Relaxed => THREADS_MIN,
+    };
+    least.max(2 * cores)
 }
 
 impl Cluster {
