@@ -37,6 +37,10 @@ fn kind_of(error: &Error) -> Kind {
     }
 }
 
+/// The code of a failure that may pass by itself: another server, which the answer needs, is away. Who asks again gets an
+/// answer once it is back; a batch that is sent again with its marker counts once.
+pub const AGAIN: &str = "again";
+
 /// The server has too much to do.
 pub fn busy(message: String, retry_after_ms: u32) -> proto::Failure {
     proto::Failure {

@@ -5,9 +5,9 @@ use crate::metrics::Metrics;
 use crate::outbox::Outbox;
 use crate::service::Service;
 use esker_model::traversal::StopReason;
-use esker_model::{Cancel, Error, Version};
+use esker_model::{Cancel, Error, ErrorKind, Version};
 use esker_rpc::convert::Form;
-use esker_rpc::failure::failure_out;
+use esker_rpc::failure::{AGAIN, failure_out};
 use esker_rpc::limits::CREDIT_BYTES;
 use esker_rpc::proto;
 use esker_rpc::proto::reply::Reply;
@@ -237,6 +237,15 @@ impl Call {
     /// It failed.
     pub(crate) fn failed(self, error: &Error) {
         self.done(Reply::Failure(failure_out(error)));
+    }
+
+    /// It failed, and may not if it is asked again: a server that it needs is away.
+    pub(crate) fn failed_for_now(self, error: &Error) {
+        let mut failure = failure_out(error);
+        if error.kind() == ErrorKind::Unavailable {
+            AGAIN.clone_into(&mut failure.code);
+        }
+        self.done(Reply::Failure(failure));
     }
 
     fn end(&mut self, reply: Reply) {

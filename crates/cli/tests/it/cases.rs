@@ -104,7 +104,7 @@ fn run_text(command: &str, folder: &Path) -> String {
 }
 
 /// Where the logs of the `darshan` wheel lie (`crates/import/tests/fetch-darshan.sh` fetches them).
-fn darshan_logs() -> Option<PathBuf> {
+pub(crate) fn darshan_logs() -> Option<PathBuf> {
     let folder = std::env::var_os("ESKER_DARSHAN_DIR").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/darshan"),
         PathBuf::from,

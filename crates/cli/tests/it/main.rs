@@ -6,6 +6,7 @@
 mod bench_cluster;
 mod cases;
 mod cluster;
+mod cluster_same;
 mod normalise;
 mod processes;
 mod serve;

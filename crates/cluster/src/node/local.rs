@@ -70,8 +70,12 @@ impl Node {
                     None => Response::EdgeHistory(history),
                 }
             }
-            Read::Degrees { of } => Response::Degrees(engine.degrees(&of)?),
+            Read::Degrees { of } => {
+                self.settle(None, Version::ZERO).await?;
+                Response::Degrees(engine.degrees(&of)?)
+            }
             Read::TopDegrees { edge_type, limit } => {
+                self.settle(None, Version::ZERO).await?;
                 let split: Vec<VertexId> = self.state().splits.keys().copied().collect();
                 let more = limit as usize + split.len();
                 let top = engine.top_degrees(edge_type, more)?;
@@ -98,7 +102,11 @@ impl Node {
                     split: split.filter(|d| d.degree > 0).collect(),
                 }
             }
-            Read::Counts => Response::Counts(engine.counts()?),
+            Read::Counts => {
+                // Only partitions on their way to here count at any time.
+                self.settle(None, Version::ZERO).await?;
+                Response::Counts(engine.counts()?)
+            }
             Read::Diff { before, after } => {
                 self.settle(None, before.max(after)).await?;
                 let mut differences = Vec::new();
@@ -110,6 +118,13 @@ impl Node {
             }
             Read::Applied { once } => Response::Applied(engine.applied(&once)?),
         })
+    }
+
+    /// Waits until no split of this server's is between its commit and its being known.
+    pub(crate) async fn splits_known_here(&self) -> Result<()> {
+        let known = |state: &mut State| state.deciding.is_empty().then_some(());
+        let known = self.until(UNDECIDED_MAX, known).await;
+        known.ok_or_else(|| self.split_hangs())
     }
 
     /// Waits until nothing prepared here can change what these vertices (or any) were at that time.

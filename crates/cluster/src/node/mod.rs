@@ -144,6 +144,7 @@ impl Node {
             incarnation: self.incarnation,
             clock: self.clock.now(self.time.now_millis()),
             newest: self.newest_known(),
+            moves: self.state().moves,
             outcome,
         }
     }
@@ -158,7 +159,10 @@ impl Node {
         self.witness(from, question.incarnation, question.clock, question.newest);
         match question.request {
             Request::Hello { decided } => self.hello(from, question.incarnation, decided).await,
-            Request::Ping => Ok(Response::Done),
+            Request::Ping => {
+                self.splits_known_here().await?;
+                Ok(Response::Done)
+            }
             request => {
                 self.check_serving()?;
                 match request {
@@ -175,7 +179,11 @@ impl Node {
                     Request::Splits { of } => {
                         Ok(Response::Splits(self.known_splits(&self.state(), &of)))
                     }
-                    Request::Read(read) => self.read_here(read).await,
+                    Request::Read(read) => {
+                        let answer = self.read_here(read).await;
+                        self.splits_known_here().await?;
+                        answer
+                    }
                     Request::Travel(call) => {
                         self.travel_here(from, call).await.map(Response::Travel)
                     }

@@ -46,7 +46,8 @@ impl Node {
             }
         };
         let mut later = Vec::new();
-        if floor < self.engine.newest_stored() || part.ops.iter().any(can_fail) {
+        let needs_look = |op: &PartOp| can_fail(op) || op.at.is_some_and(|at| at > floor);
+        if floor < self.engine.newest_stored() || part.ops.iter().any(needs_look) {
             match self.engine.try_part(floor, &part_ops(&part, None)) {
                 Ok(places) => {
                     let index = |(i, version): (usize, Version)| {
@@ -109,12 +110,26 @@ impl Node {
         });
         let part = match (prepared, decided.part) {
             (None, _) if over => return Ok(done(&nothing)),
-            (Some(part), _) | (None, Some(part)) => part,
+            (Some(part), _) => part,
+            (None, Some(part)) => self.still_to_do(&part),
             (None, None) => return Ok(Response::Unknown),
         };
         let commit = self.do_part(&part, decided.version, &decided.later, Beside::default())?;
         self.state().pending.end(decided.tx);
         Ok(done(&commit))
+    }
+
+    /// Of a part that this server does not know of (any more): what may not have been done. Edges that lie elsewhere by now
+    /// were done before their partition moved: a split waits for what is pending, and a server that was started anew is
+    /// told all of that before it splits anything.
+    fn still_to_do(&self, part: &Part) -> Arc<Part> {
+        let state = self.state();
+        let here = |op: &&PartOp| match &op.change {
+            Change::Edge { key, .. } => self.is_here(&state, key),
+            Change::Vertex(_) | Change::Adopt(_) => true,
+        };
+        let ops = part.ops.iter().filter(here).cloned().collect();
+        Arc::new(Part { ops })
     }
 
     /// Writes a part at its version, with rows of this node's own, and sees to what follows from it. The part stays

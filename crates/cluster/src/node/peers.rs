@@ -12,6 +12,16 @@ use std::task::Poll;
 impl Node {
     /// Asks another server; the answer comes with how often that server has been started.
     pub(crate) async fn ask_at(&self, to: ServerId, request: Request) -> Result<(Response, u64)> {
+        let (response, incarnation, _) = self.ask_all_of(to, request).await?;
+        Ok((response, incarnation))
+    }
+
+    /// The same, with how often partitions have moved there.
+    pub(crate) async fn ask_all_of(
+        &self,
+        to: ServerId,
+        request: Request,
+    ) -> Result<(Response, u64, u64)> {
         let question = Question {
             from: self.settings.id,
             incarnation: self.incarnation,
@@ -23,10 +33,11 @@ impl Node {
             incarnation,
             clock,
             newest,
+            moves,
             outcome,
         } = self.host.call(to, question).await?;
         self.witness(to, incarnation, clock, newest);
-        Ok((outcome?, incarnation))
+        Ok((outcome?, incarnation, moves))
     }
 
     /// Asks another server.

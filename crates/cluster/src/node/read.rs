@@ -18,6 +18,9 @@ use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// A server's start, and how often partitions have moved there since.
+type Moves = (u64, u64);
+
 /// How often edges that move are followed.
 const MOVES_MAX: u32 = 64;
 
@@ -51,11 +54,56 @@ impl Node {
 
     /// Asks all servers; their answers in the order of their ids.
     async fn read_everywhere(self: &Arc<Self>, read: &Read) -> Result<Vec<(ServerId, Response)>> {
+        let request = Request::Read(read.clone());
+        let answers = self.ask_everywhere(&request).await?;
+        let answer = |(server, (response, _))| (server, response);
+        Ok(answers.into_iter().map(answer).collect())
+    }
+
+    /// The same for what must count each edge once, wherever it is: asks again if partitions have moved meanwhile. One that
+    /// moved after everybody had told how often that had happened is told of by giver or taker; and a server that is
+    /// about to take one waits before it answers.
+    async fn read_all(self: &Arc<Self>, read: &Read) -> Result<Vec<(ServerId, Response)>> {
+        let request = Request::Read(read.clone());
+        for attempt in 0..MOVES_MAX {
+            let before = self.ask_everywhere(&Request::Ping).await?;
+            let answers = self.ask_everywhere(&request).await?;
+            let moves = |all: &[(ServerId, (Response, Moves))]| -> Vec<Moves> {
+                all.iter().map(|(_, (_, moves))| *moves).collect()
+            };
+            if moves(&before) == moves(&answers) {
+                let answer = |(server, (response, _))| (server, response);
+                return Ok(answers.into_iter().map(answer).collect());
+            }
+            self.pause_after(attempt).await;
+        }
+        Err(kept_moving())
+    }
+
+    /// Asks all servers, this one included; with each answer, how often partitions had moved there, and since which start.
+    async fn ask_everywhere(
+        self: &Arc<Self>,
+        request: &Request,
+    ) -> Result<Vec<(ServerId, (Response, Moves))>> {
         let servers = self.map.servers().to_vec();
-        let reads = servers.iter().map(|s| self.read_at(*s, read.clone()));
-        let answers = join_all(reads).await;
+        let asks = servers.iter().map(|server| async move {
+            if *server != self.settings.id {
+                let (response, incarnation, moves) =
+                    self.ask_all_of(*server, request.clone()).await?;
+                return Ok((response, (incarnation, moves)));
+            }
+            let response = match request {
+                Request::Read(read) => self.read_here(read.clone()).await?,
+                _ => Response::Done,
+            };
+            self.splits_known_here().await?;
+            Ok((response, (self.incarnation, self.state().moves)))
+        });
+        let answers = join_all(asks).await;
         let answers = servers.iter().copied().zip(answers);
-        answers.map(|(s, answer)| Ok((s, answer?))).collect()
+        answers
+            .map(|(server, answer): (_, Result<_>)| Ok((server, answer?)))
+            .collect()
     }
 
     /// As [`esker_model::GraphRead::read_vertices`].
@@ -191,7 +239,7 @@ impl Node {
         Err(kept_moving())
     }
 
-    /// As [`esker_model::GraphRead::degrees`]. While a vertex splits, edges that move may count twice or not at all.
+    /// As [`esker_model::GraphRead::degrees`].
     pub async fn degrees(
         self: &Arc<Self>,
         of: &[(VertexId, EdgeTypeId)],
@@ -200,10 +248,7 @@ impl Node {
         self.check_serving()?;
         self.clock.witness(seen);
         let mut sums = vec![0_u64; of.len()];
-        for (server, answer) in self
-            .read_everywhere(&Read::Degrees { of: of.to_vec() })
-            .await?
-        {
+        for (server, answer) in self.read_all(&Read::Degrees { of: of.to_vec() }).await? {
             let Response::Degrees(degrees) = answer else {
                 return Err(unexpected(server));
             };
@@ -231,7 +276,7 @@ impl Node {
             limit: u32::try_from(most).unwrap_or(u32::MAX),
         };
         let mut all = Map::<(VertexId, EdgeTypeId), u64>::default();
-        for (server, answer) in self.read_everywhere(&read).await? {
+        for (server, answer) in self.read_all(&read).await? {
             let Response::TopDegrees { whole, split } = answer else {
                 return Err(unexpected(server));
             };
@@ -261,7 +306,7 @@ impl Node {
         for total in sum.edges.iter_mut().map(|(_, n)| n) {
             *total = 0;
         }
-        for (server, answer) in self.read_everywhere(&Read::Counts).await? {
+        for (server, answer) in self.read_all(&Read::Counts).await? {
             let Response::Counts(counts) = answer else {
                 return Err(unexpected(server));
             };
@@ -283,7 +328,7 @@ impl Node {
         let before = self.moment(before, seen);
         let after = self.moment(after, seen);
         let mut all = Vec::new();
-        for (server, answer) in self.read_everywhere(&Read::Diff { before, after }).await? {
+        for (server, answer) in self.read_all(&Read::Diff { before, after }).await? {
             let Response::Diff(differences) = answer else {
                 return Err(unexpected(server));
             };

@@ -37,8 +37,10 @@ impl Node {
                 select.versions = Versions::AsOf(as_of);
                 as_of
             }
-            Versions::Range(_) => {
-                self.clock.witness(seen);
+            Versions::Range(mut range) => {
+                // What is open at its end ends now: else one server would tell of what another has told nothing of.
+                range.until = range.until.min(self.moment(Version::MAX, seen).next());
+                select.versions = Versions::Range(range);
                 newest_of(select.versions)
             }
         };

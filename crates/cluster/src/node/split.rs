@@ -59,7 +59,7 @@ impl Node {
                     }
                     None => state.count_insert(id, self.settings.threshold),
                 };
-                let waits = state.postponed.get(&id).is_some_and(|t| *t > now);
+                let waits = !state.serving || state.postponed.get(&id).is_some_and(|t| *t > now);
                 if grown && !waits && !state.frozen.contains(&id) && !due.contains(&id) {
                     due.push(id);
                 }

@@ -33,6 +33,8 @@ pub(crate) struct State {
     pub(crate) committing: Set<TxId>,
     /// Markers of batches under way.
     pub(crate) markers: Set<Vec<u8>>,
+    /// How often since the start that changed.
+    pub(crate) moves: u64,
     /// Vertices that have split and have edges here, as stored.
     pub(crate) splits: Map<VertexId, SplitState>,
     /// What was learned of others, perhaps out of date.
@@ -130,6 +132,7 @@ impl State {
             learned.merge(splits.splits());
         }
         self.splits.insert(id, splits);
+        self.moves += 1;
         self.wake();
     }
 

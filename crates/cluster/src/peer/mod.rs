@@ -4,6 +4,7 @@
 //! Each question has one answer. A question may be lost, arrive twice or late; whoever asks finds out by a failed call and
 //! asks again where that is safe.
 
+mod codec;
 mod travel;
 mod txn;
 
@@ -46,6 +47,8 @@ pub struct Answer {
     pub clock: Version,
     /// As in [`Question::newest`].
     pub newest: Version,
+    /// How often since its start the answerer has given partitions away or taken some.
+    pub moves: u64,
     /// What came out. An error is the answerer's; a call that failed on the way has no answer.
     pub outcome: Result<Response, Error>,
 }

@@ -121,8 +121,11 @@ impl Engine {
     pub fn plan_part(&self, traversal: &Traversal, now: Version) -> Result<PartPlan> {
         let mut plan = plan(&self.schema_now(), traversal)?;
         let asks_now = plan.versions == Versions::NOW;
-        if asks_now {
-            plan.versions = Versions::AsOf(now);
+        match &mut plan.versions {
+            versions if asks_now => *versions = Versions::AsOf(now),
+            // What is open at its end ends now.
+            Versions::Range(range) => range.until = range.until.min(now.next()),
+            Versions::AsOf(_) => {}
         }
         Ok(PartPlan {
             now: asks_now.then_some(now),

@@ -82,7 +82,7 @@ pub(super) async fn open(
 ) -> Result<Opened, Broken> {
     let channel = match endpoint(address)?.connect().await {
         Ok(channel) => channel,
-        Err(e) => return Err(unconnected(address, &e)),
+        Err(e) => return Err(unconnected(address, &e, peer.is_some())),
     };
     let limit = CONNECT_MAX.min(address.patience);
     match tokio::time::timeout(limit, greet(address, channel, outgoing, peer)).await {
@@ -223,12 +223,16 @@ fn io_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::
     None
 }
 
-fn unconnected(address: &Address, error: &tonic::transport::Error) -> Broken {
+fn unconnected(address: &Address, error: &tonic::transport::Error, peer: bool) -> Broken {
     let at = address.authority();
     let cause = error.source().and_then(io_cause);
     let kind = cause.map(io::Error::kind);
     let text = deepest(error);
     match kind {
+        // Whoever runs a cluster sees to all its servers.
+        Some(io::ErrorKind::ConnectionRefused) if peer => {
+            Broken::Lost(format!("nobody listens at {at}"))
+        }
         Some(io::ErrorKind::ConnectionRefused) => Broken::Lost(format!(
             "nobody listens at {at}: start a server there (`esker serve FOLDER --listen {at}`), or correct the address"
         )),

@@ -20,7 +20,7 @@ pub use pending::{Pending, Ping};
 
 use crate::address::Address;
 use crate::convert::reason_out;
-use crate::failure::failure_in;
+use crate::failure::{AGAIN, failure_in};
 use crate::limits::{CANCEL_GRACE, CANCEL_POLL};
 use crate::marker::{self, Sender};
 use crate::proto;
@@ -314,7 +314,7 @@ impl Client {
 }
 
 fn failed(failure: proto::Failure) -> Broken {
-    if failure.code == "closing" {
+    if matches!(failure.code.as_str(), "closing" | AGAIN) {
         return Broken::Lost(failure.message);
     }
     if failure.kind == i32::from(Kind::Busy) {

@@ -1290,6 +1290,9 @@ pub struct PeerAnswer {
     pub clock: u64,
     #[prost(fixed64, tag = "3")]
     pub newest: u64,
+    /// How often since its start partitions have moved from or to this server.
+    #[prost(uint64, tag = "31")]
+    pub moves: u64,
     #[prost(
         oneof = "peer_answer::Outcome",
         tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25"
@@ -1379,110 +1382,14 @@ pub struct Later {
     #[prost(fixed64, tag = "2")]
     pub version: u64,
 }
-#[derive(Clone, PartialEq, ::prost::Message)]
+/// What one server is to do of a batch: as its coordinator keeps it (`esker_cluster::peer::Part`). Batches are large, and
+/// these bytes are made and read several times faster than messages would be.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Part {
-    #[prost(message, repeated, tag = "1")]
-    pub ops: ::prost::alloc::vec::Vec<PartOp>,
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct PartOp {
-    #[prost(uint32, tag = "1")]
-    pub index: u32,
-    #[prost(fixed64, optional, tag = "2")]
-    pub at: ::core::option::Option<u64>,
-    #[prost(oneof = "part_op::Change", tags = "3, 4, 5")]
-    pub change: ::core::option::Option<part_op::Change>,
-}
-/// Nested message and enum types in `PartOp`.
-pub mod part_op {
-    #[derive(Clone, PartialEq, ::prost::Oneof)]
-    pub enum Change {
-        /// Without a version.
-        #[prost(message, tag = "3")]
-        Vertex(super::Mutation),
-        #[prost(message, tag = "4")]
-        Edge(super::PartEdge),
-        #[prost(message, tag = "5")]
-        Adopt(super::Adopt),
-    }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct PartEdge {
-    #[prost(message, optional, tag = "1")]
-    pub key: ::core::option::Option<EdgeKey>,
-    #[prost(bool, tag = "2")]
-    pub gone: bool,
-    #[prost(message, optional, tag = "3")]
-    pub properties: ::core::option::Option<Properties>,
-    /// The direction that was asked for.
-    #[prost(bool, tag = "4")]
-    pub asked: bool,
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct Adopt {
-    #[prost(fixed64, tag = "1")]
-    pub high: u64,
-    #[prost(fixed64, tag = "2")]
-    pub low: u64,
-    #[prost(bytes = "vec", tag = "3")]
-    pub splits: ::prost::alloc::vec::Vec<u8>,
-    #[prost(message, repeated, tag = "4")]
-    pub rows: ::prost::alloc::vec::Vec<RawRow>,
-    #[prost(message, repeated, tag = "5")]
-    pub degrees: ::prost::alloc::vec::Vec<Count>,
+    #[prost(bytes = "vec", tag = "1")]
+    pub ops: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct RawRow {
-    #[prost(enumeration = "raw_row::Table", tag = "1")]
-    pub table: i32,
-    #[prost(bytes = "vec", tag = "2")]
-    pub key: ::prost::alloc::vec::Vec<u8>,
-    #[prost(bytes = "vec", tag = "3")]
-    pub value: ::prost::alloc::vec::Vec<u8>,
-}
-/// Nested message and enum types in `RawRow`.
-pub mod raw_row {
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum Table {
-        Unspecified = 0,
-        Rows = 1,
-        History = 2,
-    }
-    impl Table {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Unspecified => "TABLE_UNSPECIFIED",
-                Self::Rows => "TABLE_ROWS",
-                Self::History => "TABLE_HISTORY",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "TABLE_UNSPECIFIED" => Some(Self::Unspecified),
-                "TABLE_ROWS" => Some(Self::Rows),
-                "TABLE_HISTORY" => Some(Self::History),
-                _ => None,
-            }
-        }
-    }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Prepare {
     #[prost(message, optional, tag = "1")]
     pub tx: ::core::option::Option<TxId>,

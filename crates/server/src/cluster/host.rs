@@ -3,17 +3,18 @@
 use super::config::ClusterConfig;
 use super::wire;
 use esker_cluster::node::BoxFuture;
-use esker_cluster::peer::{Answer, Question};
+use esker_cluster::peer::{Answer, Question, Request};
 use esker_cluster::{Host, ServerId};
 use esker_model::{Error, Result};
 use esker_rpc::{Address, PeerLink, proto};
 use std::fmt::Write as _;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
-/// How long a question may take, its way included.
+/// How long a question may take, its way included; what reads much may take longer, and is looked after that often.
 const CALL_MAX: Duration = Duration::from_secs(10);
 /// How long another server may take to greet.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
@@ -121,6 +122,11 @@ impl ServerHost {
     }
 }
 
+/// Whether a question may take long where there is much data: all but what writes.
+fn may_take_long(request: &Request) -> bool {
+    matches!(request, Request::Travel(_) | Request::Read(_))
+}
+
 impl Host for ServerHost {
     fn call(&self, to: ServerId, question: Question) -> BoxFuture<'static, Result<Answer>> {
         let peer = self.peers.get(to.0 as usize).cloned().flatten();
@@ -147,16 +153,35 @@ impl Peer {
     async fn ask(&self, question: Question) -> Result<Answer> {
         let began = Instant::now();
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let asked = tokio::time::timeout(CALL_MAX, async {
+        let is_there = may_take_long(&question.request).then_some(Question {
+            from: question.from,
+            incarnation: question.incarnation,
+            clock: question.clock,
+            newest: question.newest,
+            request: Request::Ping,
+        });
+        let mut asked = pin!(async {
             let link = self.link().await?;
             link.ask(wire::question_out(question)).await
         });
-        let answer = match asked.await {
-            Ok(answer) => answer.and_then(|a| Ok(wire::answer_in(a)?)),
-            Err(_) => Err(Error::Unavailable(format!(
+        let answer = loop {
+            if let Ok(answer) = tokio::time::timeout(CALL_MAX, asked.as_mut()).await {
+                break answer.and_then(|a| Ok(wire::answer_in(a)?));
+            }
+            // What takes long is waited for as long as its server is there.
+            if let Some(ping) = &is_there {
+                let ping = async {
+                    let link = self.link().await?;
+                    link.ask(wire::question_out(ping.clone())).await
+                };
+                if let Ok(Ok(_)) = tokio::time::timeout(CALL_MAX, ping).await {
+                    continue;
+                }
+            }
+            break Err(Error::Unavailable(format!(
                 "no answer within {} s: its process may be stopped or overloaded",
                 CALL_MAX.as_secs()
-            ))),
+            )));
         };
         let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.micros.fetch_add(micros, Ordering::Relaxed);
@@ -208,7 +233,11 @@ impl Peer {
                 let before = failed.as_ref().map(|f| (f.pause, &f.why));
                 let why = e.to_string();
                 if before.is_none_or(|(_, last)| *last != why) {
-                    tracing::warn!(server = %self.id, error = why, "another server cannot be reached");
+                    tracing::warn!(
+                        server = self.id.0,
+                        error = why,
+                        "another server cannot be reached"
+                    );
                 }
                 self.note(Some(why.clone()));
                 let pause = before.map_or(RETRY_MIN, |(p, _)| (2 * p).min(RETRY_MAX));

@@ -113,7 +113,7 @@ impl Cluster {
             let waiting = |server: ServerId| {
                 if cluster.joining().waits_for.insert(server) {
                     let address = cluster.config.address(server);
-                    tracing::info!(%server, address, "waiting for another server");
+                    tracing::info!(server = server.0, address, "waiting for another server");
                 }
             };
             let joined = loop {

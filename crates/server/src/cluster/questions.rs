@@ -98,7 +98,7 @@ impl Service {
                     service.saw(commit.version);
                     call.done(Reply::Apply(commit_out(&commit)));
                 }
-                Err(e) => call.failed(&e),
+                Err(e) => call.failed_for_now(&e),
             }
         });
         Ok(())

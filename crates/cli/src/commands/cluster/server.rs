@@ -47,7 +47,7 @@ pub(super) fn run(args: &ClusterServerArgs, context: &mut Context) -> anyhow::Re
     tracing::info!(
         address = %server.address(),
         cluster = config.name,
-        %id,
+        server = id.0,
         pid = std::process::id(),
         "listening"
     );

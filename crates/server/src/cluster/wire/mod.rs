@@ -27,7 +27,7 @@ pub(crate) fn question_out(question: Question) -> proto::PeerQuestion {
         Request::Prepare { tx, over, part } => Asked::Prepare(proto::Prepare {
             tx: Some(txn::id_out(tx)),
             over,
-            part: Some(txn::part_out(part)),
+            part: Some(txn::part_out(&part)),
         }),
         Request::Commit(decided) => Asked::Commit(txn::decided_out(decided)),
         Request::Abort { tx } => Asked::Abort(txn::id_out(tx)),
@@ -88,6 +88,7 @@ pub(crate) fn answer_out(answer: Answer) -> proto::PeerAnswer {
         incarnation: answer.incarnation,
         clock: answer.clock.0,
         newest: answer.newest.0,
+        moves: answer.moves,
         outcome: Some(outcome),
     }
 }
@@ -148,6 +149,7 @@ pub(crate) fn answer_in(answer: proto::PeerAnswer) -> Decoded<Answer> {
         incarnation: answer.incarnation,
         clock: Version(answer.clock),
         newest: Version(answer.newest),
+        moves: answer.moves,
         outcome,
     })
 }

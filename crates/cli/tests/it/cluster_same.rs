@@ -1,0 +1,207 @@
+//! A cluster of four, fed Darshan logs and an RMAT graph, answers as an embedded database does: with every placement, by
+//! every server, with every engine of traversals.
+
+use crate::cases::darshan_logs;
+use crate::cluster::{Cluster, describe_servers};
+use crate::serve::{run, text};
+use esker::{Database, OpenOptions};
+use esker_model::traversal::{Budget, Strategy, TravelResult};
+use esker_model::{
+    EdgeKey, EdgeSelect, GraphRead as _, NeverCancel, Traversal, Versions, Vertex, VertexId,
+    VertexSelect,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+/// Edges of a small RMAT graph (Chakrabarti et al., 2004) as a table: `file:n contains…` has no such type, so jobs write
+/// files.
+fn rmat(scale: u32, edges: u32) -> String {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut random = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) as f64 / (1_u64 << 53) as f64
+    };
+    let mut table = String::from("source,type,destination,size\n");
+    for n in 0..edges {
+        let (mut from, mut to) = (0, 0);
+        for _ in 0..scale {
+            let at = random();
+            from = 2 * from + u32::from(at >= 0.76);
+            to = 2 * to + u32::from((0.57..0.76).contains(&at) || at >= 0.95);
+        }
+        let _ = writeln!(table, "job:{from},write,file:{to},{n}");
+    }
+    table
+}
+
+/// All vertices with their attributes, and all edges with theirs, without versions: those that no source gave differ.
+type Content = (
+    BTreeMap<VertexId, (String, bool, String)>,
+    BTreeMap<EdgeKey, String>,
+    BTreeMap<String, u64>,
+);
+
+fn content(database: &Database) -> Content {
+    let schema = database.schema().unwrap();
+    let mut vertices = BTreeMap::new();
+    for (type_id, _) in schema.vertex_types() {
+        let sink = &mut |v: Vertex| {
+            let attributes = format!("{:?} {:?}", v.attributes, v.user.len());
+            vertices.insert(v.id, (v.name(&schema), v.deleted, attributes));
+            ControlFlow::Continue(())
+        };
+        database
+            .scan_vertices(&VertexSelect::of(type_id), sink)
+            .unwrap();
+    }
+    let select = EdgeSelect {
+        types: vec![],
+        versions: Versions::NOW,
+        properties: true,
+    };
+    let ids: Vec<VertexId> = vertices.keys().copied().collect();
+    let mut edges = BTreeMap::new();
+    database
+        .scan_edges(&ids, &select, &mut |place, edge| {
+            assert_eq!(edge.key.source, ids[place]);
+            let twice = edges.insert(edge.key, format!("{:?}", edge.properties));
+            assert_eq!(twice, None, "an edge that was told twice");
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    let counts = database.counts().unwrap();
+    let vertex_counts = counts
+        .vertices
+        .iter()
+        .map(|(t, n)| (format!("vertices {t:?}"), *n));
+    let edge_counts = counts
+        .edges
+        .iter()
+        .map(|(t, n)| (format!("edges {t:?}"), *n));
+    (vertices, edges, vertex_counts.chain(edge_counts).collect())
+}
+
+/// What a traversal found, apart from order and versions.
+type Found = (
+    Vec<(u32, BTreeSet<VertexId>)>,
+    BTreeSet<(u32, VertexId, bool, Vec<EdgeKey>)>,
+    bool,
+);
+
+fn found(result: &TravelResult) -> Found {
+    let set = |s: &esker_model::traversal::WorkingSet| {
+        let vertices: BTreeSet<_> = s.vertices.iter().copied().collect();
+        assert_eq!(
+            vertices.len(),
+            s.vertices.len(),
+            "a vertex that is twice in a set"
+        );
+        (s.hop, vertices)
+    };
+    let nodes = result.paths.iter().flat_map(|p| &p.nodes);
+    let node = |n: &esker_model::traversal::PathNode| {
+        let mut edges: Vec<EdgeKey> = n.parents.iter().map(|p| p.edge).collect();
+        edges.sort_unstable();
+        (n.level, n.vertex, n.end, edges)
+    };
+    (
+        result.sets.iter().map(set).collect(),
+        nodes.map(node).collect(),
+        result.complete,
+    )
+}
+
+const CHAINS: [&str; 7] = [
+    r#"v(type="User").e("run").v().e("write", "read").v().rtn().e("wasWrittenBy").v()"#,
+    r#"v("job:0").e("write").v().e("wasWrittenBy").v().e("write").v()"#,
+    r#"v("job:0").e("write").v().e("wasWrittenBy").v().repeat()"#,
+    r#"v("job:0").e("write").v().e("wasWrittenBy").v().repeat(max=1).e("write").v().rtn()"#,
+    r#"v("job:1", "job:2").e("write").ea("size", RANGE, 100, 900).v().e("wasWrittenBy").v().return_fp()"#,
+    r#"v(type="Job").va("key", IN, "0", "1", "3").e().v().e().v().e().v()"#,
+    r#"v("job:5").e("write").v().e("wasWrittenBy").v().e("write").v().return_fp()"#,
+];
+
+fn feed(folder: &Path, target: &str) {
+    if let Some(logs) = darshan_logs() {
+        let done = run(
+            folder,
+            &["import", "darshan", target, &logs.to_string_lossy()],
+        );
+        // Some of the logs are damaged on purpose.
+        assert!(
+            matches!(done.status.code(), Some(0 | 4)),
+            "{}",
+            text(&done.stderr)
+        );
+    }
+    let done = run(folder, &["import", "edges", target, "rmat.csv"]);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+}
+
+fn same_with(placement: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    std::fs::write(folder.join("rmat.csv"), rmat(8, 3_000)).unwrap();
+    assert!(run(folder, &["init", "lab.esker"]).status.success());
+    feed(folder, "lab.esker");
+    let more = format!("threshold = 16\nplacement = \"{placement}\"\n");
+    describe_servers(folder, 4, &more);
+    let cluster = Cluster::up(folder);
+    feed(folder, cluster.target(1));
+    let open = |target: &str| OpenOptions::new().open(target).unwrap();
+    let embedded = open(&folder.join("lab.esker").to_string_lossy());
+    let expected = content(&embedded);
+    assert!(expected.1.len() > 3_000);
+    for server in [0, 3] {
+        let got = content(&open(cluster.target(server)));
+        assert_eq!(
+            got.0, expected.0,
+            "vertices by server {server}, {placement}"
+        );
+        assert_eq!(got.1, expected.1, "edges by server {server}, {placement}");
+        assert_eq!(got.2, expected.2, "counts by server {server}, {placement}");
+    }
+    for (i, chain) in CHAINS.iter().enumerate() {
+        let traversal = Traversal::parse(chain).unwrap();
+        let embedded = embedded.travel(&traversal, &Budget::default(), &NeverCancel);
+        let expected = found(&embedded.unwrap());
+        let there = open(cluster.target(i % 4));
+        for strategy in Strategy::ALL {
+            let budget = Budget {
+                strategy,
+                ..Budget::default()
+            };
+            let result = there.travel(&traversal, &budget, &NeverCancel).unwrap();
+            assert_eq!(
+                found(&result),
+                expected,
+                "{chain} with {strategy:?}, {placement}"
+            );
+        }
+    }
+    cluster.down(folder);
+}
+
+#[test]
+fn with_dido() {
+    same_with("dido");
+}
+
+#[test]
+fn with_giga_plus() {
+    same_with("giga+");
+}
+
+#[test]
+fn with_edge_cut() {
+    same_with("edge-cut");
+}
+
+#[test]
+fn with_vertex_cut() {
+    same_with("vertex-cut");
+}

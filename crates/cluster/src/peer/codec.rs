@@ -1,0 +1,221 @@
+//! Parts as bytes: in a coordinator's store, and on the wire.
+
+use super::{Adopt, Change, Part, PartOp, RawRow, RawTable};
+use esker_model::codec::{DecodeError, Reader, put_bytes, put_u16, put_u32, put_u64, put_varint};
+use esker_model::key::{EDGE_KEY_BYTES, EdgeKey};
+use esker_model::{EdgeTypeId, Op, Properties, Version, VertexId, VertexRef, VertexTypeId};
+
+impl Part {
+    /// All of it.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(64 * self.ops.len() + 8);
+        self.put(&mut out);
+        out
+    }
+
+    /// Reads what [`Self::encode`] wrote.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(bytes);
+        let part = Self::take(&mut r)?;
+        r.finish()?;
+        Ok(part)
+    }
+
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.ops.len() as u64);
+        for op in &self.ops {
+            put_u32(out, op.index);
+            // No change takes the last version, so it stands for none.
+            put_u64(out, op.at.unwrap_or(Version::MAX).0);
+            put_change(out, &op.change);
+        }
+    }
+
+    pub(crate) fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let count = r.count(13, "a number of changes")?;
+        let op = |r: &mut Reader<'_>| {
+            Ok(PartOp {
+                index: r.u32("a place")?,
+                at: Some(Version(r.u64("a version")?)).filter(|v| *v != Version::MAX),
+                change: take_change(r)?,
+            })
+        };
+        let ops = (0..count).map(|_| op(r)).collect::<Result<_, _>>()?;
+        Ok(Self { ops })
+    }
+}
+
+fn put_change(out: &mut Vec<u8>, change: &Change) {
+    match change {
+        Change::Vertex(op) => put_op(out, op),
+        Change::Edge {
+            key,
+            gone,
+            properties,
+            asked,
+        } => {
+            out.push(16);
+            out.extend_from_slice(&key.encode());
+            out.push(u8::from(*gone) | u8::from(*asked) << 1);
+            properties.encode(out);
+        }
+        Change::Adopt(adopt) => {
+            out.push(17);
+            out.extend_from_slice(&adopt.vertex.0);
+            put_bytes(out, &adopt.splits);
+            put_varint(out, adopt.rows.len() as u64);
+            for row in &adopt.rows {
+                out.push(match row.table {
+                    RawTable::Rows => 0,
+                    RawTable::History => 1,
+                });
+                put_bytes(out, &row.key);
+                put_bytes(out, &row.value);
+            }
+            put_varint(out, adopt.degrees.len() as u64);
+            for (edge_type, degree) in &adopt.degrees {
+                put_u16(out, edge_type.0);
+                put_u64(out, *degree);
+            }
+        }
+    }
+}
+
+fn take_change(r: &mut Reader<'_>) -> Result<Change, DecodeError> {
+    let kind = r.u8("a kind of change")?;
+    match kind {
+        16 => {
+            let key = EdgeKey::decode(r.take(EDGE_KEY_BYTES, "an edge's key")?)?;
+            let flags = r.u8("flags of an edge")?;
+            let properties = Properties::decode(r)?;
+            Ok(Change::Edge {
+                key,
+                gone: flags & 1 != 0,
+                properties,
+                asked: flags & 2 != 0,
+            })
+        }
+        17 => {
+            let vertex = VertexId(r.array("a vertex id")?);
+            let splits = r.bytes("a split state")?.to_vec();
+            let count = r.count(3, "a number of rows")?;
+            let row = |r: &mut Reader<'_>| {
+                let table = match r.u8("a table, 0 or 1")? {
+                    0 => RawTable::Rows,
+                    1 => RawTable::History,
+                    _ => return Err(r.error("a table, 0 or 1")),
+                };
+                Ok(RawRow {
+                    table,
+                    key: r.bytes("a key")?.to_vec(),
+                    value: r.bytes("a value")?.to_vec(),
+                })
+            };
+            let rows = (0..count).map(|_| row(r)).collect::<Result<_, _>>()?;
+            let count = r.count(10, "a number of degrees")?;
+            let degrees = (0..count).map(|_| {
+                Ok((
+                    EdgeTypeId(r.u16("an edge type")?),
+                    r.u64("a number of edges")?,
+                ))
+            });
+            Ok(Change::Adopt(Adopt {
+                vertex,
+                splits,
+                rows,
+                degrees: degrees.collect::<Result<_, DecodeError>>()?,
+            }))
+        }
+        _ => take_op(r, kind).map(Change::Vertex),
+    }
+}
+
+fn put_vertex(out: &mut Vec<u8>, kind: u8, vertex: VertexRef) {
+    out.push(kind);
+    put_u16(out, vertex.type_id.0);
+    out.extend_from_slice(&vertex.id.0);
+}
+
+fn put_names(out: &mut Vec<u8>, names: &[String]) {
+    put_varint(out, names.len() as u64);
+    for name in names {
+        put_bytes(out, name.as_bytes());
+    }
+}
+
+fn take_names(r: &mut Reader<'_>) -> Result<Vec<String>, DecodeError> {
+    let count = r.count(1, "a number of names")?;
+    (0..count)
+        .map(|_| r.str("a name").map(str::to_owned))
+        .collect()
+}
+
+fn put_op(out: &mut Vec<u8>, op: &Op) {
+    match op {
+        Op::PutVertex {
+            vertex,
+            key,
+            attributes,
+        } => {
+            put_vertex(out, 0, *vertex);
+            put_bytes(out, key.as_bytes());
+            attributes.encode(out);
+        }
+        Op::EnsureVertex { vertex, key } => {
+            put_vertex(out, 1, *vertex);
+            put_bytes(out, key.as_bytes());
+        }
+        Op::ChangeVertex {
+            vertex,
+            set,
+            remove,
+        } => {
+            put_vertex(out, 2, *vertex);
+            set.encode(out);
+            put_names(out, remove);
+        }
+        Op::SetAttributes {
+            vertex,
+            set,
+            remove,
+        } => {
+            put_vertex(out, 3, *vertex);
+            set.encode(out);
+            put_names(out, remove);
+        }
+        Op::DeleteVertex { vertex } => put_vertex(out, 4, *vertex),
+        // Edges are changed one direction at a time: these are never part of a part.
+        Op::PutEdge { .. } | Op::DeleteEdge { .. } => out.push(u8::MAX),
+    }
+}
+
+fn take_op(r: &mut Reader<'_>, kind: u8) -> Result<Op, DecodeError> {
+    if kind > 4 {
+        return Err(r.error("a kind of change (0 to 4, 16 or 17)"));
+    }
+    let type_id = VertexTypeId(r.u16("a vertex type")?);
+    let id = VertexId(r.array("a vertex id")?);
+    let vertex = VertexRef { id, type_id };
+    Ok(match kind {
+        0 => Op::PutVertex {
+            vertex,
+            key: r.str("a key")?.to_owned(),
+            attributes: Properties::decode(r)?,
+        },
+        1 => Op::EnsureVertex {
+            vertex,
+            key: r.str("a key")?.to_owned(),
+        },
+        2 => Op::ChangeVertex {
+            vertex,
+            set: Properties::decode(r)?,
+            remove: take_names(r)?,
+        },
+        3 => Op::SetAttributes {
+            vertex,
+            set: Properties::decode(r)?,
+            remove: take_names(r)?,
+        },
+        _ => Op::DeleteVertex { vertex },
+    })
+}
