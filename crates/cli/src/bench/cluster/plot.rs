@@ -64,7 +64,12 @@ impl Picture<'_> {
 
     fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
         let places = self.places();
-        let place = |x: f64| places.iter().position(|p| *p == x).unwrap_or(0);
+        let place = |x: f64| {
+            places
+                .iter()
+                .position(|p| p.total_cmp(&x).is_eq())
+                .unwrap_or(0)
+        };
         let highest = self
             .lines
             .iter()

@@ -15,6 +15,7 @@ use esker_cluster::Kind;
 use esker_model::traversal::Budget;
 use esker_model::{EdgeSelect, Flow, GraphRead as _, Traversal, Versions};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 const COLUMNS: &[&str] = &[
@@ -103,30 +104,24 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &ScanArgs) -> anyhow::Result<()> 
 
 /// The first vertices of every band of degrees, as they are numbered: numbers have nothing to do with degrees.
 fn bands(graph: &Graph, args: &ScanArgs) -> Vec<Band> {
-    let mut bands: Vec<Band> = Vec::new();
+    let mut bands: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (vertex, degree) in graph.degrees().into_iter().enumerate() {
         if degree == 0 {
             continue;
         }
-        let to = degree.next_power_of_two();
-        let band = match bands.iter().position(|band| band.to == to) {
-            Some(at) => &mut bands[at],
-            None => {
-                bands.push(Band {
-                    to,
-                    samples: Vec::new(),
-                    cases: Vec::new(),
-                });
-                let last = bands.len() - 1;
-                &mut bands[last]
-            }
-        };
-        if band.samples.len() < args.samples as usize {
-            band.samples.push(vertex as u32);
+        let samples = bands.entry(degree.next_power_of_two()).or_default();
+        if samples.len() < args.samples as usize {
+            samples.push(vertex as u32);
         }
     }
-    bands.sort_by_key(|band| band.to);
     bands
+        .into_iter()
+        .map(|(to, samples)| Band {
+            to,
+            samples,
+            cases: Vec::new(),
+        })
+        .collect()
 }
 
 fn one_placement(

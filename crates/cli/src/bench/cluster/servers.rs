@@ -16,7 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long all servers may take to start, and to stop.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// How long one may take to say whether it is ready.
 const PROBE_MAX: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(10);
