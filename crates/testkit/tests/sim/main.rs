@@ -40,7 +40,7 @@ fn play_alone(seeds: Range<u64>) {
 
 #[test]
 fn one_client_is_answered_as_by_the_model() {
-    play_alone(0..50);
+    play_alone(0..60);
 }
 
 #[test]
@@ -63,8 +63,21 @@ fn servers_die() {
     play(Weather::Storm, 0..60);
 }
 
-/// Seeds that found something once.
-const FOUND: [(Weather, u64); 0] = [];
+/// Seeds that found something once. Whoever changes what a seed stands for makes them ordinary ones.
+const FOUND: [(Weather, u64); 8] = [
+    // Counters of parts with older versions were lost when the engine was opened again.
+    (Weather::Storm, 21),
+    (Weather::Storm, 55),
+    (Weather::Storm, 89),
+    // A part that came late, of a coordinator that had been started anew, stayed prepared for ever.
+    (Weather::Storm, 47),
+    (Weather::Storm, 83),
+    // A split that was under way forgot a partition that was adopted meanwhile.
+    (Weather::Storm, 54),
+    (Weather::Wind, 54),
+    // What a client had had acknowledged, and one server had not done yet, was missing for the client's next batch.
+    (Weather::Wind, 55),
+];
 
 #[test]
 fn what_was_found_once() {
@@ -116,7 +129,7 @@ fn the_checks_notice_lies() {
 
 /// Thousands of them.
 #[test]
-#[ignore = "takes an hour"]
+#[ignore = "takes many minutes"]
 fn very_many_runs() {
     play_alone(10_000..11_000);
     for weather in [Weather::Calm, Weather::Rain, Weather::Wind, Weather::Storm] {
