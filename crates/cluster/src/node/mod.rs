@@ -4,7 +4,7 @@
 //! and clock in tests. Nothing here starts a thread or looks at a clock.
 //!
 //! `docs/internals/consistency.md` tells how batches over several servers commit, `docs/internals/traversal.md` how a
-//! chain runs. Suggested reading order: [`state`], `coordinate` and `participate` (writing), `recover`, `read` and
+//! chain runs. Suggested reading order: [`state`], `coordinate`, `transaction` and `participate` (writing), `recover`, `read` and
 //! `local` (reading), `split`, `travel`.
 
 mod clock;
@@ -22,6 +22,7 @@ mod route;
 mod scan;
 mod split;
 mod state;
+mod transaction;
 mod travel;
 
 use crate::peer::{Answer, Question, Request, Response};
