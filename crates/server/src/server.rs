@@ -31,8 +31,6 @@ pub struct Server {
 
 struct Running {
     runtime: Runtime,
-    /// The threads on which the node works, if this is one of a cluster.
-    nodes: Option<Runtime>,
     service: Arc<Service>,
     outboxes: Outboxes,
     writer: JoinHandle<()>,
@@ -96,20 +94,19 @@ impl Server {
         let listener = std::net::TcpListener::bind(&settings.listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
+        let threads = match &place {
+            Some((config, _)) => settings.threads.max(cluster::threads(config)),
+            None => settings.threads,
+        };
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(settings.threads)
+            .worker_threads(threads)
             .thread_name("esker-net")
             .enable_all()
             .build()
             .map_err(|e| Error::io("starting the server's threads", e))?;
-        let (nodes, cluster) = match place {
-            None => (None, None),
-            Some((config, me)) => {
-                let nodes = cluster::runtime()?;
-                let cluster = Cluster::open(&database, config, me, &nodes)?;
-                (Some(nodes), Some(cluster))
-            }
-        };
+        let cluster = place
+            .map(|(config, me)| Cluster::open(&database, config, me, &runtime))
+            .transpose()?;
         let service = Arc::new(Service::new(database, cluster, settings)?);
         let writer = {
             let service = Arc::clone(&service);
@@ -144,7 +141,6 @@ impl Server {
         Ok(Self {
             running: Some(Running {
                 runtime,
-                nodes,
                 service,
                 outboxes,
                 writer,
@@ -237,9 +233,6 @@ impl Running {
         let _ = self.writer.join();
         self.service.readers.stop();
         self.service.scanners.stop();
-        if let Some(nodes) = self.nodes {
-            nodes.shutdown_timeout(FLUSH_MAX);
-        }
         self.runtime.shutdown_timeout(FLUSH_MAX);
         let database = match Arc::into_inner(self.service) {
             Some(service) => {

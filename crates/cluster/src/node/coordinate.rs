@@ -32,11 +32,13 @@ const MARKER_WAIT_MAX: u64 = 10_000;
 const RETRY_FIRST: u64 = 20;
 const RETRY_LAST: u64 = 1_000;
 
+/// Changes up to which a batch counts as small.
+const SMALL_BATCH: usize = 16;
+
 /// The parts of a batch by server.
 type Parts = BTreeMap<ServerId, Arc<Part>>;
 
 /// What the coordinator itself does with a decision.
-#[derive(Default)]
 struct Aside<'a> {
     /// Rows of its own.
     beside: Beside,
@@ -44,6 +46,8 @@ struct Aside<'a> {
     splits: Option<(VertexId, SplitState)>,
     /// The batch's marker.
     marker: Option<&'a [u8]>,
+    /// The highest version that its client has seen.
+    seen: Version,
 }
 
 /// What became of an attempt.
@@ -68,8 +72,41 @@ impl Node {
         for mutation in &batch.mutations {
             self.engine.check_mutation(mutation)?;
         }
+        let coordinator = self.coordinator(&batch);
+        if coordinator != self.settings.id {
+            return match self
+                .ask(coordinator, Request::Apply { batch, seen })
+                .await?
+            {
+                Response::Batch(commit) => Ok(commit),
+                _ => Err(unexpected(coordinator)),
+            };
+        }
+        self.apply_here(batch, seen).await
+    }
+
+    /// Who coordinates a batch. A large one whoever took it: all servers have parts of it anyhow. A small one a server that
+    /// has a part of it, and always the same one, so that a batch that comes twice by different servers is applied once: where its
+    /// first change is at home, of an edge the destination, because that is where edges are on their way to.
+    fn coordinator(&self, batch: &Batch) -> ServerId {
+        if batch.len() > SMALL_BATCH {
+            return self.settings.id;
+        }
+        let first = batch.mutations.first().map(|m| match &m.op {
+            Op::PutEdge { destination, .. } | Op::DeleteEdge { destination, .. } => destination.id,
+            op => crate::peer::vertex_of(op),
+        });
+        first.map_or(self.settings.id, |id| self.home(id))
+    }
+
+    /// Coordinates a batch.
+    pub(crate) async fn apply_here(
+        self: &Arc<Self>,
+        batch: Batch,
+        seen: Version,
+    ) -> Result<Commit> {
         let Some(marker) = batch.once.clone() else {
-            return self.apply_marked(&batch, None).await;
+            return self.apply_marked(&batch, None, seen).await;
         };
         let name = request_name(&marker)?;
         let free = |state: &mut super::State| state.markers.insert(name.clone()).then_some(());
@@ -91,7 +128,7 @@ impl Node {
                 unchanged: 0,
             });
         }
-        self.apply_marked(&batch, Some(&marker)).await
+        self.apply_marked(&batch, Some(&marker), seen).await
     }
 
     /// Markers of requests are kept by the server that took the request, and repeated there; others may have come in by
@@ -110,6 +147,7 @@ impl Node {
         self: &Arc<Self>,
         batch: &Batch,
         marker: Option<&[u8]>,
+        seen: Version,
     ) -> Result<Commit> {
         let mut pause = 0;
         for _ in 0..ATTEMPTS_MAX {
@@ -117,7 +155,9 @@ impl Node {
             let parts = self.parts(&schema, &batch.mutations);
             let aside = Aside {
                 marker,
-                ..Aside::default()
+                seen,
+                beside: Beside::default(),
+                splits: None,
             };
             match self.attempt(parts, aside).await? {
                 Attempt::Done(commit) => return Ok(commit),
@@ -207,7 +247,10 @@ impl Node {
             decided: false,
         };
         // Here first: what cannot be done here is not asked of others.
-        let here = match self.prepare(tx, over, Arc::clone(&mine)).await? {
+        let here = match self
+            .prepare(tx, over, aside.seen, Arc::clone(&mine))
+            .await?
+        {
             Response::Prepared(prepared) => prepared,
             Response::Moved(_) => return Ok(Attempt::Again),
             _ => return Err(unexpected(self.settings.id)),
@@ -217,6 +260,7 @@ impl Node {
             let request = Request::Prepare {
                 tx,
                 over,
+                seen: aside.seen,
                 part: Arc::clone(part),
             };
             self.ask_at(*server, request)
@@ -272,6 +316,7 @@ impl Node {
             mut beside,
             splits,
             marker,
+            seen: _,
         } = aside;
         let tx = transaction.tx;
         // The first is this server's own.
@@ -464,6 +509,7 @@ impl Node {
             beside,
             splits: Some(splits),
             marker: None,
+            seen: Version::ZERO,
         };
         let attempt = self
             .attempt(Parts::from([(to, Arc::new(part))]), beside)

@@ -166,7 +166,16 @@ impl Node {
             request => {
                 self.check_serving()?;
                 match request {
-                    Request::Prepare { tx, over, part } => self.prepare(tx, over, part).await,
+                    Request::Prepare {
+                        tx,
+                        over,
+                        seen,
+                        part,
+                    } => self.prepare(tx, over, seen, part).await,
+                    Request::Apply { batch, seen } => {
+                        self.clock.witness(seen);
+                        self.apply_here(batch, seen).await.map(Response::Batch)
+                    }
                     Request::Commit(decided) => self.commit(decided),
                     Request::Abort { tx } => {
                         self.state().pending.end(tx);

@@ -17,14 +17,31 @@ const SPLIT_WAIT_MAX: u64 = 5_000;
 
 impl Node {
     /// Takes a part: from now on reads wait for it, until it is done or given up.
-    pub(crate) async fn prepare(&self, tx: TxId, over: u64, part: Arc<Part>) -> Result<Response> {
+    pub(crate) async fn prepare(
+        &self,
+        tx: TxId,
+        over: u64,
+        seen: Version,
+        part: Arc<Part>,
+    ) -> Result<Response> {
+        let sources: Vec<VertexId> = part.ops.iter().map(|op| op.change.vertex()).collect();
+        let can_fail = part.ops.iter().any(can_fail);
         self.state().pending.learn(tx.server, tx.incarnation, over);
         let take = |state: &mut State| {
             if is_splitting(state, &part) {
                 return None;
             }
+            // What the client has had acknowledged may be on its way: it comes before what builds on it. (No circle: a part's
+            // floor is later than what its client had seen.)
+            if can_fail && state.pending.blocks(Some(&sources), seen).is_some() {
+                return None;
+            }
             if let Some(moved) = self.moved(state, &part) {
                 return Some(Taken::Moved(moved));
+            }
+            // A coordinator that was started anew has forgotten it, and nobody would end it.
+            if state.incarnations.get(&tx.server) > Some(&tx.incarnation) {
+                return Some(Taken::Over);
             }
             let floor = self.clock.tick(self.time.now_millis());
             Some(if state.pending.add(tx, floor, Arc::clone(&part)) {
@@ -39,15 +56,17 @@ impl Node {
             Some(Taken::Over) => return Ok(Response::Over),
             None => {
                 return Err(Error::Unavailable(format!(
-                    "{}: a vertex of this batch has been splitting for {} s; nothing was applied, try again",
+                    "{}: a vertex of this batch has been splitting, or another batch of it undecided, for {} s; nothing was applied, try \
+                     again",
                     self.settings.id,
                     SPLIT_WAIT_MAX / 1000
                 )));
             }
         };
         let mut later = Vec::new();
-        let needs_look = |op: &PartOp| can_fail(op) || op.at.is_some_and(|at| at > floor);
-        if floor < self.engine.newest_stored() || part.ops.iter().any(needs_look) {
+        let later_than = |op: &PartOp| op.at.is_some_and(|at| at > floor);
+        let newer = floor < self.engine.newest_stored() || part.ops.iter().any(later_than);
+        if newer || can_fail {
             match self.engine.try_part(floor, &part_ops(&part, None)) {
                 Ok(places) => {
                     let index = |(i, version): (usize, Version)| {

@@ -17,8 +17,8 @@ pub use txn::{Adopt, Change, Decided, Part, PartOp, Prepared, RawRow, RawTable, 
 use crate::vnode::ServerId;
 use esker_model::key::EdgeKey;
 use esker_model::{
-    Counts, Degree, Difference, Edge, EdgeEvent, EdgeSelect, EdgeTypeId, Error, SchemaChange,
-    Version, VersionRange, Vertex, VertexEvent, VertexId, VertexSelect,
+    Batch, Commit, Counts, Degree, Difference, Edge, EdgeEvent, EdgeSelect, EdgeTypeId, Error,
+    SchemaChange, Version, VersionRange, Vertex, VertexEvent, VertexId, VertexSelect,
 };
 use std::sync::Arc;
 
@@ -67,8 +67,17 @@ pub enum Request {
         tx: TxId,
         /// All of the asker's transactions with a smaller number are over.
         over: u64,
+        /// The highest version that the batch's client has seen: what it has had acknowledged is done before this is tried.
+        seen: Version,
         /// What the answerer is to do.
         part: Arc<Part>,
+    },
+    /// Coordinate a client's batch: few changes, which begin at home with the answerer.
+    Apply {
+        /// The batch.
+        batch: Batch,
+        /// The highest version that its client has seen.
+        seen: Version,
     },
     /// Do the part.
     Commit(Decided),
@@ -181,6 +190,8 @@ pub enum Read {
 pub enum Response {
     /// To [`Request::Hello`]: the answerer's decisions that the asker has not acknowledged.
     Undelivered(Vec<Decided>),
+    /// To [`Request::Apply`].
+    Batch(Commit),
     /// To [`Request::Prepare`]: it can be done.
     Prepared(Prepared),
     /// To any request about edges: they lie elsewhere; this is how their vertices have split (rows as

@@ -114,7 +114,10 @@ impl Engine {
         absent: Absent,
         beside: Beside,
     ) -> Result<Commit> {
-        writer.clock.witness(version);
+        // Each commit has a number of its own, later than all before: it says which counters' changes have been merged. The
+        // part's version may be older.
+        let next = writer.clock.last().next();
+        writer.clock.witness(version.max(next));
         let schema = self.schema_now();
         let mut overlay = Overlay::new(&*self.store);
         overlay.savepoint();

@@ -1230,7 +1230,7 @@ pub struct PeerQuestion {
     pub newest: u64,
     #[prost(
         oneof = "peer_question::Request",
-        tags = "5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25"
+        tags = "5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26"
     )]
     pub request: ::core::option::Option<peer_question::Request>,
 }
@@ -1280,6 +1280,9 @@ pub mod peer_question {
         Travel(super::TravelCall),
         #[prost(message, tag = "25")]
         Ping(super::Nothing),
+        /// A client's batch, to be coordinated by the answerer.
+        #[prost(message, tag = "26")]
+        Apply(super::PeerApply),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1295,7 +1298,7 @@ pub struct PeerAnswer {
     pub moves: u64,
     #[prost(
         oneof = "peer_answer::Outcome",
-        tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25"
+        tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26"
     )]
     pub outcome: ::core::option::Option<peer_answer::Outcome>,
 }
@@ -1350,6 +1353,8 @@ pub mod peer_answer {
         Applied(super::AppliedReply),
         #[prost(message, tag = "25")]
         Travel(super::TravelAnswer),
+        #[prost(message, tag = "26")]
+        AppliedBatch(super::ApplyReply),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1389,6 +1394,14 @@ pub struct Part {
     #[prost(bytes = "vec", tag = "1")]
     pub ops: ::prost::alloc::vec::Vec<u8>,
 }
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PeerApply {
+    #[prost(message, optional, tag = "1")]
+    pub batch: ::core::option::Option<ApplyRequest>,
+    /// The highest version that its client has seen.
+    #[prost(fixed64, tag = "2")]
+    pub seen: u64,
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Prepare {
     #[prost(message, optional, tag = "1")]
@@ -1397,6 +1410,9 @@ pub struct Prepare {
     pub over: u64,
     #[prost(message, optional, tag = "3")]
     pub part: ::core::option::Option<Part>,
+    /// The highest version that the batch's client has seen.
+    #[prost(fixed64, tag = "4")]
+    pub seen: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Prepared {

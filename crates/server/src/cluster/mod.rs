@@ -1,7 +1,7 @@
 //! One of a cluster's servers: what a [`Node`] needs of the world, and what it does for this server's clients.
 //!
-//! The node's futures read and write the store where they run, so they have a runtime of their own with threads enough;
-//! what moves bytes for clients is not held up by them. A client's call waits for the node in its thread of a lane.
+//! The node's futures read and write the store where they run, so the runtime has threads enough for that. A client's call
+//! waits for the node in its thread of a lane.
 //!
 //! Suggested reading order: [`config`], `host`, `graph`, `questions`; `wire` turns what servers say into messages.
 
@@ -30,8 +30,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 
-/// Fewest threads of the runtime on which nodes work: they wait for the disk.
-const THREADS_MIN: usize = 8;
+/// Fewest threads of the runtime on which nodes work.
+const THREADS_MIN: usize = 4;
+/// The same where each commit waits for the disk.
+const SYNC_THREADS_MIN: usize = 32;
 /// Fewest threads for clients' calls: they wait for other servers.
 pub(crate) const LANE_THREADS_MIN: usize = 64;
 
@@ -58,15 +60,15 @@ struct Joining {
     failed: Option<String>,
 }
 
-/// The threads on which nodes work.
-pub(crate) fn runtime() -> Result<Runtime> {
+/// How many threads the runtime has at least. What a node does between waits it does on them, as connections do: a
+/// question that went to threads of its own cost as much again.
+pub(crate) fn threads(config: &ClusterConfig) -> usize {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(THREADS_MIN.max(2 * cores))
-        .thread_name("esker-cluster")
-        .enable_all()
-        .build()
-        .map_err(|e| Error::io("starting the threads of the cluster", e))
+    let least = match config.durability {
+        Durability::Sync => SYNC_THREADS_MIN,
+        Durability::Relaxed => THREADS_MIN,
+    };
+    least.max(2 * cores)
 }
 
 impl Cluster {

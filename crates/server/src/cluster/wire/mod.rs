@@ -13,7 +13,7 @@ mod txn;
 
 use esker_cluster::ServerId;
 use esker_cluster::peer::{Answer, Question, Request, Response};
-use esker_model::{Error, Version, VertexId};
+use esker_model::{Error, Schema, Version, VertexId};
 use esker_rpc::convert::{self, At as _, Decoded, Malformed, required};
 use esker_rpc::failure::{failure_in, failure_out};
 use esker_rpc::proto;
@@ -24,12 +24,22 @@ use esker_rpc::proto::peer_question::Request as Asked;
 pub(crate) fn question_out(question: Question) -> proto::PeerQuestion {
     let request = match question.request {
         Request::Hello { decided } => Asked::Hello(txn::decided_list_out(decided)),
-        Request::Prepare { tx, over, part } => Asked::Prepare(proto::Prepare {
+        Request::Prepare {
+            tx,
+            over,
+            seen,
+            part,
+        } => Asked::Prepare(proto::Prepare {
             tx: Some(txn::id_out(tx)),
             over,
             part: Some(txn::part_out(&part)),
+            seen: seen.0,
         }),
         Request::Commit(decided) => Asked::Commit(txn::decided_out(decided)),
+        Request::Apply { batch, seen } => Asked::Apply(proto::PeerApply {
+            batch: Some(convert::batch_out(&batch, false)),
+            seen: seen.0,
+        }),
         Request::Abort { tx } => Asked::Abort(txn::id_out(tx)),
         Request::Define { changes } => Asked::Define(proto::DefineRequest {
             changes: changes.iter().map(convert::change_out).collect(),
@@ -57,6 +67,16 @@ pub(crate) fn question_in(question: proto::PeerQuestion) -> Decoded<Question> {
         },
         Asked::Prepare(m) => txn::prepare_in(m).at("prepare")?,
         Asked::Commit(m) => Request::Commit(txn::decided_in(m).at("commit")?),
+        // Servers number types: there is no name to look up.
+        Asked::Apply(m) => {
+            let batch = required(m.batch, "apply.batch")?;
+            Request::Apply {
+                batch: convert::batch_in(batch, &Schema::empty())
+                    .at("apply.batch")?
+                    .0,
+                seen: Version(m.seen),
+            }
+        }
         Asked::Abort(tx) => Request::Abort { tx: txn::id_in(tx) },
         Asked::Define(m) => Request::Define {
             changes: convert::list(m.changes, "define.changes", convert::change_in)?,
@@ -96,6 +116,7 @@ pub(crate) fn answer_out(answer: Answer) -> proto::PeerAnswer {
 fn response_out(response: Response) -> Outcome {
     match response {
         Response::Undelivered(decided) => Outcome::Undelivered(txn::decided_list_out(decided)),
+        Response::Batch(commit) => Outcome::AppliedBatch(convert::commit_out(&commit)),
         Response::Prepared(prepared) => Outcome::Prepared(txn::prepared_out(prepared)),
         Response::Moved(splits) => Outcome::Moved(splits_out(splits)),
         Response::Over => Outcome::Over(proto::Nothing {}),
@@ -126,6 +147,7 @@ pub(crate) fn answer_in(answer: proto::PeerAnswer) -> Decoded<Answer> {
         Outcome::Undelivered(m) => Ok(Response::Undelivered(
             txn::decided_list_in(m).at("undelivered")?,
         )),
+        Outcome::AppliedBatch(m) => Ok(Response::Batch(convert::commit_in(&m))),
         Outcome::Prepared(m) => Ok(Response::Prepared(txn::prepared_in(m))),
         Outcome::Moved(m) => Ok(Response::Moved(splits_in(m).at("moved")?)),
         Outcome::Over(_) => Ok(Response::Over),

@@ -10,9 +10,10 @@ use esker_cluster::peer::*;
 use esker_model::record::UserAttribute;
 use esker_model::traversal::{Budget, StopReason, Strategy as Engine};
 use esker_model::{
-    AttributeDefinition, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect,
-    EdgeTypeId, Op, Properties, SchemaChange, Traversal, ValueKind, VersionRange, Versions, Vertex,
-    VertexChange, VertexEvent, VertexRef, VertexSelect, VertexTypeId,
+    AttributeDefinition, Batch, Commit, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey,
+    EdgeSelect, EdgeTypeId, Mutation, Op, Properties, SchemaChange, Traversal, ValueKind,
+    VersionRange, Versions, Vertex, VertexChange, VertexEvent, VertexRef, VertexSelect,
+    VertexTypeId,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -362,11 +363,28 @@ fn travel_call() -> impl Strategy<Value = TravelCall> {
 fn request() -> impl Strategy<Value = Request> {
     prop_oneof![
         vec(decided(), 0..3).prop_map(|decided| Request::Hello { decided }),
-        (tx(), any::<u64>(), part()).prop_map(|(tx, over, part)| Request::Prepare {
-            tx,
-            over,
-            part
+        (tx(), any::<u64>(), version(), part()).prop_map(|(tx, over, seen, part)| {
+            Request::Prepare {
+                tx,
+                over,
+                seen,
+                part,
+            }
         }),
+        (
+            vec((option::of(version()), op()), 0..3),
+            option::of(vec(any::<u8>(), 1..9))
+        )
+            .prop_map(|(mutations, once)| Request::Apply {
+                seen: Version(3),
+                batch: Batch {
+                    mutations: mutations
+                        .into_iter()
+                        .map(|(version, op)| Mutation { version, op })
+                        .collect(),
+                    once,
+                }
+            }),
         decided().prop_map(Request::Commit),
         tx().prop_map(|tx| Request::Abort { tx }),
         vec(schema_change(), 0..3).prop_map(|changes| Request::Define { changes }),
@@ -454,6 +472,15 @@ fn response() -> impl Strategy<Value = Response> {
             vertices_created: n[0],
             edges_created: n[1],
             unchanged: n[2],
+        }),
+        (version(), any::<bool>(), any::<[u32; 3]>()).prop_map(|(version, applied, n)| {
+            Response::Batch(Commit {
+                version,
+                applied,
+                vertices_created: n[0].into(),
+                edges_created: n[1].into(),
+                unchanged: n[2].into(),
+            })
         }),
         Just(Response::Unknown),
         Just(Response::Done),
@@ -581,6 +608,7 @@ fn what_is_malformed_is_named() {
     let prepare = proto::Prepare {
         tx: Some(proto::TxId::default()),
         over: 0,
+        seen: 0,
         part: Some(proto::Part {
             ops: vec![1, 0, 0, 0],
         }),

@@ -27,6 +27,7 @@ pub(super) fn prepare_in(m: proto::Prepare) -> Decoded<Request> {
     Ok(Request::Prepare {
         tx: id_in(required(m.tx, "tx")?),
         over: m.over,
+        seen: Version(m.seen),
         part: part_in(&required(m.part, "part")?).at("part")?,
     })
 }
