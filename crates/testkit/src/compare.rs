@@ -2,13 +2,14 @@
 
 use crate::history::traversal;
 use crate::model::{GraphModel, TravelAnswer};
+use crate::reads::Reads;
 use crate::rng::Rng;
 use crate::world::World;
 use esker_engine::{CheckOptions, Engine, explain};
 use esker_model::traversal::{Budget, StopReason, TravelResult};
 use esker_model::{
-    EdgeKey, EdgeSelect, EdgeTypeId, Flow, GraphRead, NeverCancel, Traversal, Version,
-    VersionRange, Versions, VertexId, VertexSelect,
+    EdgeKey, EdgeSelect, EdgeTypeId, Flow, NeverCancel, Traversal, Version, VersionRange, Versions,
+    VertexId, VertexSelect,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -31,7 +32,7 @@ fn ok<T>(what: &str, result: esker_model::Result<T>) -> Result<T, String> {
 }
 
 /// Compares all reads, as of now and of some random times, and some random traversals, twice each.
-pub fn compare(engine: &Engine, model: &GraphModel, world: &World, rng: &mut Rng) -> Compared {
+pub fn compare(engine: &dyn Reads, model: &GraphModel, world: &World, rng: &mut Rng) -> Compared {
     let seen: Vec<Version> = model.versions().into_iter().collect();
     let mut times = vec![Version::MAX];
     for _ in 0..4 {
@@ -64,7 +65,12 @@ pub fn compare(engine: &Engine, model: &GraphModel, world: &World, rng: &mut Rng
     Ok(())
 }
 
-fn as_of(engine: &Engine, model: &GraphModel, world: &World, time: Version) -> Compared {
+pub(crate) fn as_of(
+    engine: &dyn Reads,
+    model: &GraphModel,
+    world: &World,
+    time: Version,
+) -> Compared {
     let ids = world.ids();
     let read = engine.read_vertices(&ids, time);
     let expected: Vec<_> = ids.iter().map(|id| model.vertex(*id, time)).collect();
@@ -118,7 +124,7 @@ fn as_of(engine: &Engine, model: &GraphModel, world: &World, time: Version) -> C
 }
 
 fn scan(
-    engine: &Engine,
+    engine: &dyn Reads,
     model: &GraphModel,
     ids: &[VertexId],
     types: Vec<EdgeTypeId>,
@@ -173,8 +179,8 @@ fn scan(
     )
 }
 
-fn ranges(
-    engine: &Engine,
+pub(crate) fn ranges(
+    engine: &dyn Reads,
     model: &GraphModel,
     world: &World,
     rng: &mut Rng,
@@ -216,7 +222,12 @@ fn ranges(
     Ok(())
 }
 
-fn counters(engine: &Engine, model: &GraphModel, world: &World, rng: &mut Rng) -> Compared {
+pub(crate) fn counters(
+    engine: &dyn Reads,
+    model: &GraphModel,
+    world: &World,
+    rng: &mut Rng,
+) -> Compared {
     same(
         || "counts".into(),
         &ok("counts", engine.counts())?,
@@ -254,7 +265,12 @@ fn counters(engine: &Engine, model: &GraphModel, world: &World, rng: &mut Rng) -
     Ok(())
 }
 
-fn diff(engine: &Engine, model: &GraphModel, before: Version, after: Version) -> Compared {
+pub(crate) fn diff(
+    engine: &dyn Reads,
+    model: &GraphModel,
+    before: Version,
+    after: Version,
+) -> Compared {
     let mut found = Vec::new();
     let read = engine.diff(before, after, &mut |d| {
         found.push(d);
@@ -269,8 +285,8 @@ fn diff(engine: &Engine, model: &GraphModel, before: Version, after: Version) ->
 }
 
 /// Compares one traversal.
-pub fn travel(engine: &Engine, model: &GraphModel, traversal: &Traversal) -> Compared {
-    let result = engine.travel(traversal, &Budget::default(), &NeverCancel);
+pub fn travel(engine: &dyn Reads, model: &GraphModel, traversal: &Traversal) -> Compared {
+    let result = engine.travel(traversal, &Budget::default());
     let what = |e: String| format!("{traversal}\n{e}");
     let answer = model
         .travel(traversal)

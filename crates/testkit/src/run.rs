@@ -177,7 +177,7 @@ impl Run {
     /// Compares everything.
     pub fn compare(&mut self) -> Compared {
         self.figures.compared += 1;
-        compare::compare(&self.engine(), &self.model, &self.world, &mut self.rng)
+        compare::compare(&*self.engine(), &self.model, &self.world, &mut self.rng)
     }
 
     /// One step.

@@ -71,19 +71,24 @@ impl Default for World {
 }
 
 impl World {
-    /// The one there is.
+    /// The one that histories of an embedded database play in.
+    pub fn new() -> Self {
+        Self::of(&NAMES)
+    }
+
+    /// One with these vertices.
     ///
     /// # Panics
     /// If the default schema refuses it.
-    pub fn new() -> Self {
+    pub fn of<S: AsRef<str>>(names: &[S]) -> Self {
         let mut schema = Schema::default();
         for change in schema_changes() {
             assert_eq!(schema.apply(&change), Ok(true), "the world's types are new");
         }
-        let vertices = NAMES
+        let vertices = names
             .iter()
             .map(|name| {
-                let name = VertexName::parse(name).unwrap_or_else(|e| panic!("{e}"));
+                let name = VertexName::parse(name.as_ref()).unwrap_or_else(|e| panic!("{e}"));
                 let vertex = name.resolve(&schema).unwrap_or_else(|e| panic!("{e}"));
                 (name, vertex)
             })

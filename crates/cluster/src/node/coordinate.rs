@@ -6,7 +6,7 @@
 //! they have nothing to write before they do their part, and who forgot its part is sent it again.
 
 use super::Node;
-use super::codec::{Decision, decided_key};
+use super::codec::{Decision, decided_key, split_key};
 use super::peers::unexpected;
 use super::state::Decided as OwnDecided;
 use crate::peer::{Change, Decided, Part, PartOp, Prepared, Request, Response, TxId};
@@ -359,8 +359,15 @@ impl Node {
             }
         }
         beside.once = marker.map(<[u8]>::to_vec);
-        let done = self.do_part(&mine, version, &decision.later, beside);
         let mut commit = {
+            let _writing = splits.as_ref().map(|_| self.writing_splits());
+            let splits = splits.map(|(id, splits)| (id, self.with_stored(id, splits)));
+            if let Some((id, splits)) = &splits {
+                beside
+                    .rows
+                    .push((Table::Meta, split_key(*id), Some(splits.encode())));
+            }
+            let done = self.do_part(&mine, version, &decision.later, beside);
             let mut state = self.state();
             if let Some((id, splits)) = splits {
                 state.deciding.remove(&id);

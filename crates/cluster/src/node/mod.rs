@@ -83,6 +83,8 @@ pub struct Node {
     clock: Hybrid,
     incarnation: u64,
     state: Mutex<State>,
+    /// Held while it is written how a vertex has split: one writes what another has written, and more.
+    splits_write: Mutex<()>,
     travels: Mutex<Travels>,
     /// For tasks that go on beside calls: they must not keep a node that was closed.
     me: Weak<Node>,
@@ -132,6 +134,7 @@ impl Node {
             clock,
             incarnation,
             state: Mutex::new(state),
+            splits_write: Mutex::default(),
             travels: Mutex::default(),
             me: me.clone(),
         }))
@@ -225,6 +228,12 @@ impl Node {
     fn state(&self) -> MutexGuard<'_, State> {
         // Each change of the state is whole before anything can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn writing_splits(&self) -> MutexGuard<'_, ()> {
+        self.splits_write
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn check_serving(&self) -> Result<()> {

@@ -162,6 +162,8 @@ impl Node {
     ) -> Result<Commit> {
         self.clock.witness(version);
         let later: Map<u32, Version> = later.iter().copied().collect();
+        let adopts = |op: &PartOp| matches!(op.change, Change::Adopt(_));
+        let _writing = part.ops.iter().any(adopts).then(|| self.writing_splits());
         let mut adopted = Vec::new();
         for op in &part.ops {
             if let Change::Adopt(adopt) = &op.change
@@ -189,20 +191,21 @@ impl Node {
         Ok(commit)
     }
 
+    /// How a vertex has split, with what is stored here of it. To be called by who holds [`Node::writing_splits`].
+    pub(crate) fn with_stored(&self, id: VertexId, splits: SplitState) -> SplitState {
+        let mut both = self.own_splits(id);
+        both.merge(splits.splits());
+        SplitState::new(splits.kind(), splits.tree(), both).unwrap_or(splits)
+    }
+
     /// Rows that come with a partition; nothing if they are here already.
     fn adopt(&self, adopt: &crate::peer::Adopt, beside: &mut Beside) -> Result<Option<SplitState>> {
-        let mut splits = self.decode_splits(self.settings.id, &adopt.splits)?;
-        let known = self.state().splits.get(&adopt.vertex).cloned();
-        if let Some(known) = known {
-            if known.splits().covers(splits.splits()) {
-                return Ok(None);
-            }
-            let mut both = known.splits().clone();
-            both.merge(splits.splits());
-            if let Some(merged) = SplitState::new(splits.kind(), splits.tree(), both) {
-                splits = merged;
-            }
+        let splits = self.decode_splits(self.settings.id, &adopt.splits)?;
+        let known = self.own_splits(adopt.vertex);
+        if known.covers(splits.splits()) {
+            return Ok(None);
         }
+        let splits = self.with_stored(adopt.vertex, splits);
         for row in &adopt.rows {
             let table = match row.table {
                 RawTable::Rows => Table::Rows,

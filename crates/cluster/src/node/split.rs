@@ -6,7 +6,7 @@
 
 use super::Node;
 use super::codec::split_key;
-use crate::peer::{Adopt, Change, Part, RawRow, RawTable};
+use crate::peer::{Adopt, Change, Part, PartOp, RawRow, RawTable};
 use crate::placement::{Growth, Split, SplitState, Splits, Tree};
 use crate::vnode::ServerId;
 use esker_engine::Beside;
@@ -99,6 +99,9 @@ impl Node {
         if self.until(QUIET_MAX, quiet).await.is_none() {
             return Ok(Outcome::Postponed);
         }
+        if self.is_moving(id) {
+            return Ok(Outcome::Postponed);
+        }
         let known = self.own_splits(id);
         let growth = self.counted(tree, id, &known)?;
         let Some(split) = self.due(tree, id, &growth) else {
@@ -121,8 +124,17 @@ impl Node {
         }
     }
 
+    /// Whether a partition of a vertex is on its way from here. Its receiver is told of no other one before it has that: it
+    /// takes one whose bit it has for one that it holds.
+    fn is_moving(&self, id: VertexId) -> bool {
+        let state = self.state();
+        let adopts = |op: &PartOp| matches!(&op.change, Change::Adopt(a) if a.vertex == id);
+        let mut decided = state.own.decided.values();
+        decided.any(|d| d.decision.parts.values().any(|p| p.ops.iter().any(adopts)))
+    }
+
     /// How a vertex has split, as stored here.
-    fn own_splits(&self, id: VertexId) -> Splits {
+    pub(crate) fn own_splits(&self, id: VertexId) -> Splits {
         let state = self.state();
         let own = state.splits.get(&id).map(|s| s.splits().clone());
         own.unwrap_or_default()
@@ -171,7 +183,9 @@ impl Node {
             let moved = moved.filter(|goal| split.moves(tree, **goal)).count();
             growth.commit(&split, moved as u64);
         }
+        let _writing = self.writing_splits();
         let splits = self.split_state(tree, growth.splits().clone())?;
+        let splits = self.with_stored(id, splits);
         let mut beside = Beside::default();
         beside
             .rows
@@ -241,13 +255,9 @@ impl Node {
                 .push((Counter::Degree(id, *edge_type), change));
             beside.counters.push((Counter::Edges(*edge_type), change));
         }
-        let encoded = state.encode();
-        beside
-            .rows
-            .push((Table::Meta, split_key(id), Some(encoded.clone())));
         let adopt = Adopt {
             vertex: id,
-            splits: encoded,
+            splits: state.encode(),
             rows,
             degrees: degrees.into_iter().collect(),
         };

@@ -1,0 +1,206 @@
+//! What lies in the stores of a cluster that has come to rest: each row where the placement says, once, and for each version
+//! of an edge the same version of its inverse.
+
+use super::Findings;
+use crate::sim::cluster::Cluster;
+use crate::sim::facade::Facade;
+use esker_cluster::placement::{End, Order, Placement, Splits};
+use esker_cluster::{ServerId, VnodeMap};
+use esker_model::key::{EdgeKey, HistoryKey, RowKey};
+use esker_model::record::EdgeRecord;
+use esker_model::{EdgeTypeId, Flow, GraphRead, Properties, Schema, Version, VertexId};
+use esker_store::{KeyRange, Table};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// All versions of all edges, in both directions.
+type Edges = BTreeMap<(EdgeKey, Version), (bool, Properties)>;
+
+/// Reads every store.
+pub fn check(cluster: &Cluster, facade: &Facade, schema: &Schema, findings: &mut Findings) {
+    let Some(mut where_) = Where::new(cluster) else {
+        findings.push("the cluster has no map".into());
+        return;
+    };
+    let mut edges = Edges::new();
+    for at in 0..cluster.len() {
+        let mut here = Here {
+            server: ServerId(at as u32),
+            degrees: BTreeMap::new(),
+        };
+        let Some(store) = cluster.store(at) else {
+            continue;
+        };
+        for table in [Table::Rows, Table::History] {
+            let mut rows = Vec::new();
+            let read = store.scan(table, &KeyRange::ALL, &mut |key, value| {
+                rows.push((key.to_vec(), value.to_vec()));
+                Flow::Continue(())
+            });
+            if let Err(e) = read {
+                findings.push(format!("reading {table:?} of server {at}: {e}"));
+            }
+            for (key, value) in rows {
+                if let Err(why) = here.row(&mut where_, table, &key, &value, &mut edges) {
+                    findings.push(format!("{why}, in {} of server {at}", table.name()));
+                }
+            }
+        }
+        counters(cluster, at, &here.degrees, findings);
+    }
+    halves(&edges, schema, findings);
+    for id in where_.splits.keys() {
+        // What the cluster says of itself is what the test believes; that it says the same everywhere is worth a look.
+        let said: BTreeSet<Option<Vec<u32>>> = (0..cluster.len())
+            .map(|at| splits_said(cluster, facade, at, *id))
+            .collect();
+        if said.len() > 1 {
+            findings.push(format!("servers tell different splits of {id}: {said:?}"));
+        }
+    }
+}
+
+fn splits_said(cluster: &Cluster, facade: &Facade, at: usize, id: VertexId) -> Option<Vec<u32>> {
+    let splits = ask_splits(cluster, at, id)?;
+    facade.wait(0);
+    Some(splits.iter().map(|p| p.0).collect())
+}
+
+fn ask_splits(cluster: &Cluster, at: usize, id: VertexId) -> Option<Splits> {
+    let node = cluster.node(at)?;
+    let asked = cluster.exec.block_on(node.splits(id), 60_000_000);
+    let state = asked.ok()?.ok()?;
+    Some(state.map(|s| s.splits().clone()).unwrap_or_default())
+}
+
+/// Where things lie.
+struct Where<'c> {
+    cluster: &'c Cluster,
+    map: VnodeMap,
+    placement: Box<dyn Placement>,
+    splits: BTreeMap<VertexId, Splits>,
+}
+
+impl<'c> Where<'c> {
+    fn new(cluster: &'c Cluster) -> Option<Self> {
+        let map = cluster.map()?;
+        let shape = cluster.shape;
+        let placement = shape.placement.over(shape.vnodes, Order::Numbers).ok()?;
+        Some(Self {
+            cluster,
+            map,
+            placement,
+            splits: BTreeMap::new(),
+        })
+    }
+
+    fn edge(&mut self, key: &EdgeKey) -> Option<ServerId> {
+        let places = self.map.vnodes().count();
+        let cluster = self.cluster;
+        let splits = self
+            .splits
+            .entry(key.source)
+            .or_insert_with(|| ask_splits(cluster, 0, key.source).unwrap_or_default());
+        let source = End::of(key.source, places);
+        let destination = End::of(key.destination, places);
+        let partition = self.placement.locate(splits, source, destination);
+        self.map
+            .server(self.placement.place(source.home, partition))
+    }
+}
+
+/// One server's store.
+struct Here {
+    server: ServerId,
+    degrees: BTreeMap<(VertexId, EdgeTypeId), u64>,
+}
+
+impl Here {
+    fn row(
+        &mut self,
+        where_: &mut Where<'_>,
+        table: Table,
+        key: &[u8],
+        value: &[u8],
+        edges: &mut Edges,
+    ) -> Result<(), String> {
+        let history = table == Table::History;
+        let (edge, version) = if history {
+            match HistoryKey::decode(key).map_err(|e| e.to_string())? {
+                HistoryKey::Static(id, _) | HistoryKey::Attribute(id, ..) => {
+                    return self.at_home(where_, id);
+                }
+                HistoryKey::Edge(edge, version) => (edge, Some(version)),
+            }
+        } else {
+            match RowKey::decode(key).map_err(|e| e.to_string())? {
+                RowKey::Vertex(id) => return self.at_home(where_, id),
+                RowKey::Edge(edge) => (edge, None),
+            }
+        };
+        let record = EdgeRecord::decode(value).map_err(|e| e.to_string())?;
+        let version = version.unwrap_or(record.version);
+        let should = where_.edge(&edge);
+        if should != Some(self.server) {
+            return Err(format!("{edge:?} should lie at {should:?}"));
+        }
+        if !history && !record.gone {
+            *self
+                .degrees
+                .entry((edge.source, edge.edge_type))
+                .or_default() += 1;
+        }
+        let known = edges.insert((edge, version), (record.gone, record.properties));
+        if known.is_some() {
+            return Err(format!("{edge:?} at {version:?} is there twice"));
+        }
+        Ok(())
+    }
+
+    fn at_home(&self, where_: &Where<'_>, id: VertexId) -> Result<(), String> {
+        let home = where_.map.home(id);
+        if home == Some(self.server) {
+            return Ok(());
+        }
+        Err(format!("vertex {id} is at home at {home:?}"))
+    }
+}
+
+/// A server's own counters against its own rows.
+fn counters(
+    cluster: &Cluster,
+    at: usize,
+    degrees: &BTreeMap<(VertexId, EdgeTypeId), u64>,
+    findings: &mut Findings,
+) {
+    let Some(engine) = cluster.engine_of(at) else {
+        return;
+    };
+    let of: Vec<(VertexId, EdgeTypeId)> = degrees.keys().copied().collect();
+    let counted: Vec<u64> = degrees.values().copied().collect();
+    match engine.degrees(&of) {
+        Ok(said) if said == counted => {}
+        Ok(said) => {
+            for ((of, said), counted) in of.iter().zip(said).zip(counted) {
+                if said != counted {
+                    findings.push(format!(
+                        "server {at} holds {counted} edges of {of:?}; its counter says {said}"
+                    ));
+                }
+            }
+        }
+        Err(e) => findings.push(format!("degrees of server {at}: {e}")),
+    }
+}
+
+/// Whether each version of an edge has the same version of its inverse beside it.
+pub fn halves(edges: &Edges, schema: &Schema, findings: &mut Findings) {
+    for ((edge, version), (gone, properties)) in edges {
+        let inverse = edge.reversed(schema.inverse(edge.edge_type));
+        match edges.get(&(inverse, *version)) {
+            Some(other) if other.0 == *gone && other.1 == *properties => {}
+            other => findings.push(format!(
+                "{edge:?} at {version:?} (gone: {gone}, {properties:?}) has the inverse {other:?}"
+            )),
+        }
+    }
+}

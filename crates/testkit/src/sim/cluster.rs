@@ -1,0 +1,437 @@
+//! The servers: each with a store that outlives it and a clock that is wrong, started, killed and started again.
+
+use super::ask::{Ask, Service, Told};
+use super::exec::{Exec, Group, Shared, oneshot, within};
+use super::liar::{Liar, Lie};
+use super::net::{Faults, Net, Peer, Times};
+use crate::archive::MemoryArchive;
+use crate::history::START_MILLIS;
+use crate::rng::Rng;
+use esker_cluster::node::{Node, Settings};
+use esker_cluster::{Kind, ServerId, VnodeMap, Vnodes};
+use esker_engine::{Clock, Engine};
+use esker_model::{Error, Result, Version};
+use esker_store::Store;
+use esker_store::memory::MemoryStore;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+
+/// A server's clock: off by so much, and going a little wrong.
+pub struct ServerClock {
+    shared: Arc<Shared>,
+    /// Milliseconds.
+    offset: i64,
+    /// Microseconds a second.
+    drift: i64,
+}
+
+impl Clock for ServerClock {
+    fn now_millis(&self) -> u64 {
+        let now = self.shared.now();
+        let drifted = now.saturating_add_signed(now as i64 / 1_000_000 * self.drift);
+        (START_MILLIS + 10 + drifted / 1000).saturating_add_signed(self.offset)
+    }
+
+    fn monotonic_micros(&self) -> u64 {
+        self.shared.now()
+    }
+}
+
+/// Who answers clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    /// Nodes, each over an engine of its own.
+    Nodes,
+    /// One engine behind all servers: to try everything around the nodes.
+    OneEngine,
+}
+
+/// What a cluster is like.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// Who answers.
+    pub subject: Subject,
+    /// How it answers wrongly: to try the checks.
+    pub lie: Lie,
+    /// How many servers.
+    pub servers: u32,
+    /// How many vnodes.
+    pub vnodes: u32,
+    /// Where edges lie.
+    pub placement: Kind,
+    /// When partitions split.
+    pub threshold: u64,
+    /// Clocks are off by so many milliseconds at most.
+    pub skew: u64,
+    /// How long messages take and are waited for.
+    pub times: Times,
+    /// How long clients wait, in microseconds.
+    pub patience: u64,
+    /// Each engine's.
+    pub engine: esker_engine::Settings,
+}
+
+struct Server {
+    id: ServerId,
+    store: MemoryStore,
+    archive: Arc<MemoryArchive>,
+    clock: Arc<ServerClock>,
+    running: Option<Running>,
+}
+
+#[derive(Clone)]
+struct Running {
+    group: Group,
+    joined: Rc<Cell<bool>>,
+    service: Rc<dyn Service>,
+    engine: Weak<Engine>,
+    node: Option<Weak<Node>>,
+}
+
+/// The cluster.
+pub struct Cluster {
+    /// What it runs on.
+    pub exec: Rc<Exec>,
+    /// Between its servers.
+    pub net: Net,
+    /// What it is like.
+    pub shape: Shape,
+    servers: RefCell<Vec<Server>>,
+    rng: RefCell<Rng>,
+    faults: Cell<Faults>,
+    /// What was noticed and should not be.
+    complaints: RefCell<Vec<String>>,
+}
+
+impl Cluster {
+    /// A cluster none of whose servers has been started.
+    pub fn new(seed: u64, shape: Shape, tracing: bool) -> Rc<Self> {
+        let exec = Exec::new(seed, tracing);
+        let net = Net::new(&exec, seed ^ 0x006e_6574, shape.times);
+        let mut rng = Rng::new(seed ^ 0x736b_6577);
+        let server = |i| {
+            let mut around = |most: u64| {
+                let drawn = rng.below(2 * most as usize + 1);
+                drawn as i64 - most as i64
+            };
+            Server {
+                id: ServerId(i),
+                store: MemoryStore::new(),
+                archive: Arc::default(),
+                clock: Arc::new(ServerClock {
+                    shared: Arc::clone(exec.shared()),
+                    offset: around(shape.skew),
+                    drift: around(shape.skew.min(100)),
+                }),
+                running: None,
+            }
+        };
+        let servers = (0..shape.servers).map(server).collect();
+        Rc::new(Self {
+            net,
+            shape,
+            servers: RefCell::new(servers),
+            rng: RefCell::new(rng),
+            faults: Cell::default(),
+            complaints: RefCell::default(),
+            exec,
+        })
+    }
+
+    /// How many servers there are.
+    pub fn len(&self) -> usize {
+        self.servers.borrow().len()
+    }
+
+    /// Never.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Time and the trace.
+    pub fn shared(&self) -> &Arc<Shared> {
+        self.exec.shared()
+    }
+
+    /// What goes wrong from now on, between servers and between them and clients.
+    pub fn set_faults(&self, faults: Faults) {
+        self.faults.set(faults);
+        self.net.set_faults(faults);
+    }
+
+    /// Takes note of what should not be.
+    pub fn complain(&self, what: String) {
+        self.shared().note(|| what.clone());
+        self.complaints.borrow_mut().push(what);
+    }
+
+    /// What should not be.
+    pub fn complaints(&self) -> Vec<String> {
+        self.complaints.borrow().clone()
+    }
+
+    /// Starts a server on what its store holds. It joins by itself.
+    pub fn start(self: &Rc<Self>, at: usize) -> Result<()> {
+        let group = self.exec.group();
+        let joined = Rc::new(Cell::new(false));
+        let running = match self.shape.subject {
+            Subject::OneEngine => self.start_engine(at, group, &joined)?,
+            Subject::Nodes => self.start_node(at, group, &joined)?,
+        };
+        if let Some(server) = self.servers.borrow_mut().get_mut(at) {
+            server.running = Some(running);
+        }
+        self.shared()
+            .note(|| format!("server {at} starts as {group:?}"));
+        Ok(())
+    }
+
+    fn start_engine(&self, at: usize, group: Group, joined: &Rc<Cell<bool>>) -> Result<Running> {
+        joined.set(true);
+        // All that ever start share the engine of the first.
+        let known = self
+            .servers
+            .borrow()
+            .iter()
+            .find_map(|s| s.running.as_ref().map(|r| Rc::clone(&r.service)));
+        let service: Rc<dyn Service> = match known {
+            Some(service) => service,
+            None => Rc::new(Liar::new(self.engine(at)?, self.shape.lie)),
+        };
+        Ok(Running {
+            group,
+            joined: Rc::clone(joined),
+            service,
+            engine: Weak::new(),
+            node: None,
+        })
+    }
+
+    fn engine(&self, at: usize) -> Result<Arc<Engine>> {
+        let servers = self.servers.borrow();
+        let server = servers.get(at).ok_or_else(|| no_server(at))?;
+        Ok(Arc::new(Engine::open(
+            Arc::new(server.store.clone()),
+            Arc::clone(&server.clock) as Arc<dyn Clock>,
+            Arc::clone(&server.archive) as Arc<dyn esker_engine::Archive>,
+            self.shape.engine,
+        )?))
+    }
+
+    fn start_node(&self, at: usize, group: Group, joined: &Rc<Cell<bool>>) -> Result<Running> {
+        let engine = self.engine(at)?;
+        let (id, clock) = {
+            let servers = self.servers.borrow();
+            let server = servers.get(at).ok_or_else(|| no_server(at))?;
+            (server.id, Arc::clone(&server.clock))
+        };
+        let settings = Settings {
+            id,
+            servers: (0..self.shape.servers).map(ServerId).collect(),
+            vnodes: self.shape.vnodes,
+            placement: self.shape.placement,
+            threshold: self.shape.threshold,
+        };
+        let host = self.net.host(id, group);
+        let weak = Arc::downgrade(&engine);
+        let node = Node::open(engine, clock, host, settings)?;
+        self.net.add(id, group, Arc::clone(&node) as Arc<dyn Peer>);
+        let (joining, done) = (Arc::clone(&node), Rc::clone(joined));
+        let shared = Arc::clone(self.shared());
+        self.exec.spawn(
+            group,
+            Box::pin(async move {
+                let waiting = |_| {};
+                match joining.join(&waiting).await {
+                    Ok(()) => done.set(true),
+                    Err(e) => shared.note(|| format!("{id} cannot join: {e}")),
+                }
+            }),
+        );
+        Ok(Running {
+            group,
+            joined: Rc::clone(joined),
+            engine: weak,
+            node: Some(Arc::downgrade(&node)),
+            service: Rc::new(node),
+        })
+    }
+
+    /// The group that a server runs in, if it does.
+    pub fn group(&self, at: usize) -> Option<Group> {
+        let servers = self.servers.borrow();
+        let group = servers.get(at)?.running.as_ref()?.group;
+        Some(group).filter(|group| !self.exec.is_dead(*group))
+    }
+
+    /// Kills a server, if that has not happened by itself, and clears away what is left of it.
+    pub fn kill(&self, at: usize) {
+        let running = self
+            .servers
+            .borrow_mut()
+            .get_mut(at)
+            .and_then(|server| Some((server.id, server.running.take()?)));
+        let Some((id, running)) = running else { return };
+        if !self.exec.is_dead(running.group) {
+            self.exec.kill(running.group);
+        }
+        self.net.remove(id);
+        if self.shape.subject == Subject::OneEngine {
+            // Its engine must not be lost with it.
+            if let Some(server) = self.servers.borrow_mut().get_mut(at) {
+                server.running = Some(running);
+            }
+            return;
+        }
+        let (node, engine) = (running.node.clone(), running.engine.clone());
+        drop(running);
+        let kept = (
+            node.map_or(0, |node| node.strong_count()),
+            engine.strong_count(),
+        );
+        if kept != (0, 0) {
+            self.complain(format!(
+                "{id} was killed, but something keeps its node and engine: {kept:?}"
+            ));
+        }
+    }
+
+    /// Starts whoever does not run.
+    pub fn start_all(self: &Rc<Self>) -> Result<()> {
+        for at in 0..self.len() {
+            if self.group(at).is_none() {
+                self.kill(at);
+                self.start(at)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all servers serve.
+    pub fn all_joined(&self) -> bool {
+        self.servers.borrow().iter().all(|server| {
+            let running = server.running.as_ref();
+            running.is_some_and(|r| r.joined.get() && !self.exec.is_dead(r.group))
+        })
+    }
+
+    /// Ends once all servers serve.
+    pub async fn joined(&self) {
+        while !self.all_joined() {
+            self.shared().sleep(1000).await;
+        }
+    }
+
+    fn delay(&self) -> u64 {
+        let Times {
+            delay_min,
+            delay_max,
+            ..
+        } = self.shape.times;
+        let spread = (delay_max - delay_min) as usize;
+        delay_min + self.rng.borrow_mut().below(spread + 1) as u64
+    }
+
+    fn permille(&self, permille: usize) -> bool {
+        permille > 0 && self.rng.borrow_mut().below(1000) < permille
+    }
+
+    /// Asks a server, as a client does: over a network, with patience that ends.
+    pub async fn ask(
+        self: &Rc<Self>,
+        at: usize,
+        ask: Ask,
+        seen: Version,
+        patience: u64,
+    ) -> Result<Told> {
+        let unavailable = |why: &str| Err(Error::Unavailable(format!("server {at} {why}")));
+        let faults = self.faults.get();
+        self.shared().sleep(self.delay()).await;
+        let running = self
+            .servers
+            .borrow()
+            .get(at)
+            .and_then(|server| server.running.clone())
+            .filter(|r| r.joined.get() && !self.exec.is_dead(r.group));
+        let Some(running) = running else {
+            self.shared().sleep(self.delay()).await;
+            return unavailable("is not there");
+        };
+        if self.permille(faults.lost_questions) {
+            drop(running);
+            self.shared().sleep(patience).await;
+            return unavailable("did not hear");
+        }
+        let answering = running.service.ask(ask, seen);
+        let (sender, receiver) = oneshot();
+        let (back, lost) = (self.delay(), self.permille(faults.lost_answers));
+        let shared = Arc::clone(self.shared());
+        let group = running.group;
+        drop(running);
+        self.exec.spawn(
+            group,
+            Box::pin(async move {
+                let told = answering.await;
+                let wait = if lost { 2 * patience } else { back };
+                shared.sleep(wait).await;
+                sender.send(told);
+            }),
+        );
+        match within(self.shared(), patience, receiver).await {
+            Some(Some(told)) => told,
+            Some(None) => unavailable("hung up"),
+            None => unavailable("does not answer"),
+        }
+    }
+
+    /// The newest version that a server knows of.
+    pub fn newest(&self, at: usize) -> Option<Version> {
+        let servers = self.servers.borrow();
+        let node = servers
+            .get(at)?
+            .running
+            .as_ref()?
+            .node
+            .as_ref()?
+            .upgrade()?;
+        Some(node.newest())
+    }
+
+    /// A server's node, if it runs.
+    pub fn node(&self, at: usize) -> Option<Arc<Node>> {
+        let servers = self.servers.borrow();
+        servers.get(at)?.running.as_ref()?.node.as_ref()?.upgrade()
+    }
+
+    /// A server's engine, if it runs.
+    pub fn engine_of(&self, at: usize) -> Option<Arc<Engine>> {
+        let servers = self.servers.borrow();
+        servers.get(at)?.running.as_ref()?.engine.upgrade()
+    }
+
+    /// What a server's store holds.
+    pub fn store(&self, at: usize) -> Option<Arc<dyn Store>> {
+        let servers = self.servers.borrow();
+        let store = servers.get(at)?.store.clone();
+        Some(Arc::new(store))
+    }
+
+    /// Which server has what, as the cluster began.
+    pub fn map(&self) -> Option<VnodeMap> {
+        let servers: Vec<ServerId> = (0..self.shape.servers).map(ServerId).collect();
+        VnodeMap::first(Vnodes::new(self.shape.vnodes).ok()?, &servers).ok()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // Nodes hold the network, which holds them.
+        self.net.clear();
+        self.exec.clear();
+    }
+}
+
+fn no_server(at: usize) -> Error {
+    Error::Invalid(format!("there is no server {at}"))
+}

@@ -1,0 +1,184 @@
+//! A cluster in a box, from seeds.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "everything here is a test; figures of what was played are for people"
+)]
+
+use esker_testkit::sim::alone;
+use esker_testkit::sim::cluster::Subject;
+use esker_testkit::sim::liar::Lie;
+use esker_testkit::sim::play::{Played, Scenario, Weather, explain, play_or_explain};
+use esker_testkit::sim::workload::Ground;
+use std::ops::Range;
+
+fn play(weather: Weather, seeds: Range<u64>) {
+    let mut total = Played::default();
+    let runs = seeds.end - seeds.start;
+    for seed in seeds {
+        let played = play_or_explain(&Scenario::of(seed, weather, Subject::Nodes));
+        total.records += played.records;
+        total.applied += played.applied;
+        total.messages += played.messages;
+    }
+    println!(
+        "{runs} runs, {weather:?}: {} calls, {} batches applied, {} messages",
+        total.records, total.applied, total.messages
+    );
+    assert!(total.applied as u64 > 8 * runs, "runs that do nothing");
+}
+
+fn play_alone(seeds: Range<u64>) {
+    let world = Ground::new(5).world;
+    for seed in seeds {
+        explain(&format!("seed {seed}, alone"), &world, 100, &|tracing| {
+            alone::play(seed, Subject::Nodes, tracing)
+        });
+    }
+}
+
+#[test]
+fn one_client_is_answered_as_by_the_model() {
+    play_alone(0..60);
+}
+
+#[test]
+fn clients_together() {
+    play(Weather::Calm, 0..70);
+}
+
+#[test]
+fn messages_are_lost_late_and_repeated() {
+    play(Weather::Rain, 0..70);
+}
+
+#[test]
+fn servers_stand_still_and_do_not_hear_each_other() {
+    play(Weather::Wind, 0..60);
+}
+
+#[test]
+fn servers_die() {
+    play(Weather::Storm, 0..60);
+}
+
+/// Seeds that found something once. Whoever changes what a seed stands for makes them ordinary ones.
+const FOUND: [(Weather, u64); 8] = [
+    // Counters of parts with older versions were lost when the engine was opened again.
+    (Weather::Storm, 21),
+    (Weather::Storm, 55),
+    (Weather::Storm, 89),
+    // A part that came late, of a coordinator that had been started anew, stayed prepared for ever.
+    (Weather::Storm, 47),
+    (Weather::Storm, 83),
+    // A split that was under way forgot a partition that was adopted meanwhile.
+    (Weather::Storm, 54),
+    (Weather::Wind, 54),
+    // What a client had had acknowledged, and one server had not done yet, was missing for the client's next batch.
+    (Weather::Wind, 55),
+];
+
+#[test]
+fn what_was_found_once() {
+    for (weather, seed) in FOUND {
+        play_or_explain(&Scenario::of(seed, weather, Subject::Nodes));
+    }
+}
+
+#[test]
+fn a_seed_tells_everything() {
+    for seed in 0..5 {
+        let scenario = Scenario::of(seed, Weather::Storm, Subject::Nodes);
+        let (first, second) = (scenario.play(false), scenario.play(true));
+        assert_eq!(first.digest, second.digest, "seed {seed}");
+        assert_eq!(first.messages, second.messages, "seed {seed}");
+    }
+}
+
+/// An engine in the cluster's place passes.
+#[test]
+fn the_checks_find_nothing_where_nothing_is() {
+    for seed in 0..60 {
+        for weather in [Weather::Calm, Weather::Rain, Weather::Storm] {
+            play_or_explain(&Scenario::of(seed, weather, Subject::OneEngine));
+        }
+        let played = alone::play(seed, Subject::OneEngine, false);
+        assert_eq!(played.findings, Vec::<String>::new(), "seed {seed}");
+    }
+}
+
+/// One that lies does not.
+#[test]
+fn the_checks_notice_lies() {
+    for lie in Lie::ALL {
+        let mut noticed = 0;
+        let mut runs = 0;
+        for seed in 0..40 {
+            let mut scenario = Scenario::of(seed, Weather::Calm, Subject::OneEngine);
+            scenario.shape.lie = lie;
+            (scenario.taste.dated, scenario.taste.polite) = (false, true);
+            scenario.calls = 30;
+            noticed += u64::from(!scenario.play(false).findings.is_empty());
+            runs += 1;
+        }
+        println!("{lie:?}: noticed in {noticed} of {runs} runs");
+        assert!(4 * noticed > runs, "{lie:?}: {noticed} of {runs}");
+    }
+}
+
+/// Thousands of them.
+#[test]
+#[ignore = "takes many minutes"]
+fn very_many_runs() {
+    play_alone(10_000..11_000);
+    for weather in [Weather::Calm, Weather::Rain, Weather::Wind, Weather::Storm] {
+        play(weather, 10_000..12_000);
+    }
+}
+
+/// `ESKER_SIM=storm:100..200` plays those and counts what it finds; one seed alone tells all its events.
+#[test]
+#[ignore = "for those who look for something"]
+fn these_runs() {
+    let what = std::env::var("ESKER_SIM").unwrap_or_else(|_| "storm:0..1".into());
+    let (weather, seeds) = what.split_once(':').unwrap();
+    let (from, until) = seeds.split_once("..").unwrap();
+    let seeds: Range<u64> = from.parse().unwrap()..until.parse().unwrap();
+    let events = if seeds.end - seeds.start == 1 {
+        usize::MAX
+    } else {
+        20
+    };
+    let world = Ground::new(16).world;
+    let mut bad = Vec::new();
+    for seed in seeds {
+        let begin = std::time::Instant::now();
+        let scenario = match weather {
+            "alone" => None,
+            "rain" => Some(Weather::Rain),
+            "wind" => Some(Weather::Wind),
+            "storm" => Some(Weather::Storm),
+            _ => Some(Weather::Calm),
+        }
+        .map(|weather| Scenario::of(seed, weather, Subject::Nodes));
+        let run = |tracing| match &scenario {
+            Some(scenario) => scenario.play(tracing),
+            None => alone::play(seed, Subject::Nodes, tracing),
+        };
+        let name = format!("seed {seed} {weather} {scenario:?}");
+        let played = std::panic::catch_unwind(|| explain(&name, &world, events, &run));
+        match played {
+            Ok(p) => println!(
+                "{seed} ok: {} calls, {} applied, {} polls, {} messages, {:?}",
+                p.records,
+                p.applied,
+                p.polls,
+                p.messages,
+                begin.elapsed()
+            ),
+            Err(_) => bad.push(seed),
+        }
+    }
+    println!("bad: {bad:?}");
+}
