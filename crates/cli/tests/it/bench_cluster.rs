@@ -3,6 +3,7 @@
 use serde_json::Value as Json;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Runs a workload over two servers, in one round; gives its report. Pictures lie in the folder's `plots`.
 fn bench(folder: &Path, args: &[&str]) -> Json {
@@ -175,5 +176,51 @@ fn what_makes_no_sense_is_refused() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
         assert!(said.contains(expected), "{said}");
+    }
+}
+
+/// The processes that the servers' logs name, once both have begun.
+fn servers(folder: &Path) -> Option<Vec<u32>> {
+    let scratch = std::fs::read_dir(folder).unwrap().next()?.unwrap().path();
+    (0..2)
+        .map(|n| {
+            let log = scratch.join(format!("cluster/storage/server-{n}.log"));
+            let text = std::fs::read_to_string(log).ok()?;
+            let pid = text.split("pid=").nth(1)?.split_whitespace().next()?;
+            pid.parse().ok()
+        })
+        .collect()
+}
+
+#[test]
+fn nothing_is_left_of_a_benchmark_that_was_interrupted() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_esker"))
+        .current_dir(folder.path())
+        .args(["--quiet", "bench", "cluster", "mdtest", "--servers", "2"])
+        .args(["--files", "1000000"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let until = Instant::now() + Duration::from_secs(50);
+    let pids = loop {
+        if let Some(pids) = servers(folder.path()) {
+            break pids;
+        }
+        assert!(Instant::now() < until, "the servers do not start");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let sent = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(sent.success());
+    // Something was missing from what it had to do.
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none());
+    for pid in pids {
+        assert!(!Path::new(&format!("/proc/{pid}")).exists(), "{pid}");
     }
 }
