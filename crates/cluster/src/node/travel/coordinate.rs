@@ -5,6 +5,7 @@ use super::super::peers::unexpected;
 use super::assemble::Assembly;
 use super::flow::Flow;
 use super::step::{add, forgotten};
+use super::walk::{PATH_BYTES, VISITED_BYTES};
 use crate::peer::{
     HopAt, Left, StepDone, TravelBegin, TravelCall, TravelId, TravelPlace as Place, TravelReply,
     Visited,
@@ -23,9 +24,6 @@ use std::sync::Arc;
 const ATTEMPTS_MAX: u32 = 8;
 /// Between two looks at whether the caller still wants it, in milliseconds.
 const LOOK: u64 = 20;
-/// Memory of a visited vertex, and of an edge of a path, as budgets count it.
-const VISITED_BYTES: u64 = 5;
-const PATH_BYTES: u64 = 64;
 
 impl Node {
     /// As [`esker_model::GraphRead::travel`]. A server that is started anew meanwhile makes it begin again, as of the same
@@ -43,7 +41,7 @@ impl Node {
         let began = self.time.monotonic_micros();
         let mut budget = *budget;
         if budget.strategy == Strategy::Async && counts(&budget, traversal) {
-            // What counts steps, edges or results needs steps.
+            // What counts steps, edges or results needs steps. (Bytes each server counts for itself.)
             budget.strategy = Strategy::Prefetch;
         }
         let mut attempt = 0;
@@ -101,10 +99,7 @@ impl Node {
 
 /// Whether a budget can only be kept where there are steps.
 fn counts(budget: &Budget, traversal: &Traversal) -> bool {
-    budget.steps.is_some()
-        || budget.edges.is_some()
-        || budget.bytes.is_some()
-        || traversal.limit.is_some()
+    budget.steps.is_some() || budget.edges.is_some() || traversal.limit.is_some()
 }
 
 /// Whether to go on with the chain.

@@ -97,6 +97,10 @@ impl Walk {
         if state.flow.working {
             return Work::Elsewhere;
         }
+        let most = self.begin.budget.bytes;
+        if most.is_some_and(|most| state.bytes() >= most) {
+            state.flow.stopped.get_or_insert(StopReason::Bytes);
+        }
         let over = state.flow.stopped.is_some() || state.flow.failed.is_some();
         if over || esker_model::Cancel::cancelled(self) {
             state.flow.queue.clear();

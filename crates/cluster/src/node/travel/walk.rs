@@ -12,6 +12,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// Memory of a visited vertex, and of an edge of a path, as budgets count it.
+pub(super) const VISITED_BYTES: u64 = 5;
+pub(super) const PATH_BYTES: u64 = 64;
+
 /// Visited vertices in a piece of what is collected.
 const PIECE: usize = 1 << 14;
 
@@ -50,6 +54,9 @@ pub(super) struct WalkState {
     pub(super) ahead: usize,
     /// Asynchronous: see `flow`.
     pub(super) flow: FlowState,
+    /// Vertices visited here, and edges kept of paths.
+    visited: u64,
+    steps_of_paths: u64,
     /// What was visited, once that was asked for.
     collected: Option<Vec<Visited>>,
 }
@@ -183,6 +190,9 @@ impl WalkState {
         reached: &[Reached],
         paths: bool,
     ) -> Noted {
+        if paths {
+            self.steps_of_paths += reached.len() as u64;
+        }
         let seen = self.place(to);
         let mut noted = Noted::default();
         for r in reached {
@@ -227,6 +237,7 @@ impl WalkState {
             }
         }
         let count = visited.len() as u64;
+        self.visited += count;
         for (step, id) in visited {
             self.reached.entry(step).or_default().push((to, id));
         }
@@ -275,6 +286,11 @@ impl WalkState {
             }
         }
         (all, any)
+    }
+
+    /// Memory that it takes here, as budgets count it.
+    pub(super) fn bytes(&self) -> u64 {
+        VISITED_BYTES * self.visited + PATH_BYTES * self.steps_of_paths
     }
 
     /// Queues vertices to go on from.
