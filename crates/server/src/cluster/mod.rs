@@ -60,8 +60,8 @@ struct Joining {
     failed: Option<String>,
 }
 
-/// How many threads the runtime has at least. What a node does between waits it does on them, as connections do: a
-/// question that went to threads of its own cost as much again.
+/// How many threads the runtime has at least. What a node does between waits it does on them, as connections do: on threads of
+/// its own each question would be handed from thread to thread twice more.
 pub(crate) fn threads(config: &ClusterConfig) -> usize {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let least = match config.durability {
