@@ -334,3 +334,52 @@ fn mistakes_in_the_file_are_named() {
     let refused = run(dir.path(), &["cluster", "status", "lab.esker"]);
     assert!(text(&refused.stderr).contains("asks a server"));
 }
+
+/// A server that is killed has forgotten its share of a traversal: the traversal begins again and finds the same.
+#[test]
+fn traversals_outlive_a_killed_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    describe(folder, "threshold = 16\n");
+    let cluster = Cluster::up(folder);
+    let database = cluster.open(0);
+    for job in 0..8 {
+        for file in 0..12 {
+            let batch = written(&database, &job.to_string(), &format!("/{}", job * 6 + file));
+            assert!(database.apply(batch).unwrap().applied);
+        }
+    }
+    let chain = r#"v("job:0").e("write").v().e("wasWrittenBy").v().repeat()"#;
+    let traversal = Traversal::parse(chain).unwrap();
+    let travel = |strategy| {
+        let budget = Budget {
+            strategy,
+            ..Budget::default()
+        };
+        let result = database.travel(&traversal, &budget, &NeverCancel).unwrap();
+        assert!(result.complete);
+        let last = result.sets.last().unwrap();
+        last.vertices.iter().copied().collect::<BTreeSet<_>>()
+    };
+    let expected = travel(Strategy::Sync);
+    assert_eq!(expected.len(), 8, "all jobs share files with the next");
+    for (server, strategy) in [
+        (1, Strategy::Sync),
+        (2, Strategy::Prefetch),
+        (1, Strategy::Async),
+    ] {
+        let Role::Client { pid } = cluster.open(server).role() else {
+            panic!("it is a server")
+        };
+        let killed = Command::new("kill")
+            .args(["-KILL", &pid.to_string()])
+            .status();
+        assert!(killed.unwrap().success());
+        // It is away now: what is asked meanwhile is answered once it is back.
+        for _ in 0..5 {
+            assert_eq!(travel(strategy), expected, "with {strategy:?}");
+        }
+    }
+    drop(database);
+    cluster.down(folder);
+}

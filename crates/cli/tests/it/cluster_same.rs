@@ -152,6 +152,27 @@ fn feed(folder: &Path, target: &str) {
     assert!(done.status.success(), "{}", text(&done.stderr));
 }
 
+/// Whether a traversal ran as it was asked to: results are the same however it runs. Microseconds of reading ahead.
+fn ran_as_asked(
+    traversal: &Traversal,
+    strategy: Strategy,
+    result: &TravelResult,
+    what: &str,
+) -> u64 {
+    let ahead = result.servers.iter().map(|s| s.prefetch_micros).sum();
+    let waits = result.servers.iter().any(|s| s.wait_micros > 0);
+    match strategy {
+        Strategy::Sync => assert_eq!(ahead, 0, "{what}"),
+        Strategy::Prefetch => assert!(waits, "{what}"),
+        Strategy::Async => {
+            let hops = traversal.segments.iter().map(|s| s.hops.len()).sum();
+            assert!(result.profile.len() <= hops, "steps: {what}");
+            assert!(!waits && ahead == 0, "{what}");
+        }
+    }
+    ahead
+}
+
 fn same_with(placement: &str) {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path();
@@ -173,6 +194,7 @@ fn same_with(placement: &str) {
         same_maps(&got.1, &expected.1, &format!("edges {what}"));
         same_maps(&got.2, &expected.2, &format!("counts {what}"));
     }
+    let mut read_ahead = 0;
     for (i, chain) in CHAINS.iter().enumerate() {
         let traversal = Traversal::parse(chain).unwrap();
         let embedded = embedded.travel(&traversal, &Budget::default(), &NeverCancel);
@@ -184,13 +206,12 @@ fn same_with(placement: &str) {
                 ..Budget::default()
             };
             let result = there.travel(&traversal, &budget, &NeverCancel).unwrap();
-            assert_eq!(
-                found(&result),
-                expected,
-                "{chain} with {strategy:?}, {placement}"
-            );
+            let what = format!("{chain} with {strategy:?}, {placement}");
+            assert_eq!(found(&result), expected, "{what}");
+            read_ahead += ran_as_asked(&traversal, strategy, &result, &what);
         }
     }
+    assert!(read_ahead > 0, "nothing was read ahead, {placement}");
     cluster.down(folder);
 }
 
