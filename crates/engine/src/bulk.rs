@@ -133,6 +133,7 @@ impl Round {
                 self.vertex(*vertex, bytes, mutation.op, at);
             }
             Op::DeleteVertex { vertex } => self.vertex(*vertex, 192, mutation.op, at),
+            Op::CreateObject { .. } | Op::MoveObject { .. } => self.ordinary.push(mutation),
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ mod compact;
 mod counts;
 mod deleted;
 mod engine;
+mod object;
 pub mod lineage;
 mod read;
 mod settings;

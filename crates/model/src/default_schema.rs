@@ -15,7 +15,7 @@ type VertexRow = (
     &'static [(&'static str, ValueKind)],
 );
 
-const VERTEX_TYPES: [VertexRow; 9] = [
+const VERTEX_TYPES: [VertexRow; 10] = [
     (
         "User",
         None,
@@ -65,6 +65,17 @@ const VERTEX_TYPES: [VertexRow; 9] = [
     ("File", Some(DATA_OBJECT), &[("links", I64)]),
     ("Directory", Some(DATA_OBJECT), &[("links", I64)]),
     ("Executable", Some(DATA_OBJECT), &[("build_id", String)]),
+    // SoMeta, section II-D; `name` and what an inode has come from DataObject.
+    (
+        "Object",
+        Some(DATA_OBJECT),
+        &[
+            ("app", String),
+            ("owner", I64),
+            ("step", I64),
+            ("location", String),
+        ],
+    ),
 ];
 
 /// (edge type, its inverse, source, destination): Table 1 row by row. Table 1 leaves User–User empty, so the last

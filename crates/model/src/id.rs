@@ -4,6 +4,7 @@
 //! insert needs no look-up and no coordination.
 
 use crate::limits::VERTEX_KEY_BYTES_MAX;
+use crate::object::{OBJECT_TYPE, ObjectId};
 use crate::schema::{Schema, SchemaError};
 use std::fmt;
 
@@ -18,8 +19,13 @@ impl VertexId {
     /// Size in keys, in bytes.
     pub const BYTES: usize = 16;
 
-    /// The id of the vertex of that type and key.
+    /// The id of the vertex of that type and key. That of an object comes from its number ([`crate::object`]).
     pub fn of(type_name: &str, key: &str) -> Self {
+        if type_name.eq_ignore_ascii_case(OBJECT_TYPE)
+            && let Some(object) = ObjectId::of_key(key)
+        {
+            return object.vertex();
+        }
         let mut hasher = blake3::Hasher::new();
         let mut lower = [0_u8; 64];
         match lower.get_mut(..type_name.len()) {

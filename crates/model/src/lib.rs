@@ -8,11 +8,13 @@
 pub mod codec;
 mod default_schema;
 pub mod error;
+pub mod filter;
 pub mod graph;
 pub mod id;
 pub mod key;
 pub mod limits;
 pub mod mutation;
+pub mod object;
 pub mod once;
 pub mod record;
 pub mod schema;

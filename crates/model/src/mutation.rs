@@ -1,6 +1,7 @@
 //! Mutations: what a writer asks for, in batches that apply whole or not at all.
 
 use crate::id::{EdgeTypeId, VertexRef};
+use crate::object::{Identity, ObjectId};
 use crate::value::Properties;
 use crate::version::Version;
 
@@ -68,6 +69,26 @@ pub enum Op {
         edge_type: EdgeTypeId,
         /// Where it ends.
         destination: VertexRef,
+    },
+    /// Creates an object; refused if there is one with these ID attributes. The database gives it its number. It takes the
+    /// commit's version.
+    CreateObject {
+        /// Its ID attributes.
+        identity: Identity,
+        /// Other predefined attributes, as the schema declares them for the type `Object`.
+        attributes: Properties,
+        /// User-defined tags; null is a tag without a value.
+        tags: Properties,
+    },
+    /// Gives an object other ID attributes; refused if another object has them, or if this one no longer has the old ones.
+    /// Its tags, edges and history stay with it. It takes the commit's version.
+    MoveObject {
+        /// Which.
+        object: ObjectId,
+        /// What it is found by.
+        from: Identity,
+        /// What it is to be found by.
+        to: Identity,
     },
 }
 

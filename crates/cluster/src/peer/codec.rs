@@ -186,6 +186,7 @@ fn put_op(out: &mut Vec<u8>, op: &Op) {
         Op::DeleteVertex { vertex } => put_vertex(out, 4, *vertex),
         // Edges are changed one direction at a time: these are never part of a part.
         Op::PutEdge { .. } | Op::DeleteEdge { .. } => out.push(u8::MAX),
+        Op::CreateObject { .. } | Op::MoveObject { .. } => out.push(u8::MAX),
     }
 }
 

@@ -130,5 +130,7 @@ pub fn vertex_of(op: &Op) -> VertexId {
         | Op::SetAttributes { vertex, .. }
         | Op::DeleteVertex { vertex } => vertex.id,
         Op::PutEdge { source, .. } | Op::DeleteEdge { source, .. } => source.id,
+        Op::CreateObject { identity, .. } => identity.prefix().place(),
+        Op::MoveObject { object, .. } => object.vertex(),
     }
 }

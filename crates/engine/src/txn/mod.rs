@@ -433,6 +433,7 @@ impl Txn<'_, '_> {
                 edge_type,
                 destination,
             } => self.delete_edge(source, edge_type, destination, at),
+            Op::CreateObject { .. } | Op::MoveObject { .. } => Err(Error::Invalid("objects are not built yet".into())),
         }
     }
 

@@ -228,6 +228,7 @@ impl Engine {
                 super::check_vertex(&schema, *vertex, key)
             }
             Op::ChangeVertex { .. } | Op::SetAttributes { .. } | Op::DeleteVertex { .. } => Ok(()),
+            Op::CreateObject { .. } | Op::MoveObject { .. } => Ok(()),
         }
     }
 }

@@ -143,6 +143,15 @@ impl Wire for u64 {
     }
 }
 
+impl Wire for i64 {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_u64(out, *self as u64);
+    }
+    fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(r.u64("eight bytes")? as i64)
+    }
+}
+
 impl Wire for [u8; 16] {
     fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self);

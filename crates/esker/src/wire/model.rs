@@ -6,6 +6,7 @@ use super::encoding::{Wire, wire_enum, wire_newtype, wire_struct};
 use crate::BackupReport;
 use crate::engine::{BulkReport, CheckOptions, CheckReport, CompactReport, Problem, Stats};
 use esker_model::codec::{DecodeError, Reader};
+use esker_model::object::{Identity, ObjectId};
 use esker_model::record::UserAttribute;
 use esker_model::{
     AttributeDefinition, Batch, Commit, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey,
@@ -15,7 +16,7 @@ use esker_model::{
 };
 use esker_store::{StoreStats, Table};
 
-wire_newtype!(Version, VertexId, VertexTypeId, EdgeTypeId);
+wire_newtype!(Version, VertexId, VertexTypeId, EdgeTypeId, ObjectId);
 wire_struct!(VersionRange { from, until });
 wire_struct!(VertexRef { id, type_id });
 wire_struct!(VertexName { type_name, key });
@@ -67,6 +68,12 @@ wire_struct!(Degree {
     degree
 });
 wire_struct!(Counts { vertices, edges });
+wire_struct!(Identity {
+    name,
+    app,
+    owner,
+    step
+});
 wire_struct!(Mutation { version, op });
 wire_struct!(Batch { mutations, once });
 wire_struct!(Commit {
@@ -139,6 +146,8 @@ wire_enum!(Op {
     4 PutEdge { source, edge_type, destination, properties },
     5 DeleteEdge { source, edge_type, destination },
     6 ChangeVertex { vertex, set, remove },
+    7 CreateObject { identity, attributes, tags },
+    8 MoveObject { object, from, to },
 });
 wire_enum!(SchemaChange {
     0 VertexType { name, parent, attributes },

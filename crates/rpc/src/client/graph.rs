@@ -416,3 +416,48 @@ impl GraphWrite for Client {
         self.define_with(changes, false)
     }
 }
+
+
+fn no_objects<T>() -> Result<T> {
+    Err(esker_model::Error::Unavailable("objects are not built yet".into()))
+}
+
+impl esker_model::object::ObjectRead for Client {
+    fn read_objects(
+        &self,
+        _: &[esker_model::object::ObjectKey],
+        _: Option<&esker_model::object::Asker>,
+    ) -> Result<Vec<Option<esker_model::object::Found>>> {
+        no_objects()
+    }
+
+    fn find(
+        &self,
+        _: &esker_model::object::Find,
+        _: &dyn Cancel,
+        _: &mut dyn FnMut(esker_model::object::Found) -> Flow,
+    ) -> Result<esker_model::object::FindReport> {
+        no_objects()
+    }
+
+    fn tags(
+        &self,
+        _: Option<&esker_model::object::Asker>,
+    ) -> Result<Vec<esker_model::object::TagInfo>> {
+        no_objects()
+    }
+}
+
+impl esker_model::object::ObjectWrite for Client {
+    fn tag_where(
+        &self,
+        _: &esker_model::object::TagWhere,
+        _: &dyn Cancel,
+    ) -> Result<esker_model::object::TagReport> {
+        no_objects()
+    }
+
+    fn set_index(&self, _: &str, _: bool) -> Result<bool> {
+        no_objects()
+    }
+}

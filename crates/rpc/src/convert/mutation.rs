@@ -75,6 +75,7 @@ pub fn mutation_out(mutation: &Mutation) -> proto::Mutation {
             type_name: String::new(),
             destination: vertex(destination),
         }),
+        Op::CreateObject { .. } | Op::MoveObject { .. } => unimplemented!("objects"),
     };
     proto::Mutation {
         version: mutation.version.map(|v| v.0),

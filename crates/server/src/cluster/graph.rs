@@ -151,3 +151,34 @@ impl GraphRead for ClusterGraph<'_> {
         self.cluster.wait(self.cluster.node.applied(once))
     }
 }
+
+
+fn no_objects<T>() -> Result<T> {
+    Err(esker_model::Error::Unavailable("objects are not built yet".into()))
+}
+
+impl esker_model::object::ObjectRead for ClusterGraph<'_> {
+    fn read_objects(
+        &self,
+        _: &[esker_model::object::ObjectKey],
+        _: Option<&esker_model::object::Asker>,
+    ) -> Result<Vec<Option<esker_model::object::Found>>> {
+        no_objects()
+    }
+
+    fn find(
+        &self,
+        _: &esker_model::object::Find,
+        _: &dyn Cancel,
+        _: &mut dyn FnMut(esker_model::object::Found) -> Flow,
+    ) -> Result<esker_model::object::FindReport> {
+        no_objects()
+    }
+
+    fn tags(
+        &self,
+        _: Option<&esker_model::object::Asker>,
+    ) -> Result<Vec<esker_model::object::TagInfo>> {
+        no_objects()
+    }
+}

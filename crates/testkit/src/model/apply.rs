@@ -209,6 +209,7 @@ impl GraphModel {
                 }
                 timeline.note(version, None);
             }
+            Op::CreateObject { .. } | Op::MoveObject { .. } => return Err(ErrorKind::Invalid),
         }
         Ok(())
     }

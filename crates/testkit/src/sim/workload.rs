@@ -499,7 +499,10 @@ impl Known {
                     let gone = (*source, *edge_type, *destination);
                     self.edges.retain(|e| *e != gone);
                 }
-                Op::ChangeVertex { .. } | Op::SetAttributes { .. } => {}
+                Op::ChangeVertex { .. }
+                | Op::SetAttributes { .. }
+                | Op::CreateObject { .. }
+                | Op::MoveObject { .. } => {}
             }
         }
     }

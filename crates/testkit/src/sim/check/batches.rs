@@ -207,6 +207,8 @@ fn touched(batch: &Batch) -> BTreeSet<(VertexId, Option<VertexId>)> {
             source.id.min(destination.id),
             Some(source.id.max(destination.id)),
         ),
+        Op::CreateObject { identity, .. } => (identity.prefix().place(), None),
+        Op::MoveObject { object, .. } => (object.vertex(), None),
     };
     batch.mutations.iter().map(|m| of(&m.op)).collect()
 }
