@@ -10,6 +10,7 @@ use crate::counts::{self, Changes};
 use crate::settings::{BulkReport, CheckOptions};
 use crate::txn::{Writer, check_properties, check_row, check_static, check_vertex, lock};
 use esker_model::key::{Counter, EDGE_KEY_BYTES, EdgeKey, type_index, vertex as vertex_key};
+use esker_model::object::ObjectId;
 use esker_model::limits::PROPERTIES_MAX;
 use esker_model::record::{EdgeRecord, VertexRecord};
 use esker_model::{
@@ -65,6 +66,17 @@ impl Round {
             return Err(Error::Invalid(
                 "a version must lie before the end of time".into(),
             ));
+        }
+        if let Op::SetAttributes { vertex, .. }
+        | Op::ChangeVertex { vertex, .. }
+        | Op::EnsureVertex { vertex, .. }
+        | Op::PutVertex { vertex, .. }
+        | Op::DeleteVertex { vertex } = &mutation.op
+            && ObjectId::of_vertex(vertex.id).is_some()
+        {
+            // Objects lie in columns, not in tables of rows.
+            self.ordinary.push(mutation);
+            return Ok(());
         }
         match &mutation.op {
             Op::PutEdge {

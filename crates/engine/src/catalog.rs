@@ -82,6 +82,13 @@ pub(crate) fn load(store: &dyn Store) -> Result<Option<Schema>> {
         .map_err(|e| Error::corrupt("row `schema` of table `meta`", e))
 }
 
+/// The rows of a database whose schema has grown.
+pub(crate) fn update(schema: &Schema) -> WriteBatch {
+    let mut batch = WriteBatch::default();
+    batch.put(Table::Meta, SCHEMA_KEY, encode_schema(schema));
+    batch
+}
+
 /// The rows of a new database.
 pub(crate) fn create(schema: &Schema) -> WriteBatch {
     let mut batch = WriteBatch::default();

@@ -6,6 +6,7 @@ use crate::catalog;
 use crate::clock::{Clock, HybridClock};
 use crate::counts::{self, PendingCounters};
 use crate::deleted::DeletedVertices;
+use crate::object::ObjectStore;
 use crate::read::{self, Source};
 use crate::settings::{Settings, Stats};
 use crate::traverse;
@@ -24,6 +25,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 /// A database over a store. Shared between threads by reference.
 pub struct Engine {
     pub(crate) store: Arc<dyn Store>,
+    /// The same store: what it knows of objects beyond rows.
+    pub(crate) objects: Arc<ObjectStore>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) archive: Arc<dyn Archive>,
     pub(crate) settings: Settings,
@@ -57,13 +60,18 @@ impl Engine {
         archive: Arc<dyn Archive>,
         settings: Settings,
     ) -> Result<Self> {
-        let schema = if let Some(schema) = catalog::load(&*store)? {
+        let schema = if let Some(mut schema) = catalog::load(&*store)? {
+            if schema.upgrade() {
+                store.commit(catalog::update(&schema), Durability::Sync)?;
+            }
             schema
         } else {
             let schema = Schema::default();
             store.commit(catalog::create(&schema), Durability::Sync)?;
             schema
         };
+        let objects = Arc::new(ObjectStore::open(store, &schema)?);
+        let store: Arc<dyn Store> = Arc::<ObjectStore>::clone(&objects);
         let (pending, pending_newest) = PendingCounters::load(&*store)?;
         let newest = catalog::read_version(&*store, catalog::NEWEST_KEY)?;
         let newest = newest.max(pending_newest).unwrap_or(Version::ZERO);
@@ -82,6 +90,7 @@ impl Engine {
             retained_since: AtomicU64::new(retained.map_or(0, |v| v.0)),
             archive_moves: AtomicU64::new(0),
             store,
+            objects,
             clock,
             archive,
             settings,
@@ -104,6 +113,7 @@ impl Engine {
     pub fn close(&self) -> Result<()> {
         let writer = lock(&self.writer);
         self.tidy_counters(&writer)?;
+        self.objects.checkpoint_closing()?;
         self.store.persist()
     }
 

@@ -63,6 +63,11 @@ impl<'a> Reader<'a> {
         self.rest.len()
     }
 
+    /// The next byte, which stays the next.
+    pub fn peek(&self) -> Option<u8> {
+        self.rest.first().copied()
+    }
+
     /// Offset of the next byte.
     pub fn position(&self) -> usize {
         self.at

@@ -90,17 +90,33 @@ const EDGE_TYPES: [(&str, &str, VertexTypeId, VertexTypeId); 7] = [
     ("memberOf", "hasMember", USER, GROUP),
 ];
 
+/// Adds what a default schema of an earlier time lacks; whether there was something.
+pub(crate) fn upgrade(schema: &mut Schema) -> bool {
+    let Some((name, Some(parent), attributes)) = VERTEX_TYPES.last() else {
+        return false;
+    };
+    let is_default = schema
+        .vertex_type(*parent)
+        .is_some_and(|t| t.builtin && t.name == "DataObject");
+    is_default
+        && schema.vertex_type_id(name).is_err()
+        && schema
+            .add_vertex_type(name, Some(*parent), &definitions(attributes), true)
+            .unwrap_or(false)
+}
+
+fn definitions(attributes: &[(&str, ValueKind)]) -> Vec<AttributeDefinition> {
+    let definition = |(name, kind): &(&str, ValueKind)| AttributeDefinition {
+        name: (*name).to_owned(),
+        kind: *kind,
+    };
+    attributes.iter().map(definition).collect()
+}
+
 pub(crate) fn default_schema() -> Schema {
     let mut schema = Schema::empty();
     for (name, parent, attributes) in VERTEX_TYPES {
-        let attributes: Vec<_> = attributes
-            .iter()
-            .map(|(name, kind)| AttributeDefinition {
-                name: (*name).to_owned(),
-                kind: *kind,
-            })
-            .collect();
-        let added = schema.add_vertex_type(name, parent, &attributes, true);
+        let added = schema.add_vertex_type(name, parent, &definitions(attributes), true);
         debug_assert_eq!(added, Ok(true), "the default schema is well formed");
     }
     for (name, inverse, source, destination) in EDGE_TYPES {

@@ -16,7 +16,7 @@
 
 use crate::codec::{DecodeError, Reader, put_bytes, put_u16, put_u64, put_varint};
 use crate::id::VertexTypeId;
-use crate::value::{Properties, Value};
+use crate::value::{Properties, Value, ValueRef};
 use crate::version::Version;
 
 const GONE: u8 = 1;
@@ -170,6 +170,63 @@ impl VertexRecord {
         Ok(Self {
             gone,
             mentioned,
+            first,
+            latest,
+            static_version,
+            type_id,
+            key,
+            attributes,
+            user,
+        })
+    }
+}
+
+/// A vertex as it is now, read where it lies: nothing is copied.
+#[derive(Debug)]
+pub struct VertexView<'a> {
+    /// See [`VertexRecord::gone`].
+    pub gone: bool,
+    /// See [`VertexRecord::first`].
+    pub first: Version,
+    /// See [`VertexRecord::latest`].
+    pub latest: Version,
+    /// See [`VertexRecord::static_version`].
+    pub static_version: Version,
+    /// Its type.
+    pub type_id: VertexTypeId,
+    /// Its external key.
+    pub key: &'a str,
+    /// Predefined attributes, by name.
+    pub attributes: Vec<(&'a str, ValueRef<'a>)>,
+    /// User-defined attributes, by name.
+    pub user: Vec<(&'a str, Version, ValueRef<'a>)>,
+}
+
+impl<'a> VertexView<'a> {
+    /// Reads what [`VertexRecord::encode`] wrote.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(bytes);
+        let (gone, _) = read_vertex_flags(&mut r)?;
+        let first = Version(r.u64("a first version")?);
+        let latest = Version(r.u64("a latest version")?);
+        let static_version = Version(r.u64("a version")?);
+        let type_id = VertexTypeId(r.u16("a vertex type")?);
+        let key = r.str("an external key")?;
+        let count = r.count(2, "a property count")?;
+        let mut attributes = Vec::with_capacity(count);
+        for _ in 0..count {
+            attributes.push((r.str("a property's name")?, ValueRef::decode(&mut r)?));
+        }
+        let count = r.count(10, "a count of user-defined attributes")?;
+        let mut user = Vec::with_capacity(count);
+        for _ in 0..count {
+            let name = r.str("an attribute's name")?;
+            let version = Version(r.u64("a version")?);
+            user.push((name, version, ValueRef::decode(&mut r)?));
+        }
+        r.finish()?;
+        Ok(Self {
+            gone,
             first,
             latest,
             static_version,

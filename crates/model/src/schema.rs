@@ -224,6 +224,11 @@ impl Schema {
         }
     }
 
+    /// Adds the types that came into the default schema after this one was made; whether there were some.
+    pub fn upgrade(&mut self) -> bool {
+        crate::default_schema::upgrade(self)
+    }
+
     /// Vertex types with their numbers.
     pub fn vertex_types(&self) -> impl Iterator<Item = (VertexTypeId, &VertexType)> {
         self.vertex_types

@@ -280,6 +280,79 @@ impl Value {
     }
 }
 
+/// A value that borrows its text from where it was read.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ValueRef<'a> {
+    /// Known to be absent.
+    Null,
+    /// Signed 64-bit integer.
+    I64(i64),
+    /// IEEE 754 double.
+    F64(f64),
+    /// UTF-8 text.
+    Text(&'a str),
+    /// Nanoseconds since 1970-01-01T00:00:00Z.
+    Timestamp(i64),
+    /// One of another kind.
+    Other(Value),
+}
+
+impl<'a> ValueRef<'a> {
+    /// Reads one value.
+    pub fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(match r.peek() {
+            Some(STRING) => {
+                r.u8("a value's kind")?;
+                Self::Text(r.str("a UTF-8 string")?)
+            }
+            _ => match Value::decode(r)? {
+                Value::Null => Self::Null,
+                Value::I64(v) => Self::I64(v),
+                Value::F64(v) => Self::F64(v),
+                Value::Timestamp(v) => Self::Timestamp(v),
+                other => Self::Other(other),
+            },
+        })
+    }
+
+    /// The same, owned.
+    pub fn to_value(&self) -> Value {
+        match self {
+            Self::Null => Value::Null,
+            Self::I64(v) => Value::I64(*v),
+            Self::F64(v) => Value::F64(*v),
+            Self::Text(v) => Value::String((*v).to_owned()),
+            Self::Timestamp(v) => Value::Timestamp(*v),
+            Self::Other(v) => v.clone(),
+        }
+    }
+
+    /// Appends the encoding, that of the value.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Text(text) => {
+                out.push(STRING);
+                put_bytes(out, text.as_bytes());
+            }
+            Self::Other(v) => v.encode(out),
+            plain => plain.to_value().encode(out),
+        }
+    }
+}
+
+impl<'a> From<&'a Value> for ValueRef<'a> {
+    fn from(value: &'a Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::I64(v) => Self::I64(*v),
+            Value::F64(v) => Self::F64(*v),
+            Value::String(v) => Self::Text(v),
+            Value::Timestamp(v) => Self::Timestamp(*v),
+            other => Self::Other(other.clone()),
+        }
+    }
+}
+
 /// Exact comparison: an `i64` beyond 2^53 does not fit a double.
 fn compare_i64_f64(a: i64, b: f64) -> Option<Ordering> {
     if b.is_nan() {

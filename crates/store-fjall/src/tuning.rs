@@ -42,16 +42,17 @@ impl Budget {
     /// on the walk through the memtable costs a writer what larger flushes save.
     pub(crate) fn memtable(&self, table: Table) -> u64 {
         match table {
-            Table::Rows => self.memtables / 100 * 36,
-            Table::History => self.memtables / 100 * 12,
-            Table::Index => self.memtables / 100 * 10,
+            Table::Rows => self.memtables / 100 * 32,
+            Table::History => self.memtables / 100 * 10,
+            Table::Index => self.memtables / 100 * 8,
             Table::Counts => self.memtables / 100 * 5,
             Table::Meta => self.memtables / 100,
+            Table::Objects => self.memtables / 100 * 12,
         }
     }
 }
 
-/// Makes a memtable of rows of at most 35 MiB, some 150,000 rows.
+/// Makes a memtable of rows of at most 31 MiB, some 130,000 rows.
 const MEMTABLES_MOST: u64 = 96 << 20;
 /// Less than this does not hold five memtables and a cache that is of use.
 const MEMORY_LEAST: u64 = 32 << 20;
@@ -123,6 +124,15 @@ pub(crate) fn keyspace(table: Table) -> KeyspaceCreateOptions {
         Table::Rows | Table::History => options
             // 4 KiB hold some 25 rows: an edge scan of the usual vertex reads one block, a get decodes little.
             .data_block_size_policy(BlockSizePolicy::all(4 << 10))
+            .with_kv_separation(Some(
+                KvSeparationOptions::default()
+                    .separation_threshold(SEPARATED_BYTES)
+                    .compression(CompressionType::Lz4)
+                    .file_target_size(64 << 20),
+            )),
+        // Large values, read once, from the first to the last.
+        Table::Objects => options
+            .data_block_size_policy(BlockSizePolicy::all(32 << 10))
             .with_kv_separation(Some(
                 KvSeparationOptions::default()
                     .separation_threshold(SEPARATED_BYTES)

@@ -27,16 +27,19 @@ pub enum Table {
     Counts = 3,
     /// Format, schema, markers.
     Meta = 4,
+    /// Objects in columns, and the log of their changes.
+    Objects = 5,
 }
 
 impl Table {
     /// All tables, in the order of their codes.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Rows,
         Self::History,
         Self::Index,
         Self::Counts,
         Self::Meta,
+        Self::Objects,
     ];
 
     /// The name on disk.
@@ -47,6 +50,7 @@ impl Table {
             Self::Index => "index",
             Self::Counts => "counts",
             Self::Meta => "meta",
+            Self::Objects => "objects",
         }
     }
 }

@@ -17,6 +17,8 @@ impl Txn<'_, '_> {
         at: Option<Version>,
     ) -> Result<()> {
         check_static(self.schema, vertex, &set)?;
+        let names = set.iter().map(|(name, _)| name);
+        self.refuse_id_attributes(vertex, names.chain(remove.iter().map(String::as_str)))?;
         if let Some(name) = remove
             .iter()
             .find(|name| self.schema.attribute(vertex.type_id, name).is_none())
@@ -40,7 +42,7 @@ impl Txn<'_, '_> {
         for name in remove {
             attributes.remove(name);
         }
-        self.put_vertex(vertex, record.key, attributes, Some(version))
+        self.put_static(vertex, record.key, attributes, Some(version))
     }
 
     /// The predefined attributes of a vertex as of a version; `None` if it did not exist then.

@@ -9,6 +9,7 @@
 mod change;
 mod checks;
 mod edge;
+mod object;
 mod overlay;
 mod part;
 mod past;
@@ -16,6 +17,7 @@ mod senders;
 mod together;
 mod vertex;
 
+pub(crate) use object::{check_identity, check_object, identity_of};
 pub(crate) use checks::{check_properties, check_row, check_static, check_vertex};
 pub(crate) use overlay::Overlay;
 pub use part::{Absent, Beside, EdgeRow, PartChange, PartOp};
@@ -26,6 +28,7 @@ use crate::archive::Archive;
 use crate::catalog::{NEWEST_KEY, SCHEMA_KEY, encode_schema, once_key, pending_key, version_value};
 use crate::clock::HybridClock;
 use crate::counts::{Changes, encode_pending};
+use crate::object::ObjectStore;
 use esker_model::limits::BATCH_MUTATIONS_MAX;
 use esker_model::once::Numbered;
 use esker_model::{
@@ -102,6 +105,8 @@ pub(crate) struct Txn<'a, 's> {
     /// Room for a row that is being made.
     pub(crate) scratch: Vec<u8>,
     pub(crate) senders: &'a mut Senders,
+    /// Gives objects their numbers.
+    pub(crate) objects: &'a ObjectStore,
     /// What time it is.
     pub(crate) now_millis: u64,
 }
@@ -163,6 +168,7 @@ impl Engine {
                 retained: Version(self.retained_since.load(Ordering::Acquire)),
                 scratch: Vec::new(),
                 senders: &mut writer.senders,
+                objects: &self.objects,
                 now_millis,
             };
             let answer = txn.apply(batch);
@@ -217,6 +223,8 @@ impl Engine {
         committed?;
         self.newest_seen
             .fetch_max(version.0.max(total.newest.0.0), Ordering::AcqRel);
+        // The batches are committed, whatever becomes of this: a later commit tries again.
+        let _ = self.objects.checkpoint_if_due();
         if !counted {
             return Ok(());
         }
@@ -433,7 +441,12 @@ impl Txn<'_, '_> {
                 edge_type,
                 destination,
             } => self.delete_edge(source, edge_type, destination, at),
-            Op::CreateObject { .. } | Op::MoveObject { .. } => Err(Error::Invalid("objects are not built yet".into())),
+            Op::CreateObject {
+                identity,
+                attributes,
+                tags,
+            } => self.create_object(&identity, attributes, tags, at),
+            Op::MoveObject { object, from, to } => self.move_object(object, &from, &to, at),
         }
     }
 

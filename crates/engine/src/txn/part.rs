@@ -8,6 +8,7 @@ use super::{Effects, Mark, Overlay, Txn, Writer, lock};
 use crate::Engine;
 use esker_model::key::{Counter, EdgeKey};
 use esker_model::limits::PROPERTIES_MAX;
+use esker_model::object::{Identity, ObjectId};
 use esker_model::{
     Commit, EdgeTypeId, Error, Mutation, Op, Properties, Result, Schema, Version, VertexId,
 };
@@ -28,6 +29,20 @@ pub struct PartOp<'a> {
 pub enum PartChange<'a> {
     /// Anything about a vertex; never an edge.
     Vertex(&'a Op),
+    /// An object is to have an identity that belongs here, wherever the object is: refused if another object here has it.
+    Claim {
+        /// Which identity.
+        identity: &'a Identity,
+        /// Which object.
+        object: ObjectId,
+    },
+    /// An object no longer has an identity that belongs here.
+    Release {
+        /// Which identity.
+        identity: &'a Identity,
+        /// Which object.
+        object: ObjectId,
+    },
     /// One direction of an edge.
     Edge {
         /// In this direction.
@@ -189,6 +204,7 @@ impl Engine {
             retained: Version(self.retained_since.load(Ordering::Acquire)),
             scratch: Vec::new(),
             senders,
+            objects: &self.objects,
             now_millis: self.clock.now_millis(),
         }
     }
@@ -228,7 +244,12 @@ impl Engine {
                 super::check_vertex(&schema, *vertex, key)
             }
             Op::ChangeVertex { .. } | Op::SetAttributes { .. } | Op::DeleteVertex { .. } => Ok(()),
-            Op::CreateObject { .. } | Op::MoveObject { .. } => Ok(()),
+            Op::CreateObject {
+                identity,
+                attributes,
+                tags,
+            } => super::check_object(&schema, identity, attributes, tags),
+            Op::MoveObject { to, .. } => super::check_identity(to),
         }
     }
 }
@@ -236,6 +257,15 @@ impl Engine {
 impl Txn<'_, '_> {
     fn part_op(&mut self, op: PartOp<'_>) -> Result<()> {
         match op.change {
+            // What else belongs to a move are parts of their own.
+            PartChange::Vertex(Op::MoveObject { object, from, to }) => {
+                self.move_attributes(*object, from, to, op.at)
+            }
+            PartChange::Claim { identity, object } => self.claim_identity(identity, object),
+            PartChange::Release { identity, object } => {
+                self.release_identity(identity, object);
+                Ok(())
+            }
             PartChange::Vertex(change) => self.apply_one(Mutation {
                 version: op.at,
                 op: change.clone(),

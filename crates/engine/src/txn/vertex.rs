@@ -11,12 +11,25 @@ use esker_model::key::{
 };
 use esker_model::limits::PROPERTIES_MAX;
 use esker_model::record::{AttributeRecord, StaticRecord, UserAttribute, VertexRecord};
+use esker_model::object::ObjectId;
 use esker_model::schema::check_attribute_name;
 use esker_model::{Error, Properties, Result, Value, Version, VertexId, VertexRef};
 use esker_store::Table;
 
 impl Txn<'_, '_> {
     pub(super) fn put_vertex(
+        &mut self,
+        vertex: VertexRef,
+        key: String,
+        attributes: Properties,
+        at: Option<Version>,
+    ) -> Result<()> {
+        self.refuse_object(vertex, "put")?;
+        self.put_static(vertex, key, attributes, at)
+    }
+
+    /// The same for all types.
+    pub(super) fn put_static(
         &mut self,
         vertex: VertexRef,
         key: String,
@@ -67,9 +80,13 @@ impl Txn<'_, '_> {
     ) -> Result<()> {
         check_vertex(self.schema, vertex, &key)?;
         let Some(record) = self.current_vertex(vertex.id)? else {
+            self.refuse_object(vertex, "there is no such object")?;
             let version = self.version_after(at, Version::ZERO);
             return self.create_vertex(vertex, key, (Properties::new(), true), version);
         };
+        if record.gone {
+            self.refuse_object(vertex, "the object was deleted")?;
+        }
         check_same(&record, vertex, &key)?;
         let version = self.version_after(
             at,
@@ -165,6 +182,14 @@ impl Txn<'_, '_> {
         if record.gone && version == record.static_version {
             self.effects.unchanged += 1;
             return Ok(());
+        }
+        if let Some(object) = ObjectId::of_vertex(vertex.id) {
+            if version < record.latest {
+                return Err(Error::Invalid(
+                    "an object is deleted now, not at a time that has passed".into(),
+                ));
+            }
+            self.forget_object(object, &record.attributes);
         }
         let names = self.attribute_names(vertex.id, &record, version)?;
         for name in names {
@@ -384,7 +409,7 @@ impl Txn<'_, '_> {
         Ok(true)
     }
 
-    fn store_vertex(
+    pub(super) fn store_vertex(
         &mut self,
         id: VertexId,
         mut record: VertexRecord,

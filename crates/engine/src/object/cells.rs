@@ -1,0 +1,193 @@
+//! Values of one kind, by slot: a table where many slots have one, a map where few do.
+
+use foldhash::fast::FixedState;
+use std::collections::HashMap;
+
+/// With so many values at least, and one in so many slots, they lie in a table.
+const DENSE_LEAST: usize = 64;
+const DENSE_ONE_IN: usize = 6;
+
+/// Values of one kind, by slot.
+#[derive(Debug)]
+pub(super) enum Cells<T> {
+    Sparse(HashMap<u32, T, FixedState>),
+    Dense {
+        values: Vec<T>,
+        /// A bit for each slot.
+        present: Vec<u64>,
+        count: usize,
+    },
+}
+
+impl<T> Default for Cells<T> {
+    fn default() -> Self {
+        Self::Sparse(HashMap::default())
+    }
+}
+
+impl<T: Copy + Default> Cells<T> {
+    pub(super) fn get(&self, slot: u32) -> Option<T> {
+        match self {
+            Self::Sparse(map) => map.get(&slot).copied(),
+            Self::Dense {
+                values, present, ..
+            } => is_set(present, slot)
+                .then(|| values.get(slot as usize).copied())
+                .flatten(),
+        }
+    }
+
+    /// Sets one; `slots` is how many there are in all.
+    pub(super) fn set(&mut self, slot: u32, value: T, slots: usize) {
+        match self {
+            Self::Sparse(map) => {
+                map.insert(slot, value);
+                if map.len() >= DENSE_LEAST && map.len() * DENSE_ONE_IN > slots {
+                    self.spread();
+                }
+            }
+            Self::Dense {
+                values,
+                present,
+                count,
+            } => {
+                let at = slot as usize;
+                if at >= values.len() {
+                    values.resize(at + 1, T::default());
+                    present.resize(at / 64 + 1, 0);
+                }
+                values[at] = value;
+                let bit = 1 << (at % 64);
+                *count += usize::from(present[at / 64] & bit == 0);
+                present[at / 64] |= bit;
+            }
+        }
+    }
+
+    /// Takes one out; whether there was one.
+    pub(super) fn remove(&mut self, slot: u32) -> bool {
+        match self {
+            Self::Sparse(map) => map.remove(&slot).is_some(),
+            Self::Dense { present, count, .. } => {
+                let there = is_set(present, slot);
+                if there {
+                    present[slot as usize / 64] &= !(1 << (slot % 64));
+                    *count -= 1;
+                }
+                there
+            }
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Sparse(map) => map.len(),
+            Self::Dense { count, .. } => *count,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Calls `each` with every slot that has a value, in no particular order.
+    pub(super) fn for_each(&self, mut each: impl FnMut(u32, T)) {
+        match self {
+            Self::Sparse(map) => map.iter().for_each(|(slot, value)| each(*slot, *value)),
+            Self::Dense {
+                values, present, ..
+            } => {
+                for (word, bits) in present.iter().enumerate() {
+                    let base = word * 64;
+                    if *bits == u64::MAX
+                        && let Some(all) = values.get(base..base + 64)
+                    {
+                        for (i, value) in all.iter().enumerate() {
+                            each((base + i) as u32, *value);
+                        }
+                        continue;
+                    }
+                    let mut bits = *bits;
+                    while bits != 0 {
+                        let slot = base + bits.trailing_zeros() as usize;
+                        bits &= bits - 1;
+                        each(slot as u32, values[slot]);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether [`Self::for_each`] goes by slot.
+    pub(super) fn in_order(&self) -> bool {
+        matches!(self, Self::Dense { .. })
+    }
+
+    fn spread(&mut self) {
+        let Self::Sparse(map) = self else { return };
+        let top = map.keys().max().map_or(0, |slot| *slot as usize);
+        let mut values = vec![T::default(); top + 1];
+        let mut present = vec![0_u64; top / 64 + 1];
+        for (slot, value) in map.iter() {
+            let at = *slot as usize;
+            values[at] = *value;
+            present[at / 64] |= 1 << (at % 64);
+        }
+        let count = map.len();
+        *self = Self::Dense {
+            values,
+            present,
+            count,
+        };
+    }
+
+    /// Bytes of memory.
+    pub(super) fn bytes(&self) -> u64 {
+        let bytes = match self {
+            // A map keeps one byte more for each, and an eighth of it is empty at least.
+            Self::Sparse(map) => map.capacity() * (size_of::<(u32, T)>() + 1) * 8 / 7,
+            Self::Dense {
+                values, present, ..
+            } => values.capacity() * size_of::<T>() + present.capacity() * 8,
+        };
+        bytes as u64
+    }
+}
+
+fn is_set(present: &[u64], slot: u32) -> bool {
+    present
+        .get(slot as usize / 64)
+        .is_some_and(|word| word >> (slot % 64) & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        #[test]
+        fn cells_are_a_map(changes in proptest::collection::vec((0_u32..400, proptest::option::of(0_u64..9)), 0..600)) {
+            let mut cells = Cells::default();
+            let mut model = BTreeMap::new();
+            for (slot, value) in changes {
+                match value {
+                    Some(value) => {
+                        cells.set(slot, value, 400);
+                        model.insert(slot, value);
+                    }
+                    None => prop_assert_eq!(cells.remove(slot), model.remove(&slot).is_some()),
+                }
+                prop_assert_eq!(cells.len(), model.len());
+                prop_assert_eq!(cells.get(slot), model.get(&slot).copied());
+            }
+            let mut all = Vec::new();
+            cells.for_each(|slot, value| all.push((slot, value)));
+            if !cells.in_order() {
+                all.sort_unstable();
+            }
+            prop_assert_eq!(all, model.into_iter().collect::<Vec<_>>());
+        }
+    }
+}

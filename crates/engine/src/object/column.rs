@@ -1,0 +1,342 @@
+//! One column: what the objects have under one name, by slot. Values of different kinds lie apart, so that each kind is an
+//! array of its own.
+
+use super::cells::Cells;
+use super::sorted::Sorted;
+use super::words::{Grams, Order, Words};
+use esker_model::value::ValueRef;
+use esker_model::{Value, Version};
+use foldhash::fast::FixedState;
+use roaring::RoaringBitmap;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What objects have under one name.
+#[derive(Debug)]
+pub(super) struct Column {
+    pub(super) name: Box<str>,
+    pub(super) predefined: bool,
+    pub(super) ints: Cells<i64>,
+    /// Bits, as [`float_key`] orders them.
+    pub(super) floats: Cells<u64>,
+    pub(super) times: Cells<i64>,
+    /// Numbers of `words`.
+    pub(super) texts: Cells<u32>,
+    pub(super) words: Words,
+    /// Tags without a value.
+    pub(super) nulls: RoaringBitmap,
+    /// Truth values, bytes, lists.
+    pub(super) others: HashMap<u32, Value, FixedState>,
+    /// When a value was set, where that is not when the object was created.
+    versions: Cells<u64>,
+    /// Whether searches may build an index.
+    pub(super) indexed: bool,
+    index: Mutex<Index>,
+}
+
+/// What finds slots by value; built by the first search that wants it.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    pub(super) built: Option<Arc<Built>>,
+    /// Slots whose value may have changed since.
+    pub(super) changed: RoaringBitmap,
+    pub(super) order: Option<Arc<Order>>,
+    pub(super) grams: Option<Arc<Grams>>,
+}
+
+/// Slots by value, as they were when it was built.
+#[derive(Debug, Default)]
+pub(super) struct Built {
+    pub(super) ints: Sorted<i64>,
+    pub(super) floats: Sorted<u64>,
+    pub(super) times: Sorted<i64>,
+    pub(super) texts: Sorted<u32>,
+}
+
+impl Built {
+    fn bytes(&self) -> u64 {
+        self.ints.bytes() + self.floats.bytes() + self.times.bytes() + self.texts.bytes()
+    }
+
+    pub(super) fn distinct(&self) -> u64 {
+        let all = self.ints.distinct()
+            + self.floats.distinct()
+            + self.times.distinct()
+            + self.texts.distinct();
+        all as u64
+    }
+}
+
+/// Bits of a double in an order that is that of numbers: negative ones are complemented. Zeros are one, and so is what is
+/// no number, behind all.
+pub(super) fn float_key(value: f64) -> u64 {
+    if value.is_nan() {
+        return u64::MAX;
+    }
+    let bits = (value + 0.0).to_bits();
+    if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+}
+
+/// The double of [`float_key`]. The sign of zero is lost, so values are also kept as they are.
+pub(super) fn float_of(key: u64) -> f64 {
+    if key == u64::MAX {
+        return f64::NAN;
+    }
+    f64::from_bits(if key >> 63 == 1 { key & !(1 << 63) } else { !key })
+}
+
+impl Column {
+    pub(super) fn new(name: &str, predefined: bool, indexed: bool) -> Self {
+        Self {
+            name: name.into(),
+            predefined,
+            ints: Cells::default(),
+            floats: Cells::default(),
+            times: Cells::default(),
+            texts: Cells::default(),
+            words: Words::default(),
+            nulls: RoaringBitmap::new(),
+            others: HashMap::default(),
+            versions: Cells::default(),
+            indexed,
+            index: Mutex::default(),
+        }
+    }
+
+    /// Objects that have it.
+    pub(super) fn count(&self) -> u64 {
+        let values = self.ints.len()
+            + self.floats.len()
+            + self.times.len()
+            + self.texts.len()
+            + self.others.len();
+        values as u64 + self.nulls.len()
+    }
+
+    pub(super) fn has(&self, slot: u32) -> bool {
+        self.get(slot).is_some()
+    }
+
+    pub(super) fn get(&self, slot: u32) -> Option<ValueRef<'_>> {
+        if let Some(word) = self.texts.get(slot) {
+            return Some(ValueRef::Text(self.words.get(word)));
+        }
+        if let Some(v) = self.ints.get(slot) {
+            return Some(ValueRef::I64(v));
+        }
+        if let Some(v) = self.floats.get(slot) {
+            return Some(ValueRef::F64(f64::from_bits(v)));
+        }
+        if let Some(v) = self.times.get(slot) {
+            return Some(ValueRef::Timestamp(v));
+        }
+        if self.nulls.contains(slot) {
+            return Some(ValueRef::Null);
+        }
+        self.others.get(&slot).map(ValueRef::from)
+    }
+
+    /// When the value was set; `None` if it was when the object was created.
+    pub(super) fn version(&self, slot: u32) -> Option<Version> {
+        if self.versions.is_empty() {
+            return None;
+        }
+        self.versions.get(slot).map(Version)
+    }
+
+    /// Sets a value; whether there was one. `version` is `None` where it is that at which the object was created.
+    pub(super) fn set(
+        &mut self,
+        slot: u32,
+        value: &ValueRef<'_>,
+        version: Option<Version>,
+        slots: usize,
+    ) -> bool {
+        let there = self.take_out(slot, value);
+        match value {
+            ValueRef::Null => {
+                self.nulls.insert(slot);
+            }
+            ValueRef::I64(v) => self.ints.set(slot, *v, slots),
+            ValueRef::F64(v) => self.floats.set(slot, v.to_bits(), slots),
+            ValueRef::Timestamp(v) => self.times.set(slot, *v, slots),
+            ValueRef::Text(text) => {
+                let word = self.words.number(text);
+                self.texts.set(slot, word, slots);
+            }
+            ValueRef::Other(v) => {
+                self.others.insert(slot, v.clone());
+            }
+        }
+        match version {
+            Some(version) => self.versions.set(slot, version.0, slots),
+            None if there && !self.versions.is_empty() => {
+                self.versions.remove(slot);
+            }
+            None => {}
+        }
+        self.note(slot);
+        there
+    }
+
+    /// Takes a value out; whether there was one.
+    pub(super) fn remove(&mut self, slot: u32) -> bool {
+        let there = self.take_out(slot, &ValueRef::Other(Value::Null));
+        if there {
+            if !self.versions.is_empty() {
+                self.versions.remove(slot);
+            }
+            self.note(slot);
+        }
+        there
+    }
+
+    /// Takes out what a slot has, but for cells that a value of that kind replaces anyway.
+    fn take_out(&mut self, slot: u32, next: &ValueRef<'_>) -> bool {
+        let mut there = false;
+        let mut take = |cells: &mut dyn Slots, stays: bool| {
+            there |= if stays { cells.has(slot) } else { cells.take(slot) };
+        };
+        take(&mut self.ints, matches!(next, ValueRef::I64(_)));
+        take(&mut self.floats, matches!(next, ValueRef::F64(_)));
+        take(&mut self.times, matches!(next, ValueRef::Timestamp(_)));
+        take(&mut self.texts, matches!(next, ValueRef::Text(_)));
+        there |= !self.nulls.is_empty() && self.nulls.remove(slot);
+        there |= !self.others.is_empty() && self.others.remove(&slot).is_some();
+        there
+    }
+
+    /// An index no longer knows that slot.
+    fn note(&mut self, slot: u32) {
+        let index = self
+            .index
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        if index.built.is_some() {
+            index.changed.insert(slot);
+        }
+    }
+
+    /// The index, as it is; built anew where there is none, or where too much has changed for it to be of use.
+    pub(super) fn index(&self) -> MutexGuard<'_, Index> {
+        let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        let worn = index.changed.len() > CHANGED_LEAST && index.changed.len() * 8 > self.count();
+        if index.built.is_none() || worn {
+            index.built = Some(Arc::new(self.build()));
+            index.changed.clear();
+        }
+        index
+    }
+
+    fn build(&self) -> Built {
+        fn pairs<T: Copy + Default, V>(cells: &Cells<T>, key: impl Fn(T) -> V) -> Vec<(V, u32)> {
+            let mut pairs = Vec::with_capacity(cells.len());
+            cells.for_each(|slot, value| pairs.push((key(value), slot)));
+            pairs
+        }
+        Built {
+            ints: Sorted::build(pairs(&self.ints, |v| v)),
+            floats: Sorted::build(pairs(&self.floats, |v| float_key(f64::from_bits(v)))),
+            times: Sorted::build(pairs(&self.times, |v| v)),
+            texts: Sorted::build(pairs(&self.texts, |v| v)),
+        }
+    }
+
+    /// Forgets the index.
+    pub(super) fn drop_index(&mut self) {
+        self.index = Mutex::default();
+    }
+
+    /// Bytes of the values and of the index.
+    pub(super) fn bytes(&self) -> (u64, u64) {
+        let values = self.ints.bytes()
+            + self.floats.bytes()
+            + self.times.bytes()
+            + self.texts.bytes()
+            + self.words.bytes()
+            + self.versions.bytes()
+            + self.nulls.serialized_size() as u64
+            + self.others.len() as u64 * 64;
+        let index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        let built = index.built.as_ref().map_or(0, |b| b.bytes());
+        let order = index.order.as_ref().map_or(0, |o| o.bytes());
+        let grams = index.grams.as_ref().map_or(0, |g| g.bytes());
+        (values, built + order + grams)
+    }
+
+    /// Different values, if an index knows.
+    pub(super) fn distinct(&self) -> Option<u64> {
+        let index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        index.built.as_ref().map(|b| b.distinct())
+    }
+
+    /// All slots that have a value.
+    pub(super) fn slots(&self) -> RoaringBitmap {
+        fn add<T: Copy + Default>(cells: &Cells<T>, all: &mut RoaringBitmap) {
+            if cells.is_empty() {
+                return;
+            }
+            let mut slots = Vec::with_capacity(cells.len());
+            cells.for_each(|slot, _| slots.push(slot));
+            if !cells.in_order() {
+                slots.sort_unstable();
+            }
+            super::sorted::add_ascending(&slots, all);
+        }
+        let mut all = self.nulls.clone();
+        add(&self.ints, &mut all);
+        add(&self.floats, &mut all);
+        add(&self.times, &mut all);
+        add(&self.texts, &mut all);
+        all.extend(self.others.keys().copied());
+        all
+    }
+}
+
+/// So few changes are always looked at one by one.
+const CHANGED_LEAST: u64 = 1 << 10;
+
+/// Cells of any kind.
+trait Slots {
+    fn has(&self, slot: u32) -> bool;
+    fn take(&mut self, slot: u32) -> bool;
+}
+
+impl<T: Copy + Default> Slots for Cells<T> {
+    fn has(&self, slot: u32) -> bool {
+        self.get(slot).is_some()
+    }
+    fn take(&mut self, slot: u32) -> bool {
+        !self.is_empty() && self.remove(slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_doubles_are_in_their_order() {
+        let values = [
+            f64::NEG_INFINITY,
+            -1e300,
+            -2.5,
+            -1.0,
+            -f64::MIN_POSITIVE,
+            0.0,
+            f64::MIN_POSITIVE,
+            1.0,
+            2.5,
+            f64::INFINITY,
+        ];
+        for pair in values.windows(2) {
+            assert!(float_key(pair[0]) < float_key(pair[1]), "{pair:?}");
+        }
+        for value in values {
+            assert_eq!(float_of(float_key(value)), value);
+        }
+        assert_eq!(float_key(-0.0), float_key(0.0));
+        assert!(float_key(f64::NAN) > float_key(f64::INFINITY));
+        assert!(float_key(-f64::NAN) > float_key(f64::INFINITY));
+    }
+}

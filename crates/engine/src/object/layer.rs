@@ -1,0 +1,604 @@
+//! The store as the engine sees it: objects' rows are rows like all others, and lie in columns.
+//!
+//! Below is any [`Store`]. This one answers for three kinds of rows, which are not there:
+//!
+//! ```text
+//!  rows   [object's vertex id][01]        what the object is now (VertexRecord)
+//!  index  [01][type Object][vertex id]    that there is an object of that id
+//!  index  [03][hash of an identity 16]    the object (its number, 8 bytes) that has it now
+//! ```
+//!
+//! The first is read and written; the others are made from it, and writing them says nothing. All else passes through. So
+//! transactions, reads, traversals, checks and differences know nothing of columns, and whatever is true of vertices is
+//! true of objects. A commit that changes objects writes what becomes of them into the log (`log`), in the same batch as
+//! all else it does, and then changes the columns.
+//!
+//! A snapshot sees objects as they were: while there are snapshots, what a commit replaces is kept for them.
+
+use super::log::{self, BulkTag, Entries};
+use super::merge::{Mixed, key_of, objects_within};
+use super::table::Table as Columns;
+use esker_model::codec::Reader;
+use esker_model::object::{ObjectId, Prefix, object_type};
+use esker_model::value::ValueRef;
+use esker_model::{Error, Flow, Result, Schema, VertexId, VertexTypeId};
+use esker_store::{
+    BulkLoad, Cursor, Durability, KeyRange, Read, Snapshot, Store, StoreStats, Table, WriteBatch,
+};
+use roaring::RoaringBitmap;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// The mark of identities in table `index`.
+const IDENTITY: u8 = 3;
+/// The log is folded into chunks when it is larger than they are, and than this.
+const LOG_BYTES_LEAST: u64 = 64 << 20;
+/// When a database is closed, a log of this many bytes is.
+const LOG_BYTES_CLOSING: u64 = 4 << 20;
+/// Bytes of chunks that are written at once.
+const CHUNK_BYTES_AT_ONCE: usize = 8 << 20;
+
+/// A store whose objects lie in columns.
+pub(crate) struct ObjectStore {
+    inner: Arc<dyn Store>,
+    /// Held while a commit that changes objects becomes visible, and, shared, while a snapshot is taken.
+    gate: RwLock<()>,
+    state: RwLock<State>,
+    /// How many snapshots see which commit as the last.
+    moments: Mutex<BTreeMap<u64, usize>>,
+}
+
+/// Objects, and what becomes of them.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) columns: Columns,
+    /// The last commit that changed objects.
+    commit: u64,
+    /// What an object was before that commit, for snapshots that are older; `None` where it was not.
+    before: BTreeMap<(u32, u64), Option<Vec<u8>>>,
+    /// Chunks that changed since the last checkpoint.
+    dirty: RoaringBitmap,
+    log_bytes: u64,
+    chunk_bytes: u64,
+}
+
+/// What a snapshot sees of the objects.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moment {
+    commit: u64,
+    slots: u32,
+}
+
+/// The key in `index` of the object with an identity of that hash.
+pub(crate) fn identity_key(hash: &[u8; 16]) -> [u8; 17] {
+    let mut key = [IDENTITY; 17];
+    if let Some(tail) = key.last_chunk_mut() {
+        *tail = *hash;
+    }
+    key
+}
+
+/// The object of a key of `rows`, if it is an object's own row.
+fn object_of(key: &[u8]) -> Option<ObjectId> {
+    if key.len() != 17 || key.last() != Some(&1) {
+        return None;
+    }
+    key.first_chunk().and_then(|id| ObjectId::of_vertex(VertexId(*id)))
+}
+
+impl std::fmt::Debug for ObjectStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ObjectStore").finish_non_exhaustive()
+    }
+}
+
+impl ObjectStore {
+    /// Reads the objects of a store.
+    pub(crate) fn open(inner: Arc<dyn Store>, schema: &Schema) -> Result<Self> {
+        // Where there is no such type, there are no objects.
+        let type_id = object_type(schema).unwrap_or(VertexTypeId(u16::MAX));
+        let mut state = State {
+            columns: Columns::new(type_id),
+            commit: 0,
+            before: BTreeMap::new(),
+            dirty: RoaringBitmap::new(),
+            log_bytes: 0,
+            chunk_bytes: 0,
+        };
+        let mut failure = None;
+        let mut keep = |what: String, result: Result<(), _>| match result {
+            Ok(()) => Flow::Continue(()),
+            Err(e) => {
+                failure = Some(Error::corrupt(what, e));
+                Flow::Break(())
+            }
+        };
+        let all = KeyRange::prefix(&[log::CHUNKS]);
+        inner.scan(Table::Objects, &all, &mut |key, value| {
+            state.chunk_bytes += value.len() as u64;
+            let what = || format!("chunk {key:02x?} of table `objects`");
+            keep(what(), log::play(&mut state.columns, value))
+        })?;
+        let all = KeyRange::prefix(&[log::LOG]);
+        inner.scan(Table::Objects, &all, &mut |key, value| {
+            state.log_bytes += value.len() as u64;
+            let played = log::commit_of(key).and_then(|commit| {
+                state.commit = commit;
+                log::play(&mut state.columns, value)
+            });
+            keep(format!("commit {key:02x?} of table `objects`"), played)
+        })?;
+        if let Some(e) = failure {
+            return Err(e);
+        }
+        if state.log_bytes > 0 {
+            // Which chunks the log has changed is not known any more.
+            let chunks = (state.columns.slots() as u32).div_ceil(log::CHUNK);
+            state.dirty.insert_range(0..chunks);
+        }
+        Ok(Self {
+            inner,
+            gate: RwLock::default(),
+            state: RwLock::new(state),
+            moments: Mutex::default(),
+        })
+    }
+
+    pub(super) fn state(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state_mut(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of a new object with that prefix.
+    pub(crate) fn next_id(&self, prefix: Prefix, millis: u64) -> ObjectId {
+        self.state_mut().columns.next_id(prefix, millis)
+    }
+
+    /// Changes what is not on disk: which names are indexed.
+    pub(super) fn with_columns<T>(&self, change: impl FnOnce(&mut Columns) -> T) -> T {
+        change(&mut self.state_mut().columns)
+    }
+
+    /// Takes a snapshot and notes what it sees of the objects.
+    pub(super) fn look(&self) -> Result<ObjectSnapshot<'_>> {
+        let _gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.inner.snapshot()?;
+        let moment = {
+            let state = self.state();
+            Moment {
+                commit: state.commit,
+                slots: state.columns.slots() as u32,
+            }
+        };
+        *self.moments().entry(moment.commit).or_default() += 1;
+        Ok(ObjectSnapshot {
+            inner,
+            store: self,
+            moment,
+        })
+    }
+
+    fn moments(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, usize>> {
+        self.moments.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Commits a batch, and tags of many objects with it.
+    pub(crate) fn commit_with(
+        &self,
+        batch: WriteBatch,
+        tags: &[BulkTag],
+        durability: Durability,
+    ) -> Result<()> {
+        let type_id = self.state().columns.type_id;
+        let listed = esker_model::key::type_index_prefix(type_id);
+        let derived = |table: Table, key: &[u8]| {
+            table == Table::Index && (key.first() == Some(&IDENTITY) || key.starts_with(&listed))
+        };
+        let own = |table: Table, key: &[u8]| match table {
+            Table::Rows => object_of(key).is_some(),
+            Table::Index => derived(table, key),
+            _ => false,
+        };
+        if tags.is_empty() && !batch.iter().any(|w| own(w.table, w.key)) {
+            return self.inner.commit(batch, durability);
+        }
+        let mut rest = WriteBatch::default();
+        let mut entries = Entries::default();
+        let mut records = Vec::new();
+        let mut hashes = HashMap::<u64, u64, foldhash::fast::FixedState>::default();
+        for write in batch.iter() {
+            match (write.table, write.value) {
+                (Table::Rows, value) if object_of(write.key).is_some() => {
+                    let (Some(id), Some(row)) = (object_of(write.key), value) else {
+                        return Err(Error::Invalid("an object's row is never removed".into()));
+                    };
+                    entries.record(id, row);
+                    records.push((id, row));
+                }
+                (table, value) if derived(table, write.key) => {
+                    if let (Some(hash), Some(id)) = (write.key.get(1..9), value)
+                        && let (Ok(hash), Ok(id)) = (hash.try_into(), id.try_into())
+                    {
+                        hashes.insert(u64::from_be_bytes(id), u64::from_be_bytes(hash));
+                    }
+                }
+                (table, Some(value)) => rest.put(table, write.key, value),
+                (table, None) => rest.remove(table, write.key),
+            }
+        }
+        for tag in tags {
+            entries.tag(tag)?;
+        }
+        let parts = entries.into_parts();
+        let bytes: usize = parts.iter().map(Vec::len).sum();
+        let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let commit = self.state().commit + 1;
+        for (part, value) in (0..).zip(&parts) {
+            rest.put(Table::Objects, log::log_key(commit, part), value);
+        }
+        self.inner.commit(rest, durability)?;
+        let (oldest, watched) = {
+            let moments = self.moments();
+            (moments.keys().next().copied(), !moments.is_empty())
+        };
+        let mut state = self.state_mut();
+        match oldest {
+            None => state.before.clear(),
+            Some(oldest) if !state.before.is_empty() => {
+                state.before.retain(|(_, commit), _| *commit > oldest);
+            }
+            Some(_) => {}
+        }
+        state.commit = commit;
+        state.log_bytes += bytes as u64;
+        for (id, row) in records {
+            if watched && let Some(slot) = state.columns.slot_of(id) {
+                state.keep(slot, commit);
+            }
+            state
+                .columns
+                .apply(id, row, hashes.get(&id.0).copied())
+                .map_err(|e| Error::corrupt("an object's row just written", e))?;
+            if let Some(slot) = state.columns.slot_of(id) {
+                state.dirty.insert(slot / log::CHUNK);
+            }
+        }
+        for tag in tags {
+            let mut last = u32::MAX;
+            for slot in &tag.slots {
+                if watched {
+                    state.keep(slot, commit);
+                }
+                if slot / log::CHUNK != last {
+                    last = slot / log::CHUNK;
+                    state.dirty.insert(last);
+                }
+            }
+            let value = tag.value.as_ref().map(ValueRef::from);
+            state
+                .columns
+                .tag(&tag.slots, &tag.name, value.as_ref(), tag.version);
+        }
+        Ok(())
+    }
+
+    /// Folds the log into chunks if it has grown enough.
+    pub(crate) fn checkpoint_if_due(&self) -> Result<()> {
+        let due = {
+            let state = self.state();
+            state.log_bytes > LOG_BYTES_LEAST.max(state.chunk_bytes)
+        };
+        if due { self.checkpoint().map(drop) } else { Ok(()) }
+    }
+
+    /// The same before the database is closed.
+    pub(crate) fn checkpoint_closing(&self) -> Result<()> {
+        if self.state().log_bytes > LOG_BYTES_CLOSING {
+            self.checkpoint()?;
+        }
+        Ok(())
+    }
+
+    /// Folds the log into chunks; returns the bytes written. Only the holder of the engine's write lock may.
+    pub(crate) fn checkpoint(&self) -> Result<u64> {
+        let (commit, dirty) = {
+            let state = self.state();
+            (state.commit, state.dirty.clone())
+        };
+        let (mut written, mut batch, mut bytes) = (0, WriteBatch::default(), 0);
+        for chunk in &dirty {
+            let value = log::chunk(&self.state().columns, chunk);
+            bytes += value.len();
+            batch.put(Table::Objects, log::chunk_key(chunk), &value);
+            if bytes >= CHUNK_BYTES_AT_ONCE {
+                written += bytes as u64;
+                bytes = 0;
+                self.inner
+                    .commit(std::mem::take(&mut batch), Durability::Relaxed)?;
+            }
+        }
+        written += bytes as u64;
+        let mut chunk_bytes = 0;
+        let log = KeyRange::between(&[log::LOG], &log::log_key(commit + 1, 0));
+        self.inner.scan(Table::Objects, &log, &mut |key, _| {
+            batch.remove(Table::Objects, key);
+            Flow::Continue(())
+        })?;
+        self.inner.commit(batch, Durability::Relaxed)?;
+        let chunks = KeyRange::prefix(&[log::CHUNKS]);
+        self.inner.scan(Table::Objects, &chunks, &mut |_, value| {
+            chunk_bytes += value.len() as u64;
+            Flow::Continue(())
+        })?;
+        let mut state = self.state_mut();
+        state.dirty.clear();
+        state.log_bytes = 0;
+        state.chunk_bytes = chunk_bytes;
+        Ok(written)
+    }
+
+    fn get(
+        &self,
+        below: &dyn Read,
+        moment: Option<Moment>,
+        (table, key): (Table, &[u8]),
+        sink: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool> {
+        match table {
+            Table::Rows => {
+                let Some(id) = object_of(key) else {
+                    return below.get_with(table, key, sink);
+                };
+                let mut row = Vec::with_capacity(256);
+                let there = self.state().row(id, moment, &mut row);
+                if there {
+                    sink(&row);
+                }
+                Ok(there)
+            }
+            Table::Index => {
+                let state = self.state();
+                if let [IDENTITY, hash @ ..] = key
+                    && let Ok(hash) = hash.try_into()
+                {
+                    let slot = state.columns.with_identity(hash);
+                    if let Some(slot) = slot {
+                        sink(&state.columns.id(slot).0.to_be_bytes());
+                    }
+                    return Ok(slot.is_some());
+                }
+                let listed = esker_model::key::type_index_prefix(state.columns.type_id);
+                if let Some(id) = key.strip_prefix(&listed) {
+                    let id = id.try_into().ok().and_then(|id| ObjectId::of_vertex(VertexId(id)));
+                    let slot = id.and_then(|id| state.columns.slot_of(id));
+                    let there = slot.is_some_and(|s| moment.is_none_or(|m| s < m.slots));
+                    if there {
+                        sink(&[]);
+                    }
+                    return Ok(there);
+                }
+                drop(state);
+                below.get_with(table, key, sink)
+            }
+            _ => below.get_with(table, key, sink),
+        }
+    }
+
+    /// The objects whose derived rows lie in a range, in the order of their ids.
+    fn within(&self, table: Table, range: &KeyRange, moment: Option<Moment>) -> Vec<ObjectId> {
+        let state = self.state();
+        let slots = moment.map_or(u32::MAX, |m| m.slots);
+        objects_within(&state.columns, table, range, slots)
+    }
+
+    fn cursor_over<'s>(
+        &'s self,
+        below: Box<dyn Cursor + 's>,
+        moment: Option<Moment>,
+        table: Table,
+        ids: Vec<ObjectId>,
+    ) -> Box<dyn Cursor + 's> {
+        if ids.is_empty() {
+            return below;
+        }
+        let type_id = self.state().columns.type_id;
+        let row = move |id: ObjectId, key: &mut Vec<u8>, value: &mut Vec<u8>| {
+            key_of(table, type_id, id, key);
+            value.clear();
+            table != Table::Rows || self.state().row(id, moment, value)
+        };
+        Box::new(Mixed::new(below, ids, Box::new(row)))
+    }
+
+    fn scan_over(
+        &self,
+        below: &dyn Read,
+        moment: Option<Moment>,
+        (table, range): (Table, &KeyRange),
+        sink: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
+    ) -> Result<()> {
+        let ids = self.within(table, range, moment);
+        if ids.is_empty() {
+            return below.scan(table, range, sink);
+        }
+        let mut cursor = self.cursor_over(below.cursor(table, range)?, moment, table, ids);
+        while cursor.advance()? {
+            if sink(cursor.key(), cursor.value()).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the objects take: bytes of memory without indexes, those of indexes, bytes of log and chunks on disk.
+    pub(crate) fn figures(&self) -> (u64, u64, u64) {
+        let state = self.state();
+        let (values, indexes) = state.columns.bytes();
+        (values, indexes, state.log_bytes + state.chunk_bytes)
+    }
+}
+
+impl State {
+    /// Appends what an object was at a moment, or is now; whether it was there.
+    fn row(&self, id: ObjectId, moment: Option<Moment>, out: &mut Vec<u8>) -> bool {
+        let Some(slot) = self.columns.slot_of(id) else {
+            return false;
+        };
+        self.slot_row(slot, moment, out)
+    }
+
+    pub(super) fn slot_row(&self, slot: u32, moment: Option<Moment>, out: &mut Vec<u8>) -> bool {
+        if let Some(moment) = moment {
+            if slot >= moment.slots {
+                return false;
+            }
+            if let Some(before) = self.before(slot, moment) {
+                if let Some(row) = before {
+                    out.extend_from_slice(row);
+                }
+                return before.is_some();
+            }
+        }
+        self.columns.encode(slot, out);
+        true
+    }
+
+    /// What a slot was at a moment, if it has changed since.
+    pub(super) fn before(&self, slot: u32, moment: Moment) -> Option<Option<&[u8]>> {
+        if self.before.is_empty() {
+            return None;
+        }
+        let later = (slot, moment.commit + 1)..=(slot, u64::MAX);
+        let (_, row) = self.before.range(later).next()?;
+        Some(row.as_deref())
+    }
+
+    /// Keeps what an object is for snapshots, before a commit changes it.
+    fn keep(&mut self, slot: u32, commit: u64) {
+        let mut row = Vec::new();
+        self.columns.encode(slot, &mut row);
+        self.before.entry((slot, commit)).or_insert(Some(row));
+    }
+}
+
+impl Moment {
+    /// Slots that there were.
+    pub(super) fn slots(self) -> u32 {
+        self.slots
+    }
+}
+
+impl Read for ObjectStore {
+    fn get_with(&self, table: Table, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        self.get(&*self.inner, None, (table, key), sink)
+    }
+
+    fn scan(
+        &self,
+        table: Table,
+        range: &KeyRange,
+        sink: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
+    ) -> Result<()> {
+        self.scan_over(&*self.inner, None, (table, range), sink)
+    }
+
+    fn cursor(&self, table: Table, range: &KeyRange) -> Result<Box<dyn Cursor + '_>> {
+        let below = self.inner.cursor(table, range)?;
+        let ids = self.within(table, range, None);
+        Ok(self.cursor_over(below, None, table, ids))
+    }
+}
+
+impl Store for ObjectStore {
+    fn snapshot(&self) -> Result<Box<dyn Snapshot + '_>> {
+        Ok(Box::new(self.look()?))
+    }
+
+    fn commit(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
+        self.commit_with(batch, &[], durability)
+    }
+
+    fn persist(&self) -> Result<()> {
+        self.inner.persist()
+    }
+
+    fn bulk_load(&self, table: Table) -> Result<Box<dyn BulkLoad + '_>> {
+        self.inner.bulk_load(table)
+    }
+
+    fn compact(&self) -> Result<()> {
+        self.inner.compact()
+    }
+
+    fn checkpoint(&self, directory: &Path) -> Result<u64> {
+        self.inner.checkpoint(directory)
+    }
+
+    fn stats(&self) -> Result<StoreStats> {
+        self.inner.stats()
+    }
+}
+
+/// One moment of the store and of the objects.
+pub(crate) struct ObjectSnapshot<'s> {
+    inner: Box<dyn Snapshot + 's>,
+    store: &'s ObjectStore,
+    moment: Moment,
+}
+
+impl ObjectSnapshot<'_> {
+    pub(super) fn moment(&self) -> Moment {
+        self.moment
+    }
+}
+
+impl Drop for ObjectSnapshot<'_> {
+    fn drop(&mut self) {
+        let mut moments = self.store.moments();
+        if let Some(count) = moments.get_mut(&self.moment.commit) {
+            *count -= 1;
+            if *count == 0 {
+                moments.remove(&self.moment.commit);
+            }
+        }
+    }
+}
+
+impl Read for ObjectSnapshot<'_> {
+    fn get_with(&self, table: Table, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        self.store
+            .get(&*self.inner, Some(self.moment), (table, key), sink)
+    }
+
+    fn scan(
+        &self,
+        table: Table,
+        range: &KeyRange,
+        sink: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
+    ) -> Result<()> {
+        self.store
+            .scan_over(&*self.inner, Some(self.moment), (table, range), sink)
+    }
+
+    fn cursor(&self, table: Table, range: &KeyRange) -> Result<Box<dyn Cursor + '_>> {
+        let below = self.inner.cursor(table, range)?;
+        let ids = self.store.within(table, range, Some(self.moment));
+        Ok(self
+            .store
+            .cursor_over(below, Some(self.moment), table, ids))
+    }
+}
+
+impl Snapshot for ObjectSnapshot<'_> {}
+
+/// The object of a value of `index`, as an identity's row has it.
+pub(crate) fn identity_value(value: &[u8]) -> Result<ObjectId> {
+    let number = Reader::new(value).u64("an object's number");
+    number
+        .map(ObjectId)
+        .map_err(|e| Error::corrupt("a row of table `index`", e))
+}

@@ -1,0 +1,164 @@
+//! Objects on disk, in table `objects` of the store.
+//!
+//! ```text
+//!  [01][commit 8][part 4]   what one commit did, in parts of some 1 MiB: entries
+//!  [02][chunk 4]            the objects in 4,096 slots as they were at a checkpoint: entries, one for each slot
+//!
+//!  entry   [01][length][object id 8][row, as VertexRecord encodes it]       the object becomes this
+//!          [02][name][version 8][00, or 01 and a value][length][slots]      a tag of many is set or removed (a roaring
+//!                                                                           bitmap in its portable format)
+//! ```
+//!
+//! To open is to read all chunks and then all commits, in order. A checkpoint writes the chunks that changed since the last
+//! one, in ascending order, and then removes the commits that it began behind. If it is cut short, commits are played over
+//! chunks that know of them already: each entry says what becomes, not what changes, so that does no harm, and because all
+//! commits since are played, what comes out is the last state.
+
+use super::table::Table;
+use esker_model::codec::{DecodeError, Reader, put_bytes, put_u64};
+use esker_model::object::ObjectId;
+use esker_model::value::ValueRef;
+use esker_model::{Error, Result, Version};
+use roaring::RoaringBitmap;
+
+/// Slots of a chunk.
+pub(super) const CHUNK: u32 = 4_096;
+/// Bytes of a row of the log, more or less.
+const PART_BYTES: usize = 1 << 20;
+
+pub(super) const LOG: u8 = 1;
+pub(super) const CHUNKS: u8 = 2;
+
+const RECORD: u8 = 1;
+const TAG: u8 = 2;
+
+/// A tag that many objects are given, or lose, in one commit.
+#[derive(Debug)]
+pub(crate) struct BulkTag {
+    pub(crate) name: String,
+    /// `None` removes it.
+    pub(crate) value: Option<esker_model::Value>,
+    pub(crate) version: Version,
+    pub(crate) slots: RoaringBitmap,
+}
+
+pub(super) fn log_key(commit: u64, part: u32) -> Vec<u8> {
+    let mut key = vec![LOG];
+    put_u64(&mut key, commit);
+    key.extend_from_slice(&part.to_be_bytes());
+    key
+}
+
+/// The commit of a key of the log.
+pub(super) fn commit_of(key: &[u8]) -> Result<u64, DecodeError> {
+    let mut r = Reader::new(key);
+    r.u8("a marker")?;
+    r.u64("a commit's number")
+}
+
+pub(super) fn chunk_key(chunk: u32) -> Vec<u8> {
+    let mut key = vec![CHUNKS];
+    key.extend_from_slice(&chunk.to_be_bytes());
+    key
+}
+
+/// Entries, gathered into parts.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    parts: Vec<Vec<u8>>,
+    current: Vec<u8>,
+}
+
+impl Entries {
+    pub(super) fn record(&mut self, id: ObjectId, row: &[u8]) {
+        self.current.push(RECORD);
+        put_record(&mut self.current, id, row);
+        self.cut();
+    }
+
+    pub(super) fn tag(&mut self, tag: &BulkTag) -> Result<()> {
+        let out = &mut self.current;
+        out.push(TAG);
+        put_bytes(out, tag.name.as_bytes());
+        put_u64(out, tag.version.0);
+        match &tag.value {
+            Some(value) => {
+                out.push(1);
+                value.encode(out);
+            }
+            None => out.push(0),
+        }
+        let mut slots = Vec::with_capacity(tag.slots.serialized_size());
+        let written = tag.slots.serialize_into(&mut slots);
+        written.map_err(|e| Error::io("encoding a set of objects", e))?;
+        put_bytes(out, &slots);
+        self.cut();
+        Ok(())
+    }
+
+    fn cut(&mut self) {
+        if self.current.len() >= PART_BYTES {
+            self.parts.push(std::mem::take(&mut self.current));
+        }
+    }
+
+    /// The parts, none of them empty.
+    pub(super) fn into_parts(mut self) -> Vec<Vec<u8>> {
+        if !self.current.is_empty() {
+            self.parts.push(self.current);
+        }
+        self.parts
+    }
+}
+
+fn put_record(out: &mut Vec<u8>, id: ObjectId, row: &[u8]) {
+    esker_model::codec::put_varint(out, row.len() as u64);
+    put_u64(out, id.0);
+    out.extend_from_slice(row);
+}
+
+/// The objects of a chunk, as they are now.
+pub(super) fn chunk(table: &Table, chunk: u32) -> Vec<u8> {
+    let from = chunk * CHUNK;
+    let until = (from + CHUNK).min(table.slots() as u32);
+    let (mut out, mut row) = (Vec::new(), Vec::new());
+    for slot in from..until {
+        row.clear();
+        table.encode(slot, &mut row);
+        out.push(RECORD);
+        put_record(&mut out, table.id(slot), &row);
+    }
+    out
+}
+
+/// Plays entries into a table.
+pub(super) fn play(table: &mut Table, entries: &[u8]) -> Result<(), DecodeError> {
+    let mut r = Reader::new(entries);
+    while r.remaining() > 0 {
+        match r.u8("a kind of entry")? {
+            RECORD => {
+                let len = r.count(1, "a row's length")?;
+                let id = ObjectId(r.u64("an object's number")?);
+                table.apply(id, r.take(len, "a row")?, None)?;
+            }
+            TAG => {
+                let name = r.str("a tag's name")?;
+                let version = Version(r.u64("a version")?);
+                let value = match r.u8("whether there is a value")? {
+                    0 => None,
+                    1 => Some(ValueRef::decode(&mut r)?),
+                    _ => return Err(r.error("whether there is a value (0 or 1)")),
+                };
+                let slots = r.bytes("a set of objects")?;
+                let slots = RoaringBitmap::deserialize_from(slots)
+                    .map_err(|_| r.error("a set of objects in the roaring format"))?;
+                if slots.max().is_some_and(|s| s as usize >= table.slots()) {
+                    return Err(r.error("slots that there are"));
+                }
+                table.tag(&slots, name, value.as_ref(), version);
+            }
+            _ => return Err(r.error("a kind of entry (1 or 2)")),
+        }
+    }
+    Ok(())
+}

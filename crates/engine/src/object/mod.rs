@@ -1,0 +1,30 @@
+//! Objects: SoMeta's flat namespace. They are vertices, and lie in columns in memory, so that a search reads what it asks
+//! about and nothing else.
+//!
+//! `cells`, `words`, `sorted` ← `column`, `shapes` ← `table` (all objects) ← `log` (on disk), `layer` (as rows of the
+//! store) ← `select` (what a filter holds of), `find` (what a search gives), `group` (tags of many).
+
+mod cells;
+mod column;
+mod layer;
+mod log;
+mod merge;
+mod shapes;
+mod sorted;
+mod table;
+mod words;
+
+pub(crate) use layer::{ObjectStore, identity_key, identity_value};
+pub(crate) use log::BulkTag;
+
+/// The mark, in table `index`, of identities of objects that lie where another one would belong.
+const ALIAS: u8 = 4;
+
+/// The key in `index` that says which object has an identity of that hash, where it belongs elsewhere.
+pub(crate) fn alias_key(hash: &[u8; 16]) -> [u8; 17] {
+    let mut key = [ALIAS; 17];
+    if let Some(tail) = key.last_chunk_mut() {
+        *tail = *hash;
+    }
+    key
+}

@@ -1,0 +1,411 @@
+//! All objects of a database in columns, in memory: what they are now. Objects have slots, given in the order of their
+//! creation and never again; a slot is a row of the columns.
+
+use super::column::Column;
+use super::shapes::{ShapeId, Shapes};
+use esker_model::codec::{DecodeError, put_bytes, put_u16, put_u64, put_varint};
+use esker_model::object::{Identity, ObjectId, Prefix};
+use esker_model::record::VertexView;
+use esker_model::value::ValueRef;
+use esker_model::{Version, VertexTypeId};
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use roaring::RoaringBitmap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// All objects.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) type_id: VertexTypeId,
+    pub(super) ids: Vec<ObjectId>,
+    /// The first half of the hash of each one's identity.
+    hashes: Vec<u64>,
+    first: Vec<Version>,
+    latest: Vec<Version>,
+    statics: Vec<Version>,
+    shapes_of: Vec<ShapeId>,
+    /// Those that are not deleted.
+    pub(super) live: RoaringBitmap,
+    by_id: HashTable<u32>,
+    by_identity: HashTable<u32>,
+    pub(super) columns: Vec<Column>,
+    predefined: HashMap<Box<str>, u32, FixedState>,
+    tags: HashMap<Box<str>, u32, FixedState>,
+    shapes: Shapes,
+    /// The last sequence number given, by prefix; empty before the first.
+    sequences: Vec<u64>,
+    /// Names that searches must not build an index on.
+    pub(super) unindexed: HashSet<Box<str>, FixedState>,
+    /// Room for a shape that is being made.
+    scratch: Vec<u32>,
+}
+
+fn mix(id: ObjectId) -> u64 {
+    // Both the prefix, in the high bits, and the sequence, in the low ones, tell objects apart.
+    id.0.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(26)
+}
+
+/// The part of an identity's hash that is kept.
+pub(super) fn half(hash: &[u8; 16]) -> u64 {
+    hash.first_chunk().map_or(0, |half| u64::from_be_bytes(*half))
+}
+
+impl Table {
+    pub(super) fn new(type_id: VertexTypeId) -> Self {
+        Self {
+            type_id,
+            ids: Vec::new(),
+            hashes: Vec::new(),
+            first: Vec::new(),
+            latest: Vec::new(),
+            statics: Vec::new(),
+            shapes_of: Vec::new(),
+            live: RoaringBitmap::new(),
+            by_id: HashTable::new(),
+            by_identity: HashTable::new(),
+            columns: Vec::new(),
+            predefined: HashMap::default(),
+            tags: HashMap::default(),
+            shapes: Shapes::default(),
+            sequences: Vec::new(),
+            unindexed: HashSet::default(),
+            scratch: Vec::new(),
+        }
+    }
+
+    pub(super) fn slots(&self) -> usize {
+        self.ids.len()
+    }
+
+    pub(super) fn slot_of(&self, id: ObjectId) -> Option<u32> {
+        let found = self.by_id.find(mix(id), |s| self.id(*s) == id);
+        found.copied()
+    }
+
+    pub(super) fn id(&self, slot: u32) -> ObjectId {
+        self.ids.get(slot as usize).copied().unwrap_or(ObjectId(0))
+    }
+
+    pub(super) fn first(&self, slot: u32) -> Version {
+        self.first.get(slot as usize).copied().unwrap_or(Version::ZERO)
+    }
+
+    pub(super) fn latest(&self, slot: u32) -> Version {
+        self.latest
+            .get(slot as usize)
+            .copied()
+            .unwrap_or(Version::ZERO)
+    }
+
+    /// The object with an identity of that hash.
+    pub(super) fn with_identity(&self, hash: &[u8; 16]) -> Option<u32> {
+        let hash = half(hash);
+        let same = |s: &u32| self.hashes.get(*s as usize) == Some(&hash);
+        self.by_identity.find(hash, same).copied()
+    }
+
+    /// The column of a name: a predefined attribute's before a tag's.
+    pub(super) fn column(&self, name: &str) -> Option<&Column> {
+        let number = self.predefined.get(name).or_else(|| self.tags.get(name));
+        number.and_then(|n| self.columns.get(*n as usize))
+    }
+
+    /// The next number of an object with that prefix, not before that time.
+    pub(super) fn next_id(&mut self, prefix: Prefix, millis: u64) -> ObjectId {
+        if self.sequences.is_empty() {
+            self.sequences = vec![0; Prefix::COUNT];
+            for id in &self.ids {
+                let last = &mut self.sequences[usize::from(id.prefix().0)];
+                *last = (*last).max(id.sequence());
+            }
+        }
+        let last = &mut self.sequences[usize::from(prefix.0) % Prefix::COUNT];
+        *last = (*last + 1).max(millis.saturating_sub(EPOCH_MILLIS) * SEQUENCES_A_MILLI);
+        ObjectId::new(prefix, *last)
+    }
+
+    /// What an object is now, as a row of `rows`: appends what `VertexRecord::encode` would.
+    pub(super) fn encode(&self, slot: u32, out: &mut Vec<u8>) {
+        let at = slot as usize;
+        let gone = !self.live.contains(slot);
+        out.push(u8::from(gone));
+        let (first, latest) = (self.first(slot), self.latest(slot));
+        put_u64(out, first.0);
+        put_u64(out, latest.0);
+        put_u64(out, self.statics.get(at).map_or(0, |v| v.0));
+        put_u16(out, self.type_id.0);
+        let mut digits = [0; 20];
+        put_bytes(out, decimal(self.id(slot).0, &mut digits));
+        let columns = self.shapes.get(self.shapes_of.get(at).copied().unwrap_or(0));
+        let columns = || columns.iter().filter_map(|c| self.columns.get(*c as usize));
+        let predefined = columns().take_while(|c| c.predefined).count();
+        put_varint(out, predefined as u64);
+        for column in columns().take(predefined) {
+            put_bytes(out, column.name.as_bytes());
+            column.get(slot).unwrap_or(ValueRef::Null).encode(out);
+        }
+        put_varint(out, (columns().count() - predefined) as u64);
+        for column in columns().skip(predefined) {
+            put_bytes(out, column.name.as_bytes());
+            put_u64(out, column.version(slot).unwrap_or(first).0);
+            column.get(slot).unwrap_or(ValueRef::Null).encode(out);
+        }
+    }
+
+    /// Each name and value of an object: predefined ones first, both by name.
+    pub(super) fn each_value<'t>(&'t self, slot: u32, mut each: impl FnMut(&'t Column, ValueRef<'t>)) {
+        let shape = self.shapes_of.get(slot as usize).copied().unwrap_or(0);
+        for number in self.shapes.get(shape).iter() {
+            if let Some(column) = self.columns.get(*number as usize)
+                && let Some(value) = column.get(slot)
+            {
+                each(column, value);
+            }
+        }
+    }
+
+    /// Puts an object, as a row of `rows` describes it, in the place of what it was. `hash` is that of its identity, if the
+    /// caller knows it.
+    pub(super) fn apply(
+        &mut self,
+        id: ObjectId,
+        row: &[u8],
+        hash: Option<u64>,
+    ) -> Result<(), DecodeError> {
+        let view = VertexView::decode(row)?;
+        let slot = match self.slot_of(id) {
+            Some(slot) => slot,
+            None => self.push(id, view.first),
+        };
+        let at = slot as usize;
+        let old = self.shapes_of[at];
+        self.first[at] = view.first;
+        self.latest[at] = view.latest;
+        self.statics[at] = view.static_version;
+        let shape = self.shape_of(&view, old);
+        let columns = Arc::clone(self.shapes.get(shape));
+        if old != shape && old != 0 {
+            for column in Arc::clone(self.shapes.get(old)).iter() {
+                if !columns.contains(column) {
+                    self.columns[*column as usize].remove(slot);
+                }
+            }
+        }
+        self.shapes_of[at] = shape;
+        let slots = self.ids.len();
+        let predefined = view.attributes.iter().map(|(_, v)| (v, None));
+        let tags = view.user.iter().map(|(_, version, v)| {
+            let later = (*version != view.first).then_some(*version);
+            (v, later)
+        });
+        for (number, (value, version)) in columns.iter().zip(predefined.chain(tags)) {
+            let column = &mut self.columns[*number as usize];
+            if old != 0
+                && column.version(slot) == version
+                && column.get(slot).as_ref() == Some(value)
+            {
+                continue;
+            }
+            column.set(slot, value, version, slots);
+        }
+        if view.gone {
+            self.live.remove(slot);
+            self.forget_identity(slot);
+        } else {
+            self.live.insert(slot);
+            let hash = hash.or_else(|| {
+                let identity = identity_of(&view.attributes);
+                identity.map(|identity| half(&identity.hash()))
+            });
+            self.identify(slot, hash);
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, id: ObjectId, first: Version) -> u32 {
+        let slot = self.ids.len() as u32;
+        self.ids.push(id);
+        self.hashes.push(0);
+        self.first.push(first);
+        self.latest.push(first);
+        self.statics.push(first);
+        self.shapes_of.push(0);
+        let ids = &self.ids;
+        self.by_id
+            .insert_unique(mix(id), slot, |s| mix(ids[*s as usize]));
+        if let Some(last) = self.sequences.get_mut(usize::from(id.prefix().0)) {
+            *last = (*last).max(id.sequence());
+        }
+        slot
+    }
+
+    fn shape_of(&mut self, view: &VertexView<'_>, hint: ShapeId) -> ShapeId {
+        // Objects that come one after the other mostly have the same names.
+        for guess in [hint, self.shapes_of.iter().rev().nth(1).copied().unwrap_or(0)] {
+            let columns = self.shapes.get(guess);
+            let same = columns.len() == view.attributes.len() + view.user.len()
+                && columns.iter().zip(names(view)).all(|(c, (name, predefined))| {
+                    let column = &self.columns[*c as usize];
+                    column.predefined == predefined && *column.name == *name
+                });
+            if same {
+                return guess;
+            }
+        }
+        let mut columns = std::mem::take(&mut self.scratch);
+        columns.clear();
+        for (name, predefined) in names(view) {
+            columns.push(self.column_number(name, predefined));
+        }
+        let shape = self.shapes.of(&columns);
+        self.scratch = columns;
+        shape
+    }
+
+    fn column_number(&mut self, name: &str, predefined: bool) -> u32 {
+        let numbers = if predefined {
+            &mut self.predefined
+        } else {
+            &mut self.tags
+        };
+        if let Some(number) = numbers.get(name) {
+            return *number;
+        }
+        let number = self.columns.len() as u32;
+        numbers.insert(name.into(), number);
+        let indexed = !self.unindexed.contains(name);
+        self.columns.push(Column::new(name, predefined, indexed));
+        number
+    }
+
+    fn identify(&mut self, slot: u32, hash: Option<u64>) {
+        let old = self.hashes[slot as usize];
+        if Some(old) == hash && self.identified(slot, old) {
+            return;
+        }
+        self.forget_identity(slot);
+        let Some(hash) = hash else { return };
+        self.hashes[slot as usize] = hash;
+        let hashes = &self.hashes;
+        self.by_identity
+            .insert_unique(hash, slot, |s| hashes[*s as usize]);
+    }
+
+    fn identified(&self, slot: u32, hash: u64) -> bool {
+        self.by_identity.find(hash, |s| *s == slot).is_some()
+    }
+
+    fn forget_identity(&mut self, slot: u32) {
+        let hash = self.hashes[slot as usize];
+        if let Ok(entry) = self.by_identity.find_entry(hash, |s| *s == slot) {
+            entry.remove();
+        }
+    }
+
+    /// Sets (or, with `None`, removes) a tag of many objects at once, which takes that version.
+    pub(super) fn tag(
+        &mut self,
+        slots: &RoaringBitmap,
+        name: &str,
+        value: Option<&ValueRef<'_>>,
+        version: Version,
+    ) {
+        let all = self.ids.len();
+        let number = self.column_number(name, false);
+        let mut last: Option<(ShapeId, ShapeId)> = None;
+        for slot in slots {
+            let at = slot as usize;
+            if at >= all {
+                continue;
+            }
+            self.latest[at] = self.latest[at].max(version);
+            let shape = self.shapes_of[at];
+            let next = match last {
+                Some((from, to)) if from == shape => to,
+                _ => {
+                    let name = &*self.columns[number as usize].name;
+                    let before = |c: u32| {
+                        let other = &self.columns[c as usize];
+                        other.predefined || *other.name < *name
+                    };
+                    let next = match value {
+                        Some(_) => self.shapes.with(shape, number, before),
+                        None => self.shapes.without(shape, number),
+                    };
+                    last = Some((shape, next));
+                    next
+                }
+            };
+            self.shapes_of[at] = next;
+            let column = &mut self.columns[number as usize];
+            match value {
+                Some(value) => {
+                    let later = (version != self.first[at]).then_some(version);
+                    column.set(slot, value, later, all);
+                }
+                None => {
+                    column.remove(slot);
+                }
+            }
+        }
+    }
+
+    /// Bytes of memory, without those of indexes; and theirs.
+    pub(super) fn bytes(&self) -> (u64, u64) {
+        let slots = self.ids.capacity() * (8 + 8 + 8 + 8 + 8 + 4);
+        let maps = (self.by_id.capacity() + self.by_identity.capacity()) * 5 * 8 / 7;
+        let own = (slots + maps + self.sequences.capacity() * 8) as u64
+            + self.shapes.bytes()
+            + self.live.serialized_size() as u64;
+        let columns = self.columns.iter().map(Column::bytes);
+        columns.fold((own, 0), |sum, (values, index)| {
+            (sum.0 + values, sum.1 + index)
+        })
+    }
+}
+
+/// 2026-01-01T00:00:00Z: sequence numbers count from there.
+const EPOCH_MILLIS: u64 = 1_767_225_600_000;
+/// Numbers that each prefix can give in a millisecond, on average over all of the time since then: what is given after a
+/// backup was taken is not given again after it is restored, unless more than that were.
+const SEQUENCES_A_MILLI: u64 = 32;
+
+fn names<'v>(view: &'v VertexView<'_>) -> impl Iterator<Item = (&'v str, bool)> {
+    let predefined = view.attributes.iter().map(|(name, _)| (*name, true));
+    let tags = view.user.iter().map(|(name, ..)| (*name, false));
+    predefined.chain(tags)
+}
+
+/// The ID attributes among predefined ones.
+fn identity_of(attributes: &[(&str, ValueRef<'_>)]) -> Option<Identity> {
+    let get = |name| attributes.iter().find(|(n, _)| *n == name).map(|(_, v)| v);
+    let text = |name| match get(name) {
+        Some(ValueRef::Text(s)) => Some((*s).to_owned()),
+        _ => None,
+    };
+    let number = |name| match get(name) {
+        Some(ValueRef::I64(n)) => Some(*n),
+        _ => None,
+    };
+    Some(Identity {
+        name: text("name")?,
+        app: text("app")?,
+        owner: number("owner")?,
+        step: number("step")?,
+    })
+}
+
+/// Decimal digits, without an allocation.
+fn decimal(mut value: u64, digits: &mut [u8; 20]) -> &[u8] {
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            return &digits[at..];
+        }
+    }
+}
+

@@ -1,0 +1,279 @@
+//! Objects: created and moved by their ID attributes, of which a database has each combination once (SoMeta, section II-C).
+//!
+//! Whether an identity is taken is one look into the columns' hash table. An object keeps its number, and so its place, when
+//! its identity changes; where the new one would belong elsewhere, a row there says which object has it (an alias).
+
+use super::Txn;
+use super::checks::{check_properties, check_static};
+use crate::object::{alias_key, identity_key, identity_value};
+use esker_model::key::Counter;
+use esker_model::limits::{PROPERTIES_MAX, VALUE_BYTES_MAX};
+use esker_model::object::{
+    ID_ATTRIBUTES, Identity, MODE_DEFAULT, OBJECT_TYPE, ObjectId, object_ref, object_type,
+    prefix_of,
+};
+use esker_model::record::{UserAttribute, VertexRecord};
+use esker_model::schema::check_attribute_name;
+use esker_model::{Error, Properties, Result, Value, Version, VertexRef};
+use esker_store::Table;
+
+impl Txn<'_, '_> {
+    /// Creates an object at a version.
+    pub(super) fn create_object(
+        &mut self,
+        identity: &Identity,
+        attributes: Properties,
+        tags: Properties,
+        at: Option<Version>,
+    ) -> Result<()> {
+        let Some(type_id) = object_type(self.schema) else {
+            return Err(no_type());
+        };
+        let hash = self.check_new_object(identity, &attributes, &tags)?;
+        self.refuse_taken(identity, &hash, None)?;
+        let version = self.version_after(at, Version::ZERO);
+        let id = self.objects.next_id(prefix_of(&hash), self.version.millis());
+        let mut attributes = with_identity(attributes, identity);
+        if attributes.get("mode").is_none() {
+            attributes.set("mode", MODE_DEFAULT);
+        }
+        let user = tags.into_iter().map(|(name, value)| UserAttribute {
+            name,
+            version,
+            value,
+        });
+        let record = VertexRecord {
+            gone: false,
+            mentioned: false,
+            first: version,
+            latest: version,
+            static_version: version,
+            type_id,
+            key: id.to_string(),
+            attributes,
+            user: user.collect(),
+        };
+        self.count(Counter::Vertices(type_id), 1);
+        self.effects.vertices_created += 1;
+        self.overlay
+            .put(Table::Index, identity_key(&hash), id.0.to_be_bytes());
+        self.store_vertex(id.vertex(), record, version)
+    }
+
+    /// What an object must satisfy whatever is stored; gives its identity's hash.
+    fn check_new_object(
+        &self,
+        identity: &Identity,
+        attributes: &Properties,
+        tags: &Properties,
+    ) -> Result<[u8; 16]> {
+        check_object(self.schema, identity, attributes, tags)?;
+        Ok(identity.hash())
+    }
+
+    /// Gives an object other ID attributes, all of it: for a database that stands alone.
+    pub(super) fn move_object(
+        &mut self,
+        object: ObjectId,
+        from: &Identity,
+        to: &Identity,
+        at: Option<Version>,
+    ) -> Result<()> {
+        self.claim_identity(to, object)?;
+        self.move_attributes(object, from, to, at)?;
+        if from != to {
+            self.release_identity(from, object);
+        }
+        Ok(())
+    }
+
+    /// The part of a move that is about the object's own row.
+    pub(super) fn move_attributes(
+        &mut self,
+        object: ObjectId,
+        from: &Identity,
+        to: &Identity,
+        at: Option<Version>,
+    ) -> Result<()> {
+        let vertex = object_ref(self.schema, object).ok_or_else(no_type)?;
+        let record = self.current_vertex(vertex.id)?;
+        let Some(record) = record.filter(|r| !r.gone) else {
+            return Err(self.no_vertex(vertex));
+        };
+        let present = identity_of(&record.attributes);
+        if present.as_ref() != Some(from) {
+            let present = present.map_or_else(|| "none".to_owned(), |i| i.to_string());
+            return Err(Error::Invalid(format!(
+                "object {object} does not have the ID attributes that it is to be moved from ({from}); it has: {present}"
+            )));
+        }
+        let version = self.version_after(at, record.static_version);
+        let attributes = with_identity(record.attributes, to);
+        // The old row in `index` goes by itself: it is made from what the object is.
+        let old = from.hash();
+        self.put_static(vertex, record.key, attributes, Some(version))?;
+        if from != to {
+            self.overlay.remove(Table::Index, identity_key(&old));
+            let new = identity_key(&to.hash());
+            self.overlay.put(Table::Index, new, object.0.to_be_bytes());
+        }
+        Ok(())
+    }
+
+    /// Takes an identity for an object: refused if another one has it.
+    pub(super) fn claim_identity(&mut self, identity: &Identity, object: ObjectId) -> Result<()> {
+        check_identity(identity)?;
+        let hash = identity.hash();
+        self.refuse_taken(identity, &hash, Some(object))?;
+        if prefix_of(&hash) != object.prefix() {
+            self.overlay
+                .put(Table::Index, alias_key(&hash), object.0.to_be_bytes());
+        }
+        Ok(())
+    }
+
+    /// Lets go of an identity that belongs elsewhere than the object.
+    pub(super) fn release_identity(&mut self, identity: &Identity, object: ObjectId) {
+        let hash = identity.hash();
+        if prefix_of(&hash) != object.prefix() {
+            self.overlay.remove(Table::Index, alias_key(&hash));
+        }
+    }
+
+    fn refuse_taken(
+        &self,
+        identity: &Identity,
+        hash: &[u8; 16],
+        by_other_than: Option<ObjectId>,
+    ) -> Result<()> {
+        let mut taken = None;
+        let mut note = |value: &[u8]| taken = Some(identity_value(value));
+        self.overlay
+            .get_with(Table::Index, &identity_key(hash), &mut note)?;
+        match taken.transpose()? {
+            Some(id) if Some(id) != by_other_than => Err(Error::Invalid(format!(
+                "an object with these ID attributes exists already: {identity}; it is object {id}"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// An object is deleted: others may have its ID attributes.
+    pub(super) fn forget_object(&mut self, object: ObjectId, attributes: &Properties) {
+        if let Some(identity) = identity_of(attributes) {
+            let hash = identity.hash();
+            self.overlay.remove(Table::Index, identity_key(&hash));
+            self.release_identity(&identity, object);
+        }
+    }
+
+    /// Refuses what would make, or change, an object other than by its own operations.
+    pub(super) fn refuse_object(&self, vertex: VertexRef, what: &str) -> Result<()> {
+        if object_type(self.schema) == Some(vertex.type_id) {
+            return Err(Error::Invalid(format!(
+                "{what}: an object gets its number and its ID attributes from `esker object create` and `esker object move`"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Refuses ID attributes among predefined attributes that are to be changed one by one.
+    pub(super) fn refuse_id_attributes<'n>(
+        &self,
+        vertex: VertexRef,
+        names: impl IntoIterator<Item = &'n str>,
+    ) -> Result<()> {
+        if object_type(self.schema) != Some(vertex.type_id) {
+            return Ok(());
+        }
+        match names.into_iter().find(|n| ID_ATTRIBUTES.contains(n)) {
+            Some(name) => Err(Error::Invalid(format!(
+                "`{name}` is one of the ID attributes of an object (name, app, owner, step): change it with `esker object move`"
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn no_type() -> Error {
+    Error::Invalid(format!(
+        "this database has a vertex type `{OBJECT_TYPE}` of its own, so it cannot hold objects: export it, and import it \
+         under another name"
+    ))
+}
+
+/// What an object must satisfy whatever is stored.
+pub(crate) fn check_object(
+    schema: &esker_model::Schema,
+    identity: &Identity,
+    attributes: &Properties,
+    tags: &Properties,
+) -> Result<()> {
+    let type_id = object_type(schema).ok_or_else(no_type)?;
+    check_identity(identity)?;
+    let vertex = VertexRef {
+        id: identity.prefix().place(),
+        type_id,
+    };
+    check_static(schema, vertex, attributes)?;
+    if let Some(name) = ID_ATTRIBUTES.iter().find(|n| attributes.get(n).is_some()) {
+        return Err(Error::Invalid(format!(
+            "`{name}` is one of the ID attributes: it is given once, as such"
+        )));
+    }
+    check_properties("an object's tags", tags, PROPERTIES_MAX)?;
+    for (name, _) in tags.iter() {
+        check_attribute_name(name)?;
+        if schema.attribute(type_id, name).is_some() {
+            return Err(Error::Invalid(format!(
+                "`{name}` is a predefined attribute of objects, not a tag: give it as an attribute"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses ID attributes that cannot be any object's.
+pub(crate) fn check_identity(identity: &Identity) -> Result<()> {
+    if identity.name.is_empty() {
+        return Err(Error::Invalid(
+            "an object's name is empty; expected at least one character".into(),
+        ));
+    }
+    for (what, text) in [("name", &identity.name), ("app", &identity.app)] {
+        if text.len() > VALUE_BYTES_MAX {
+            return Err(Error::Limit {
+                what: format!("an object's `{what}`, in bytes,"),
+                got: text.len() as u64,
+                limit: VALUE_BYTES_MAX as u64,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn with_identity(mut attributes: Properties, identity: &Identity) -> Properties {
+    attributes.set("name", identity.name.as_str());
+    attributes.set("app", identity.app.as_str());
+    attributes.set("owner", identity.owner);
+    attributes.set("step", identity.step);
+    attributes
+}
+
+/// The ID attributes among predefined ones.
+pub(crate) fn identity_of(attributes: &Properties) -> Option<Identity> {
+    let text = |name| match attributes.get(name) {
+        Some(Value::String(s)) => Some(s.clone()),
+        _ => None,
+    };
+    let number = |name| match attributes.get(name) {
+        Some(Value::I64(n)) => Some(*n),
+        _ => None,
+    };
+    Some(Identity {
+        name: text("name")?,
+        app: text("app")?,
+        owner: number("owner")?,
+        step: number("step")?,
+    })
+}
