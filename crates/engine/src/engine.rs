@@ -96,6 +96,7 @@ impl Engine {
             settings,
         };
         engine.recover_bulk_load()?;
+        engine.load_unindexed()?;
         Ok(engine)
     }
 

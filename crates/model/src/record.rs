@@ -16,7 +16,7 @@
 
 use crate::codec::{DecodeError, Reader, put_bytes, put_u16, put_u64, put_varint};
 use crate::id::VertexTypeId;
-use crate::value::{Properties, Value, ValueRef};
+use crate::value::{Properties, Value, ValueView};
 use crate::version::Version;
 
 const GONE: u8 = 1;
@@ -197,9 +197,9 @@ pub struct VertexView<'a> {
     /// Its external key.
     pub key: &'a str,
     /// Predefined attributes, by name.
-    pub attributes: Vec<(&'a str, ValueRef<'a>)>,
+    pub attributes: Vec<(&'a str, ValueView<'a>)>,
     /// User-defined attributes, by name.
-    pub user: Vec<(&'a str, Version, ValueRef<'a>)>,
+    pub user: Vec<(&'a str, Version, ValueView<'a>)>,
 }
 
 impl<'a> VertexView<'a> {
@@ -215,14 +215,14 @@ impl<'a> VertexView<'a> {
         let count = r.count(2, "a property count")?;
         let mut attributes = Vec::with_capacity(count);
         for _ in 0..count {
-            attributes.push((r.str("a property's name")?, ValueRef::decode(&mut r)?));
+            attributes.push((r.str("a property's name")?, ValueView::decode(&mut r)?));
         }
         let count = r.count(10, "a count of user-defined attributes")?;
         let mut user = Vec::with_capacity(count);
         for _ in 0..count {
             let name = r.str("an attribute's name")?;
             let version = Version(r.u64("a version")?);
-            user.push((name, version, ValueRef::decode(&mut r)?));
+            user.push((name, version, ValueView::decode(&mut r)?));
         }
         r.finish()?;
         Ok(Self {

@@ -9,6 +9,7 @@
 //! ```
 
 use crate::codec::{DecodeError, Reader, put_bytes, put_u64, put_varint};
+use crate::filter::ValueRef;
 use crate::limits::LIST_DEPTH_MAX;
 use std::cmp::Ordering;
 
@@ -282,7 +283,7 @@ impl Value {
 
 /// A value that borrows its text from where it was read.
 #[derive(Debug, Clone, PartialEq)]
-pub enum ValueRef<'a> {
+pub enum ValueView<'a> {
     /// Known to be absent.
     Null,
     /// Signed 64-bit integer.
@@ -297,7 +298,7 @@ pub enum ValueRef<'a> {
     Other(Value),
 }
 
-impl<'a> ValueRef<'a> {
+impl<'a> ValueView<'a> {
     /// Reads one value.
     pub fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
         Ok(match r.peek() {
@@ -313,6 +314,18 @@ impl<'a> ValueRef<'a> {
                 other => Self::Other(other),
             },
         })
+    }
+
+    /// The same, for a filter to look at.
+    pub fn as_ref(&self) -> ValueRef<'_> {
+        match self {
+            Self::Null => ValueRef::Null,
+            Self::I64(v) => ValueRef::I64(*v),
+            Self::F64(v) => ValueRef::F64(*v),
+            Self::Text(v) => ValueRef::String(v),
+            Self::Timestamp(v) => ValueRef::Timestamp(*v),
+            Self::Other(v) => ValueRef::from(v),
+        }
     }
 
     /// The same, owned.
@@ -340,7 +353,7 @@ impl<'a> ValueRef<'a> {
     }
 }
 
-impl<'a> From<&'a Value> for ValueRef<'a> {
+impl<'a> From<&'a Value> for ValueView<'a> {
     fn from(value: &'a Value) -> Self {
         match value {
             Value::Null => Self::Null,
@@ -425,6 +438,15 @@ impl Properties {
     pub fn with(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.set(name, value);
         self
+    }
+
+    /// From pairs that are in the order of their names, each name once; others are put in order.
+    pub fn from_sorted(pairs: Vec<(String, Value)>) -> Self {
+        if pairs.is_sorted_by(|a, b| a.0 < b.0) {
+            Self(pairs)
+        } else {
+            pairs.into_iter().collect()
+        }
     }
 
     /// Takes one property out.

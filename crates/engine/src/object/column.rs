@@ -4,12 +4,12 @@
 use super::cells::Cells;
 use super::sorted::Sorted;
 use super::words::{Grams, Order, Words};
-use esker_model::value::ValueRef;
+use esker_model::value::ValueView;
 use esker_model::{Value, Version};
 use foldhash::fast::FixedState;
 use roaring::RoaringBitmap;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What objects have under one name.
 #[derive(Debug)]
@@ -34,11 +34,45 @@ pub(super) struct Column {
     index: Mutex<Index>,
 }
 
-/// What finds slots by value; built by the first search that wants it.
+/// What finds slots by value, once searches want it.
 #[derive(Debug, Default)]
-pub(super) struct Index {
-    pub(super) built: Option<Arc<Built>>,
+struct Index {
+    /// Whether a search has wanted it.
+    wanted: bool,
+    built: Option<Arc<Built>>,
     /// Slots whose value may have changed since.
+    changed: RoaringBitmap,
+    order: Option<Arc<Order>>,
+    grams: Option<Arc<Grams>>,
+}
+
+impl Index {
+    fn view(&self) -> Option<View> {
+        Some(View {
+            built: Arc::clone(self.built.as_ref()?),
+            changed: self.changed.clone(),
+            order: self.order.clone(),
+            grams: self.grams.clone(),
+        })
+    }
+}
+
+/// What a search wants of an index.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Wants {
+    /// Texts in their order.
+    pub(super) order: bool,
+    /// Texts by three bytes in them.
+    pub(super) grams: bool,
+    /// Even if nobody has wanted it before.
+    pub(super) now: bool,
+}
+
+/// What a search sees of a column's index.
+#[derive(Debug, Clone)]
+pub(super) struct View {
+    pub(super) built: Arc<Built>,
+    /// Slots that it no longer knows.
     pub(super) changed: RoaringBitmap,
     pub(super) order: Option<Arc<Order>>,
     pub(super) grams: Option<Arc<Grams>>,
@@ -117,23 +151,23 @@ impl Column {
         self.get(slot).is_some()
     }
 
-    pub(super) fn get(&self, slot: u32) -> Option<ValueRef<'_>> {
+    pub(super) fn get(&self, slot: u32) -> Option<ValueView<'_>> {
         if let Some(word) = self.texts.get(slot) {
-            return Some(ValueRef::Text(self.words.get(word)));
+            return Some(ValueView::Text(self.words.get(word)));
         }
         if let Some(v) = self.ints.get(slot) {
-            return Some(ValueRef::I64(v));
+            return Some(ValueView::I64(v));
         }
         if let Some(v) = self.floats.get(slot) {
-            return Some(ValueRef::F64(f64::from_bits(v)));
+            return Some(ValueView::F64(f64::from_bits(v)));
         }
         if let Some(v) = self.times.get(slot) {
-            return Some(ValueRef::Timestamp(v));
+            return Some(ValueView::Timestamp(v));
         }
         if self.nulls.contains(slot) {
-            return Some(ValueRef::Null);
+            return Some(ValueView::Null);
         }
-        self.others.get(&slot).map(ValueRef::from)
+        self.others.get(&slot).map(ValueView::from)
     }
 
     /// When the value was set; `None` if it was when the object was created.
@@ -148,23 +182,23 @@ impl Column {
     pub(super) fn set(
         &mut self,
         slot: u32,
-        value: &ValueRef<'_>,
+        value: &ValueView<'_>,
         version: Option<Version>,
         slots: usize,
     ) -> bool {
         let there = self.take_out(slot, value);
         match value {
-            ValueRef::Null => {
+            ValueView::Null => {
                 self.nulls.insert(slot);
             }
-            ValueRef::I64(v) => self.ints.set(slot, *v, slots),
-            ValueRef::F64(v) => self.floats.set(slot, v.to_bits(), slots),
-            ValueRef::Timestamp(v) => self.times.set(slot, *v, slots),
-            ValueRef::Text(text) => {
+            ValueView::I64(v) => self.ints.set(slot, *v, slots),
+            ValueView::F64(v) => self.floats.set(slot, v.to_bits(), slots),
+            ValueView::Timestamp(v) => self.times.set(slot, *v, slots),
+            ValueView::Text(text) => {
                 let word = self.words.number(text);
                 self.texts.set(slot, word, slots);
             }
-            ValueRef::Other(v) => {
+            ValueView::Other(v) => {
                 self.others.insert(slot, v.clone());
             }
         }
@@ -181,7 +215,7 @@ impl Column {
 
     /// Takes a value out; whether there was one.
     pub(super) fn remove(&mut self, slot: u32) -> bool {
-        let there = self.take_out(slot, &ValueRef::Other(Value::Null));
+        let there = self.take_out(slot, &ValueView::Other(Value::Null));
         if there {
             if !self.versions.is_empty() {
                 self.versions.remove(slot);
@@ -192,15 +226,15 @@ impl Column {
     }
 
     /// Takes out what a slot has, but for cells that a value of that kind replaces anyway.
-    fn take_out(&mut self, slot: u32, next: &ValueRef<'_>) -> bool {
+    fn take_out(&mut self, slot: u32, next: &ValueView<'_>) -> bool {
         let mut there = false;
         let mut take = |cells: &mut dyn Slots, stays: bool| {
             there |= if stays { cells.has(slot) } else { cells.take(slot) };
         };
-        take(&mut self.ints, matches!(next, ValueRef::I64(_)));
-        take(&mut self.floats, matches!(next, ValueRef::F64(_)));
-        take(&mut self.times, matches!(next, ValueRef::Timestamp(_)));
-        take(&mut self.texts, matches!(next, ValueRef::Text(_)));
+        take(&mut self.ints, matches!(next, ValueView::I64(_)));
+        take(&mut self.floats, matches!(next, ValueView::F64(_)));
+        take(&mut self.times, matches!(next, ValueView::Timestamp(_)));
+        take(&mut self.texts, matches!(next, ValueView::Text(_)));
         there |= !self.nulls.is_empty() && self.nulls.remove(slot);
         there |= !self.others.is_empty() && self.others.remove(&slot).is_some();
         there
@@ -217,15 +251,47 @@ impl Column {
         }
     }
 
-    /// The index, as it is; built anew where there is none, or where too much has changed for it to be of use.
-    pub(super) fn index(&self) -> MutexGuard<'_, Index> {
+    /// The index, where there is one that is of use.
+    pub(super) fn index_if_built(&self) -> Option<View> {
+        let index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_worn(&index) {
+            return None;
+        }
+        index.view().filter(|_| self.indexed)
+    }
+
+    /// The index for a search that wants it: built by the second one that does, since reading the column once costs less.
+    pub(super) fn index_wanted(&self, wants: Wants) -> Option<View> {
+        if !self.indexed || self.count() < INDEX_LEAST {
+            return None;
+        }
         let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
-        let worn = index.changed.len() > CHANGED_LEAST && index.changed.len() * 8 > self.count();
-        if index.built.is_none() || worn {
+        let first = index.built.is_none() && !std::mem::replace(&mut index.wanted, true);
+        if first && !wants.now {
+            return None;
+        }
+        if index.built.is_none() || self.is_worn(&index) {
             index.built = Some(Arc::new(self.build()));
             index.changed.clear();
         }
-        index
+        if wants.order {
+            let known = index.order.as_ref().map_or(0, |o| o.known());
+            // Those behind it are asked one by one.
+            if known == 0 || self.words.len() > known + known / 4 + 1_024 {
+                index.order = Some(Arc::new(Order::new(&self.words)));
+            }
+        }
+        if wants.grams {
+            let grams = index.grams.get_or_insert_default();
+            if grams.known() < self.words.len() {
+                Arc::make_mut(grams).extend(&self.words);
+            }
+        }
+        index.view()
+    }
+
+    fn is_worn(&self, index: &Index) -> bool {
+        index.changed.len() > CHANGED_LEAST && index.changed.len() * 8 > self.count()
     }
 
     fn build(&self) -> Built {
@@ -270,6 +336,17 @@ impl Column {
         index.built.as_ref().map(|b| b.distinct())
     }
 
+    /// Those of some slots that have a value.
+    pub(super) fn slots_among(&self, some: &RoaringBitmap) -> RoaringBitmap {
+        if self.count() == 0 {
+            return RoaringBitmap::new();
+        }
+        if some.len() * 8 < self.count() {
+            return some.iter().filter(|slot| self.get(*slot).is_some()).collect();
+        }
+        self.slots() & some
+    }
+
     /// All slots that have a value.
     pub(super) fn slots(&self) -> RoaringBitmap {
         fn add<T: Copy + Default>(cells: &Cells<T>, all: &mut RoaringBitmap) {
@@ -293,6 +370,8 @@ impl Column {
     }
 }
 
+/// A column with fewer values is always read.
+pub(super) const INDEX_LEAST: u64 = 256;
 /// So few changes are always looked at one by one.
 const CHANGED_LEAST: u64 = 1 << 10;
 

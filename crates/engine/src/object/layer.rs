@@ -15,12 +15,13 @@
 //!
 //! A snapshot sees objects as they were: while there are snapshots, what a commit replaces is kept for them.
 
+use super::column::Wants;
 use super::log::{self, BulkTag, Entries};
 use super::merge::{Mixed, key_of, objects_within};
 use super::table::Table as Columns;
 use esker_model::codec::Reader;
 use esker_model::object::{ObjectId, Prefix, object_type};
-use esker_model::value::ValueRef;
+use esker_model::value::ValueView;
 use esker_model::{Error, Flow, Result, Schema, VertexId, VertexTypeId};
 use esker_store::{
     BulkLoad, Cursor, Durability, KeyRange, Read, Snapshot, Store, StoreStats, Table, WriteBatch,
@@ -158,6 +159,18 @@ impl ObjectStore {
         self.state_mut().columns.next_id(prefix, millis)
     }
 
+    /// Builds the index of a name now, rather than when a search wants it.
+    pub(super) fn build_index(&self, name: &str) {
+        let now = Wants {
+            now: true,
+            ..Wants::default()
+        };
+        let state = self.state();
+        for column in state.columns.columns.iter().filter(|c| *c.name == *name) {
+            column.index_wanted(now);
+        }
+    }
+
     /// Changes what is not on disk: which names are indexed.
     pub(super) fn with_columns<T>(&self, change: impl FnOnce(&mut Columns) -> T) -> T {
         change(&mut self.state_mut().columns)
@@ -278,7 +291,7 @@ impl ObjectStore {
                     state.dirty.insert(last);
                 }
             }
-            let value = tag.value.as_ref().map(ValueRef::from);
+            let value = tag.value.as_ref().map(ValueView::from);
             state
                 .columns
                 .tag(&tag.slots, &tag.name, value.as_ref(), tag.version);

@@ -17,7 +17,7 @@
 use super::table::Table;
 use esker_model::codec::{DecodeError, Reader, put_bytes, put_u64};
 use esker_model::object::ObjectId;
-use esker_model::value::ValueRef;
+use esker_model::value::ValueView;
 use esker_model::{Error, Result, Version};
 use roaring::RoaringBitmap;
 
@@ -146,7 +146,7 @@ pub(super) fn play(table: &mut Table, entries: &[u8]) -> Result<(), DecodeError>
                 let version = Version(r.u64("a version")?);
                 let value = match r.u8("whether there is a value")? {
                     0 => None,
-                    1 => Some(ValueRef::decode(&mut r)?),
+                    1 => Some(ValueView::decode(&mut r)?),
                     _ => return Err(r.error("whether there is a value (0 or 1)")),
                 };
                 let slots = r.bytes("a set of objects")?;

@@ -6,14 +6,19 @@
 
 mod cells;
 mod column;
+mod find;
+mod group;
 mod layer;
 mod log;
 mod merge;
+mod select;
 mod shapes;
 mod sorted;
+mod spans;
 mod table;
 mod words;
 
+pub(crate) use group::GroupTag;
 pub(crate) use layer::{ObjectStore, identity_key, identity_value};
 pub(crate) use log::BulkTag;
 

@@ -6,7 +6,7 @@ use super::shapes::{ShapeId, Shapes};
 use esker_model::codec::{DecodeError, put_bytes, put_u16, put_u64, put_varint};
 use esker_model::object::{Identity, ObjectId, Prefix};
 use esker_model::record::VertexView;
-use esker_model::value::ValueRef;
+use esker_model::value::ValueView;
 use esker_model::{Version, VertexTypeId};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
@@ -111,6 +111,35 @@ impl Table {
         number.and_then(|n| self.columns.get(*n as usize))
     }
 
+    /// The column of a tag.
+    pub(super) fn tag_column(&self, name: &str) -> Option<&Column> {
+        let number = self.tags.get(name)?;
+        self.columns.get(*number as usize)
+    }
+
+    /// How many tags an object has.
+    pub(super) fn tags_of(&self, slot: u32) -> usize {
+        let shape = self.shapes_of.get(slot as usize).copied().unwrap_or(0);
+        let tag = |c: &&u32| self.columns.get(**c as usize).is_some_and(|c| !c.predefined);
+        self.shapes.get(shape).iter().filter(tag).count()
+    }
+
+    /// Lets searches index a name, or not; whether that is new.
+    pub(super) fn set_indexed(&mut self, name: &str, on: bool) -> bool {
+        let changed = if on {
+            self.unindexed.remove(name)
+        } else {
+            self.unindexed.insert(name.into())
+        };
+        for column in self.columns.iter_mut().filter(|c| *c.name == *name) {
+            column.indexed = on;
+            if !on {
+                column.drop_index();
+            }
+        }
+        changed
+    }
+
     /// The next number of an object with that prefix, not before that time.
     pub(super) fn next_id(&mut self, prefix: Prefix, millis: u64) -> ObjectId {
         if self.sequences.is_empty() {
@@ -143,18 +172,18 @@ impl Table {
         put_varint(out, predefined as u64);
         for column in columns().take(predefined) {
             put_bytes(out, column.name.as_bytes());
-            column.get(slot).unwrap_or(ValueRef::Null).encode(out);
+            column.get(slot).unwrap_or(ValueView::Null).encode(out);
         }
         put_varint(out, (columns().count() - predefined) as u64);
         for column in columns().skip(predefined) {
             put_bytes(out, column.name.as_bytes());
             put_u64(out, column.version(slot).unwrap_or(first).0);
-            column.get(slot).unwrap_or(ValueRef::Null).encode(out);
+            column.get(slot).unwrap_or(ValueView::Null).encode(out);
         }
     }
 
     /// Each name and value of an object: predefined ones first, both by name.
-    pub(super) fn each_value<'t>(&'t self, slot: u32, mut each: impl FnMut(&'t Column, ValueRef<'t>)) {
+    pub(super) fn each_value<'t>(&'t self, slot: u32, mut each: impl FnMut(&'t Column, ValueView<'t>)) {
         let shape = self.shapes_of.get(slot as usize).copied().unwrap_or(0);
         for number in self.shapes.get(shape).iter() {
             if let Some(column) = self.columns.get(*number as usize)
@@ -308,7 +337,7 @@ impl Table {
         &mut self,
         slots: &RoaringBitmap,
         name: &str,
-        value: Option<&ValueRef<'_>>,
+        value: Option<&ValueView<'_>>,
         version: Version,
     ) {
         let all = self.ids.len();
@@ -378,14 +407,14 @@ fn names<'v>(view: &'v VertexView<'_>) -> impl Iterator<Item = (&'v str, bool)> 
 }
 
 /// The ID attributes among predefined ones.
-fn identity_of(attributes: &[(&str, ValueRef<'_>)]) -> Option<Identity> {
+fn identity_of(attributes: &[(&str, ValueView<'_>)]) -> Option<Identity> {
     let get = |name| attributes.iter().find(|(n, _)| *n == name).map(|(_, v)| v);
     let text = |name| match get(name) {
-        Some(ValueRef::Text(s)) => Some((*s).to_owned()),
+        Some(ValueView::Text(s)) => Some((*s).to_owned()),
         _ => None,
     };
     let number = |name| match get(name) {
-        Some(ValueRef::I64(n)) => Some(*n),
+        Some(ValueView::I64(n)) => Some(*n),
         _ => None,
     };
     Some(Identity {

@@ -103,7 +103,7 @@ impl Order {
 /// the shortest of their lists, and what it gives is looked at. Trigrams over the different texts, not over the objects:
 /// a million objects share few texts, and where they do not, a list still names a small part of them. A suffix array would
 /// answer without looking, but has to be built anew for each new text.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Grams {
     lists: HashMap<[u8; 3], RoaringBitmap, FixedState>,
     known: usize,

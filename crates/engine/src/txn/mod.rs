@@ -28,7 +28,7 @@ use crate::archive::Archive;
 use crate::catalog::{NEWEST_KEY, SCHEMA_KEY, encode_schema, once_key, pending_key, version_value};
 use crate::clock::HybridClock;
 use crate::counts::{Changes, encode_pending};
-use crate::object::ObjectStore;
+use crate::object::{BulkTag, ObjectStore};
 use esker_model::limits::BATCH_MUTATIONS_MAX;
 use esker_model::once::Numbered;
 use esker_model::{
@@ -73,6 +73,8 @@ pub(crate) struct Effects {
     pub(crate) touched: Vec<(VertexId, EdgeTypeId)>,
     /// Vertices that were deleted.
     pub(crate) deleted: Vec<VertexId>,
+    /// Tags of many objects at once.
+    pub(crate) tags: Vec<BulkTag>,
     pub(crate) vertices_created: u64,
     pub(crate) edges_created: u64,
     pub(crate) unchanged: u64,
@@ -199,7 +201,7 @@ impl Engine {
         let mut batch = overlay.into_batch();
         let version = writer.clock.last();
         writer.senders.put(version, &mut batch);
-        if batch.is_empty() {
+        if batch.is_empty() && total.tags.is_empty() {
             return Ok(());
         }
         total.changes.settle();
@@ -215,7 +217,9 @@ impl Engine {
         }
         self.deleted.add(&total.deleted);
         let dirty = self.adjacency.begin_write(&total.touched);
-        let committed = self.store.commit(batch, self.settings.durability);
+        let committed = self
+            .objects
+            .commit_with(batch, &total.tags, self.settings.durability);
         self.adjacency.end_write(dirty, &total.touched);
         if let (Err(_), Some(slot)) = (&committed, slot) {
             lock(&self.counters).failed(slot);

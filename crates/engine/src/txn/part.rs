@@ -6,6 +6,7 @@
 use super::checks::{check_properties, check_row};
 use super::{Effects, Mark, Overlay, Txn, Writer, lock};
 use crate::Engine;
+use crate::object::{BulkTag, GroupTag};
 use esker_model::key::{Counter, EdgeKey};
 use esker_model::limits::PROPERTIES_MAX;
 use esker_model::object::{Identity, ObjectId};
@@ -183,6 +184,58 @@ impl Engine {
         let committed = self.commit_group(writer, overlay, &mut effects);
         writer.senders.end(committed.is_ok());
         committed.map(|()| commit)
+    }
+
+    /// Tags of many objects, and changes of single ones, in one commit at a version (at a new one without it); the version
+    /// that what changed took, or `None` if the marker was there before.
+    pub(crate) fn apply_group_tags(
+        &self,
+        writer: &mut Writer,
+        ops: Vec<Op>,
+        tags: Vec<GroupTag>,
+        version: Option<Version>,
+        beside: Beside,
+    ) -> Result<Option<Version>> {
+        let version = match version {
+            Some(version) => {
+                let next = writer.clock.last().next();
+                writer.clock.witness(version.max(next));
+                version
+            }
+            None => writer.clock.tick(self.clock.now_millis()),
+        };
+        let schema = self.schema_now();
+        let mut overlay = Overlay::new(&*self.store);
+        overlay.savepoint();
+        writer.senders.begin();
+        let mut txn = self.part_txn(&mut overlay, &schema, version, &mut writer.senders);
+        let mark = match &beside.once {
+            Some(marker) => txn.admit(marker)?,
+            None => Mark::None,
+        };
+        if matches!(mark, Mark::Applied) {
+            return Ok(None);
+        }
+        for op in ops {
+            txn.apply_one(Mutation { version: None, op })?;
+        }
+        for (table, key, value) in beside.rows {
+            match value {
+                Some(value) => txn.overlay.put(table, key, value),
+                None => txn.overlay.remove(table, key),
+            }
+        }
+        txn.note(&mark);
+        let mut effects = txn.effects;
+        effects.newest.0 = effects.newest.0.max(version);
+        effects.tags = tags
+            .into_iter()
+            .map(|tag| BulkTag::at(version, tag))
+            .collect();
+        let took = version.max(effects.own.0);
+        let committed = self.commit_group(writer, overlay, &mut effects);
+        writer.senders.end(committed.is_ok());
+        committed.map(|()| Some(took))
     }
 
     fn part_txn<'a, 's>(

@@ -1,0 +1,357 @@
+//! Searching: by number and identity (E-search), by a filter (P-search); what an asker may see.
+
+use super::alias_key;
+use super::column::Column;
+use super::layer::{ObjectSnapshot, State};
+use super::select::{Node, Select, column_of, unknown_names};
+use super::table::Table as Columns;
+use crate::Engine;
+use esker_model::filter::Expr;
+use esker_model::object::{
+    Asker, Find, FindReport, Found, Identity, MODE_DEFAULT, ObjectId, ObjectKey, ObjectRead,
+    Share, TagInfo,
+};
+use esker_model::record::VertexRecord;
+use esker_model::value::ValueView;
+use esker_model::{Cancel, Error, Flow, Properties, Result, Value};
+use esker_store::{Read, Table};
+use roaring::RoaringBitmap;
+
+/// So many objects are put together at a time: what writers wait for at most.
+const PIECE: usize = 256;
+
+impl Engine {
+    /// The object that an identity which belongs here names, if it lies elsewhere: see `Op::MoveObject`.
+    pub fn object_alias(&self, identity: &Identity) -> Result<Option<ObjectId>> {
+        let mut id = None;
+        let key = alias_key(&identity.hash());
+        self.store
+            .get_with(Table::Index, &key, &mut |value| {
+                id = Some(super::identity_value(value));
+            })?;
+        id.transpose()
+    }
+
+    /// What a filter holds of, for those who hold a lock on the columns: who may be seen is decided here.
+    pub(super) fn matching(
+        &self,
+        columns: &Columns,
+        filter: &Expr,
+        asker: Option<&Asker>,
+        report: &mut FindReport,
+    ) -> RoaringBitmap {
+        let clock = || self.clock.monotonic_micros();
+        let node = Node::new(columns, filter);
+        let mut select = Select {
+            table: columns,
+            clock: &clock,
+            plan: Vec::new(),
+        };
+        let slots = select.eval(&node, None);
+        report.plan = select.plan;
+        readable(columns, slots, asker)
+    }
+
+    fn unknown(
+        columns: &Columns,
+        filter: &Expr,
+        asker: Option<&Asker>,
+    ) -> Vec<(String, Option<(String, u64)>)> {
+        let seen = Seen::new(columns, asker);
+        let mut unknown: Vec<&str> = unknown_names(columns, filter);
+        // A name that only others' objects have is unknown, too.
+        if asker.is_some() {
+            let hidden = filter.names().into_iter().filter(|name| {
+                column_of(columns, name).is_some_and(|column| seen.count(column) == 0)
+            });
+            unknown.extend(hidden);
+        }
+        if unknown.is_empty() {
+            return Vec::new();
+        }
+        let mut known: Vec<&Column> = columns.columns.iter().collect();
+        known.retain(|column| seen.count(column) > 0);
+        let suggest = |name: &str| {
+            let names = known.iter().map(|column| &*column.name);
+            let nearest = esker_model::schema::nearest(name, names)?;
+            let column = known.iter().find(|c| *c.name == *nearest)?;
+            let objects = seen.count(column);
+            Some((nearest, objects))
+        };
+        unknown
+            .into_iter()
+            .map(|name| (name.to_owned(), suggest(name)))
+            .collect()
+    }
+}
+
+/// Who can be seen.
+struct Seen {
+    /// `None`: all.
+    slots: Option<RoaringBitmap>,
+}
+
+impl Seen {
+    fn new(columns: &Columns, asker: Option<&Asker>) -> Self {
+        let all = || readable(columns, columns.live.clone(), asker);
+        Self {
+            slots: asker.filter(|a| a.uid != 0).map(|_| all()),
+        }
+    }
+
+    /// How many of them have a name.
+    fn count(&self, column: &Column) -> u64 {
+        match &self.slots {
+            None => column.count(),
+            Some(slots) => slots.intersection_len(&column.slots()),
+        }
+    }
+}
+
+/// Owner, group and mode of an object.
+pub(super) fn access(columns: &Columns) -> impl Fn(u32) -> (i64, Option<i64>, i64) + '_ {
+    let (owner, gid, mode) = (
+        columns.column("owner"),
+        columns.column("gid"),
+        columns.column("mode"),
+    );
+    let int = |column: Option<&Column>, slot| column.and_then(|c| c.ints.get(slot));
+    move |slot| {
+        (
+            int(owner, slot).unwrap_or(0),
+            int(gid, slot),
+            int(mode, slot).unwrap_or(MODE_DEFAULT),
+        )
+    }
+}
+
+/// Those that an asker may read.
+fn readable(columns: &Columns, slots: RoaringBitmap, asker: Option<&Asker>) -> RoaringBitmap {
+    let Some(asker) = asker.filter(|a| a.uid != 0) else {
+        return slots;
+    };
+    let access = access(columns);
+    let may = |slot: &u32| {
+        let (owner, gid, mode) = access(*slot);
+        asker.may_read(owner, gid, mode)
+    };
+    slots.iter().filter(may).collect()
+}
+
+/// Which names of an object are given.
+struct Wanted<'q>(Option<&'q [String]>);
+
+impl Wanted<'_> {
+    fn has(&self, column: &str) -> bool {
+        self.0.is_none_or(|names| {
+            let alike = |n: &String| n == column || n.eq_ignore_ascii_case(column);
+            names.iter().any(alike)
+        })
+    }
+}
+
+fn found(columns: &Columns, slot: u32, wanted: &Wanted<'_>) -> Found {
+    let (mut attributes, mut tags) = (Vec::new(), Vec::new());
+    let mut give = |column: &Column, value: ValueView<'_>| {
+        let pair = (String::from(&*column.name), value.to_value());
+        if column.predefined {
+            attributes.push(pair);
+        } else {
+            tags.push(pair);
+        }
+    };
+    match wanted.0 {
+        None => columns.each_value(slot, &mut give),
+        Some(_) => columns.each_value(slot, |column, value| {
+            if wanted.has(&column.name) {
+                give(column, value);
+            }
+        }),
+    }
+    Found {
+        id: columns.id(slot),
+        created: columns.first(slot),
+        modified: columns.latest(slot),
+        attributes: Properties::from_sorted(attributes),
+        tags: Properties::from_sorted(tags),
+    }
+}
+
+/// An object as it was, out of its row.
+fn found_then(id: ObjectId, row: &[u8], wanted: &Wanted<'_>) -> Result<Option<Found>> {
+    let record = VertexRecord::decode(row).map_err(|e| Error::corrupt("an object kept", e))?;
+    if record.gone {
+        return Ok(None);
+    }
+    let tags = record.user.into_iter().map(|a| (a.name, a.value));
+    let mut wanted_only =
+        |pairs: &mut dyn Iterator<Item = (String, Value)>| -> Properties {
+            pairs.filter(|(name, _)| wanted.has(name)).collect()
+        };
+    Ok(Some(Found {
+        id,
+        created: record.first,
+        modified: record.latest,
+        attributes: wanted_only(&mut record.attributes.into_iter()),
+        tags: wanted_only(&mut { tags }),
+    }))
+}
+
+/// Puts together some of what was found, as of the moment at which it was.
+fn piece(
+    state: &State,
+    snapshot: &ObjectSnapshot<'_>,
+    slots: &[u32],
+    wanted: &Wanted<'_>,
+) -> Result<Vec<Found>> {
+    let mut piece = Vec::with_capacity(slots.len());
+    for slot in slots {
+        match state.before(*slot, snapshot.moment()) {
+            None => piece.push(found(&state.columns, *slot, wanted)),
+            Some(None) => {}
+            Some(Some(row)) => {
+                piece.extend(found_then(state.columns.id(*slot), row, wanted)?);
+            }
+        }
+    }
+    Ok(piece)
+}
+
+fn share_of(columns: &Columns, slots: RoaringBitmap, share: Option<Share>) -> Result<RoaringBitmap> {
+    let Some(share) = share else {
+        return Ok(slots);
+    };
+    if share.rank >= share.of {
+        return Err(Error::Invalid(format!(
+            "share {} of {}: expected a number from 0 to one less than how many there are",
+            share.rank, share.of
+        )));
+    }
+    Ok(slots
+        .iter()
+        .filter(|slot| share.has(columns.id(*slot)))
+        .collect())
+}
+
+impl ObjectRead for Engine {
+    fn read_objects(
+        &self,
+        keys: &[ObjectKey],
+        asker: Option<&Asker>,
+    ) -> Result<Vec<Option<Found>>> {
+        let state = self.objects.state();
+        let columns = &state.columns;
+        let access = access(columns);
+        let slot_of = |key: &ObjectKey| match key {
+            ObjectKey::Id(id) => columns.slot_of(*id),
+            ObjectKey::Identity(identity) => columns
+                .with_identity(&identity.hash())
+                // The table keeps half of the hash.
+                .filter(|slot| found(columns, *slot, &Wanted(None)).identity().as_ref() == Some(identity)),
+        };
+        let may = |slot: &u32| {
+            columns.live.contains(*slot)
+                && asker.is_none_or(|asker| {
+                    let (owner, gid, mode) = access(*slot);
+                    asker.may_read(owner, gid, mode)
+                })
+        };
+        let one = |key: &ObjectKey| {
+            let slot = slot_of(key).filter(may)?;
+            Some(found(columns, slot, &Wanted(None)))
+        };
+        Ok(keys.iter().map(one).collect())
+    }
+
+    fn find(
+        &self,
+        find: &Find,
+        cancel: &dyn Cancel,
+        sink: &mut dyn FnMut(Found) -> Flow,
+    ) -> Result<FindReport> {
+        let mut report = FindReport {
+            complete: true,
+            ..FindReport::default()
+        };
+        let snapshot = self.objects.look()?;
+        let slots = {
+            let state = self.objects.state();
+            let columns = &state.columns;
+            report.unknown = Self::unknown(columns, &find.filter, find.asker.as_ref());
+            if find.explain {
+                let node = Node::new(columns, &find.filter);
+                let mut select = Select {
+                    table: columns,
+                    clock: &|| 0,
+                    plan: Vec::new(),
+                };
+                select.explain(&node);
+                report.plan = select.plan;
+                return Ok(report);
+            }
+            let slots = self.matching(columns, &find.filter, find.asker.as_ref(), &mut report);
+            let mut slots = share_of(columns, slots, find.share)?;
+            if let Some(after) = find.after {
+                let Some(slot) = columns.slot_of(after) else {
+                    return Err(Error::Invalid(format!(
+                        "there is no object {after} behind which to go on"
+                    )));
+                };
+                slots.remove_range(0..=slot);
+            }
+            // What came between the moment and the lock is of a later one.
+            slots.remove_range(snapshot.moment().slots()..);
+            slots
+        };
+        let most = find.limit.unwrap_or(u64::MAX);
+        if find.count {
+            report.matches = slots.len().min(most);
+            report.complete = slots.len() <= most;
+            return Ok(report);
+        }
+        let wanted = Wanted(find.select.as_deref());
+        let mut rest = slots.iter();
+        let mut some = Vec::with_capacity(PIECE);
+        while report.matches < most {
+            if cancel.cancelled() {
+                report.complete = false;
+                return Ok(report);
+            }
+            some.clear();
+            let room = usize::try_from(most - report.matches).unwrap_or(PIECE);
+            some.extend(rest.by_ref().take(PIECE.min(room)));
+            if some.is_empty() {
+                return Ok(report);
+            }
+            let piece = piece(&self.objects.state(), &snapshot, &some, &wanted)?;
+            for found in piece {
+                report.matches += 1;
+                if sink(found).is_break() {
+                    report.complete = rest.next().is_none();
+                    return Ok(report);
+                }
+            }
+        }
+        report.complete = rest.next().is_none();
+        Ok(report)
+    }
+
+    fn tags(&self, asker: Option<&Asker>) -> Result<Vec<TagInfo>> {
+        let state = self.objects.state();
+        let seen = Seen::new(&state.columns, asker);
+        let all = seen.slots.is_none();
+        let info = |column: &Column| TagInfo {
+            name: String::from(&*column.name),
+            predefined: column.predefined,
+            objects: seen.count(column),
+            // How many values others' objects have is nobody's business.
+            distinct: column.distinct().filter(|_| all),
+            indexed: column.indexed,
+            bytes: if all { column.bytes() } else { (0, 0) },
+        };
+        let mut tags: Vec<_> = state.columns.columns.iter().map(info).collect();
+        tags.retain(|tag| tag.objects > 0);
+        tags.sort_by(|a, b| (!a.predefined, &a.name).cmp(&(!b.predefined, &b.name)));
+        Ok(tags)
+    }
+}

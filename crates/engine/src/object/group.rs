@@ -1,0 +1,292 @@
+//! Grouping objects by a tag (SoMeta, section III-F): all that a filter holds of, in one commit. Where an object has no such
+//! tag yet, there is nothing to supersede, and the objects together are one entry of the log and one set in a column.
+
+use super::find::access;
+use super::layer::ObjectStore;
+use super::log::BulkTag;
+use crate::Engine;
+use crate::read::vertex_record;
+use crate::txn::{Beside, check_properties, lock};
+use esker_model::limits::PROPERTIES_MAX;
+use esker_model::object::{
+    FindReport, ObjectWrite, TagChange, TagReport, TagWhere, object_type,
+};
+use esker_model::schema::check_attribute_name;
+use esker_model::{Cancel, Error, Op, Properties, Result, Schema, Version, VertexRef};
+use esker_store::Store as _;
+use esker_store::Table;
+use roaring::RoaringBitmap;
+
+/// Keys of `meta` that say which names searches must not index.
+pub(super) const UNINDEXED: &[u8] = b"objects/unindexed/";
+
+impl Engine {
+    /// The same at a version that the host gives, with its own rows and marker, as a part of what several engines do.
+    pub fn tag_where_at(
+        &self,
+        change: &TagWhere,
+        version: Version,
+        cancel: &dyn Cancel,
+        beside: Beside,
+    ) -> Result<TagReport> {
+        self.tag_objects(change, Some(version), cancel, beside)
+    }
+
+    fn tag_objects(
+        &self,
+        asked: &TagWhere,
+        version: Option<Version>,
+        cancel: &dyn Cancel,
+        beside: Beside,
+    ) -> Result<TagReport> {
+        let schema = self.schema_now();
+        check_change(&schema, &asked.change)?;
+        let mut writer = lock(&self.writer);
+        // Nothing changes objects while the write lock is held.
+        let group = self.group(asked)?;
+        let mut report = TagReport {
+            matches: group.matches,
+            changed: group.changed,
+            refused: group.refused,
+            version: writer.clock.last(),
+        };
+        if asked.dry_run {
+            return Ok(report);
+        }
+        if cancel.cancelled() {
+            return Err(Error::Interrupted);
+        }
+        let now = match version {
+            Some(version) => version,
+            None => writer.clock.tick(self.clock.now_millis()),
+        };
+        let group = self.without_later(group, now);
+        let done = self.tag_holding(&mut writer, &schema, asked, group, Some(now), beside)?;
+        match done {
+            Some(version) => report.version = version,
+            None => (report.matches, report.changed, report.refused) = (0, 0, 0),
+        }
+        Ok(report)
+    }
+
+    /// Which objects are meant, and what becomes of them.
+    fn group(&self, asked: &TagWhere) -> Result<Group> {
+        let state = self.objects.state();
+        let columns = &state.columns;
+        let mut plan = FindReport::default();
+        let mut slots = self.matching(columns, &asked.filter, asked.asker.as_ref(), &mut plan);
+        let matches = slots.len();
+        if let Some(asker) = &asked.asker {
+            let access = access(columns);
+            slots = slots
+                .iter()
+                .filter(|slot| {
+                    let (owner, gid, mode) = access(*slot);
+                    asker.may_write(owner, gid, mode)
+                })
+                .collect();
+        }
+        let refused = matches - slots.len();
+        let mut group = Group {
+            matches,
+            refused,
+            ..Group::default()
+        };
+        let mut touched = RoaringBitmap::new();
+        for (name, value) in asked.change.set.iter() {
+            let column = columns.tag_column(name);
+            let having = column.map(|c| c.slots_among(&slots)).unwrap_or_default();
+            let new = &slots - &having;
+            touched |= &new;
+            group.new.push((name.to_owned(), value.clone(), new));
+            if !asked.change.keep {
+                let differs = |slot: &u32| {
+                    let present = column.and_then(|c| c.get(*slot));
+                    present.is_none_or(|v| v.to_value() != *value)
+                };
+                group.other |= having.iter().filter(differs).collect::<RoaringBitmap>();
+            }
+        }
+        for name in &asked.change.remove {
+            let column = columns.tag_column(name);
+            group.other |= column.map(|c| c.slots_among(&slots)).unwrap_or_default();
+        }
+        group.changed = (&touched | &group.other).len();
+        // An object whose row changes anyway is changed there.
+        for (_, _, new) in &mut group.new {
+            *new -= &group.other;
+            new.iter()
+                .any(|slot| columns.tags_of(slot) >= PROPERTIES_MAX)
+                .then(|| group.crowded = true);
+        }
+        group.ids = group.other.iter().map(|s| columns.id(s)).collect();
+        Ok(group)
+    }
+
+    /// Objects of which something is later than the version (their data came from a machine whose clock runs ahead) are
+    /// changed one by one.
+    fn without_later(&self, mut group: Group, version: Version) -> Group {
+        let state = self.objects.state();
+        let columns = &state.columns;
+        let mut later = RoaringBitmap::new();
+        for (_, _, slots) in &group.new {
+            later.extend(slots.iter().filter(|s| columns.latest(*s) >= version));
+        }
+        if !later.is_empty() {
+            for (_, _, slots) in &mut group.new {
+                *slots -= &later;
+            }
+            group.ids.extend(later.iter().map(|s| columns.id(s)));
+        }
+        group
+    }
+
+    fn tag_holding(
+        &self,
+        writer: &mut crate::txn::Writer,
+        schema: &Schema,
+        asked: &TagWhere,
+        group: Group,
+        version: Option<Version>,
+        beside: Beside,
+    ) -> Result<Option<Version>> {
+        if group.crowded {
+            return Err(Error::Limit {
+                what: "an object's number of tags".into(),
+                got: PROPERTIES_MAX as u64 + 1,
+                limit: PROPERTIES_MAX as u64,
+            });
+        }
+        let type_id = object_type(schema).ok_or_else(|| Error::Invalid("no objects".into()))?;
+        let change = &asked.change;
+        let ops: Vec<Op> = group
+            .ids
+            .iter()
+            .map(|id| {
+                let vertex = VertexRef {
+                    id: id.vertex(),
+                    type_id,
+                };
+                Ok(Op::SetAttributes {
+                    vertex,
+                    set: self.lacking(vertex, change)?,
+                    remove: change.remove.clone(),
+                })
+            })
+            .collect::<Result<_>>()?;
+        let tags = group.new.into_iter().filter(|(.., slots)| !slots.is_empty());
+        let tags = tags.map(|(name, value, slots)| (name, Some(value), slots));
+        self.apply_group_tags(writer, ops, tags.collect(), version, beside)
+    }
+
+    /// What `tag add` sets of an object that has some of it.
+    fn lacking(&self, vertex: VertexRef, change: &TagChange) -> Result<Properties> {
+        if !change.keep {
+            return Ok(change.set.clone());
+        }
+        let record = vertex_record(&*self.objects as &ObjectStore, vertex.id)?;
+        let has = |name: &str| {
+            record
+                .as_ref()
+                .is_some_and(|r| r.user.iter().any(|a| a.name == name))
+        };
+        let set = change.set.iter().filter(|(name, _)| !has(name));
+        Ok(set.map(|(n, v)| (n.to_owned(), v.clone())).collect())
+    }
+
+    /// Names that are not to be indexed.
+    pub(crate) fn load_unindexed(&self) -> Result<()> {
+        let mut names = Vec::new();
+        let all = esker_store::KeyRange::prefix(UNINDEXED);
+        esker_store::Read::scan(&*self.store, Table::Meta, &all, &mut |key, _| {
+            let name = key.get(UNINDEXED.len()..).unwrap_or_default();
+            names.extend(std::str::from_utf8(name).map(str::to_owned));
+            esker_model::Flow::Continue(())
+        })?;
+        self.objects.with_columns(|columns| {
+            for name in names {
+                columns.set_indexed(&name, false);
+            }
+        });
+        Ok(())
+    }
+}
+
+/// What tagging is about to do.
+#[derive(Debug, Default)]
+struct Group {
+    matches: u64,
+    changed: u64,
+    refused: u64,
+    /// Tags that objects lack.
+    new: Vec<(String, esker_model::Value, RoaringBitmap)>,
+    /// Objects of which something is superseded.
+    other: RoaringBitmap,
+    ids: Vec<esker_model::object::ObjectId>,
+    /// Whether an object would have too many tags.
+    crowded: bool,
+}
+
+/// One tag for many: name, value, slots.
+pub(crate) type GroupTag = (String, Option<esker_model::Value>, RoaringBitmap);
+
+impl BulkTag {
+    pub(crate) fn at(version: Version, (name, value, slots): GroupTag) -> Self {
+        Self {
+            name,
+            value,
+            version,
+            slots,
+        }
+    }
+}
+
+fn check_change(schema: &Schema, change: &TagChange) -> Result<()> {
+    check_properties("an object's tags", &change.set, PROPERTIES_MAX)?;
+    let set = change.set.iter().map(|(name, _)| name);
+    let type_id = object_type(schema);
+    for name in set.clone().chain(change.remove.iter().map(String::as_str)) {
+        check_attribute_name(name)?;
+        if type_id.is_some_and(|t| schema.attribute(t, name).is_some()) {
+            return Err(Error::Invalid(format!(
+                "`{name}` is a predefined attribute of objects, not a tag: change it with `esker object update`"
+            )));
+        }
+    }
+    if let Some(name) = set.into_iter().find(|n| change.remove.iter().any(|r| r == n)) {
+        return Err(Error::Invalid(format!(
+            "`{name}` is to be set and to be removed: expected one of them"
+        )));
+    }
+    Ok(())
+}
+
+impl ObjectWrite for Engine {
+    fn tag_where(&self, change: &TagWhere, cancel: &dyn Cancel) -> Result<TagReport> {
+        let beside = Beside {
+            once: change.once.clone(),
+            ..Beside::default()
+        };
+        self.tag_objects(change, None, cancel, beside)
+    }
+
+    fn set_index(&self, name: &str, on: bool) -> Result<bool> {
+        check_attribute_name(name)?;
+        let _writer = lock(&self.writer);
+        let key = [UNINDEXED, name.as_bytes()].concat();
+        let changed = self.objects.with_columns(|columns| columns.set_indexed(name, on));
+        if changed {
+            let mut batch = esker_store::WriteBatch::default();
+            if on {
+                batch.remove(Table::Meta, key);
+            } else {
+                batch.put(Table::Meta, key, []);
+            }
+            self.store.commit(batch, self.settings.durability)?;
+        }
+        if on {
+            self.objects.build_index(name);
+        }
+        Ok(changed)
+    }
+}
