@@ -22,6 +22,9 @@ pub enum Error {
     /// A malformed traversal.
     #[error(transparent)]
     Traversal(#[from] ParseError),
+    /// A malformed filter.
+    #[error(transparent)]
+    Filter(#[from] crate::filter::ParseError),
     /// A vertex that does not exist (any more, or yet).
     #[error("no vertex `{name}`{hint}")]
     NoVertex {
@@ -128,6 +131,7 @@ impl Error {
             | Self::Name(_)
             | Self::Time(_)
             | Self::Traversal(_)
+            | Self::Filter(_)
             | Self::Kind { .. }
             | Self::Limit { .. }
             | Self::Invalid(_)

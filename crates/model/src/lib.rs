@@ -5,6 +5,7 @@
 //! Suggested reading order: [`id`], [`value`], [`version`], [`schema`], [`key`], [`record`], [`mutation`],
 //! [`graph`], [`traversal`].
 
+mod caret;
 pub mod codec;
 mod default_schema;
 pub mod error;

@@ -22,3 +22,7 @@ pub const TYPES_MAX: usize = 4_096;
 pub const TRAVERSAL_TEXT_BYTES_MAX: usize = 1 << 20;
 /// Most calls in one traversal chain.
 pub const TRAVERSAL_CALLS_MAX: usize = 1_024;
+/// Longest text of a filter, in bytes.
+pub const FILTER_TEXT_BYTES_MAX: usize = 1 << 20;
+/// Deepest nesting of parentheses and `NOT` in a filter.
+pub const FILTER_DEPTH_MAX: usize = 100;

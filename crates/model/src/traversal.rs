@@ -11,6 +11,7 @@ mod parse;
 
 pub use display::value_text;
 pub use error::{ParseError, ParseErrorKind};
+pub(crate) use lexer::{hexadecimal, parse_nanos};
 pub use parse::parse_value;
 
 use crate::id::{VertexId, VertexName};

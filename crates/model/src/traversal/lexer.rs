@@ -117,7 +117,7 @@ impl<'a> Lexer<'a> {
                 if c == 't' {
                     Token::Literal(Value::Timestamp(timestamp(&text, span)?))
                 } else {
-                    Token::Literal(Value::Bytes(hexadecimal(&text, span)?))
+                    Token::Literal(Value::Bytes(byte_string(&text, span)?))
                 }
             }
             '0'..='9' => Token::Literal(self.number()?),
@@ -322,7 +322,7 @@ fn timestamp(text: &str, span: Span) -> Result<i64, Fault> {
 }
 
 /// Nanoseconds since 1970-01-01 UTC; a date is its first moment; without an offset, UTC.
-fn parse_nanos(text: &str) -> Option<i64> {
+pub(crate) fn parse_nanos(text: &str) -> Option<i64> {
     let text = text.trim();
     if let Some(seconds) = text.strip_prefix('@') {
         let (whole, fraction) = seconds.split_once('.').unwrap_or((seconds, ""));
@@ -356,21 +356,27 @@ fn parse_nanos(text: &str) -> Option<i64> {
     i64::try_from(timestamp.as_nanosecond()).ok()
 }
 
-fn hexadecimal(text: &str, span: Span) -> Result<Vec<u8>, Fault> {
-    let nibbles: Option<Vec<u8>> = text
-        .chars()
-        .map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok()))
-        .collect();
-    match nibbles {
-        Some(nibbles) if nibbles.len().is_multiple_of(2) => Ok(nibbles
-            .chunks_exact(2)
-            .map(|pair| pair.iter().fold(0, |byte, nibble| byte << 4 | nibble))
-            .collect()),
-        _ => Err(Fault::new(
+fn byte_string(text: &str, span: Span) -> Result<Vec<u8>, Fault> {
+    hexadecimal(text).ok_or_else(|| {
+        Fault::new(
             span,
             Kind::ArgumentKind,
             format!("`{}` is no byte string", excerpt(text)),
             "an even number of hexadecimal digits, as in x\"00ff\"",
-        )),
-    }
+        )
+    })
+}
+
+/// Bytes from an even number of hexadecimal digits.
+pub(crate) fn hexadecimal(text: &str) -> Option<Vec<u8>> {
+    let nibbles: Vec<u8> = text
+        .chars()
+        .map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok()))
+        .collect::<Option<_>>()?;
+    nibbles.len().is_multiple_of(2).then(|| {
+        nibbles
+            .chunks_exact(2)
+            .map(|pair| pair.iter().fold(0, |byte, nibble| byte << 4 | nibble))
+            .collect()
+    })
 }

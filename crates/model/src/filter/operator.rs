@@ -1,0 +1,350 @@
+//! Operators and what they make of their operands.
+
+use super::error::{Fault, ParseErrorKind as Kind, Span, excerpt};
+use super::operand::Operand;
+use super::parse::{Parser, comparison};
+use super::times::moments;
+use super::token::Token;
+use super::{Comparison, Expr, Pattern, Regex, Test};
+use crate::schema::nearest;
+use crate::value::Value;
+use std::cmp::Ordering;
+
+/// Words that may stand behind a name.
+const OPERATORS: [&str; 11] = [
+    "BETWEEN",
+    "IN",
+    "LIKE",
+    "ILIKE",
+    "GLOB",
+    "MATCHES",
+    "CONTAINS",
+    "STARTS WITH",
+    "ENDS WITH",
+    "NOT",
+    "EXISTS",
+];
+const EXPECTED: &str = "an operator: =, !=, <, <=, >, >=, ~, BETWEEN, IN, LIKE, ILIKE, GLOB, MATCHES, CONTAINS, STARTS WITH, \
+     ENDS WITH; or AND, OR, the end";
+
+/// What an operator asks of a value: mostly one test, with days in a list several.
+pub(super) enum Outcome {
+    One(Test),
+    AnyOf(Vec<Test>),
+    AllOf(Vec<Test>),
+}
+
+impl Outcome {
+    pub(super) fn negated(self) -> Self {
+        let all = |tests: Vec<Test>| tests.into_iter().map(Test::negated).collect();
+        match self {
+            Self::One(test) => Self::One(test.negated()),
+            Self::AnyOf(tests) => Self::AllOf(all(tests)),
+            Self::AllOf(tests) => Self::AnyOf(all(tests)),
+        }
+    }
+
+    pub(super) fn is_several(&self) -> bool {
+        !matches!(self, Self::One(_))
+    }
+
+    pub(super) fn of(self, name: &str) -> Expr {
+        let terms = |tests: Vec<Test>| tests.into_iter().map(|test| Expr::term(name, test));
+        match self {
+            Self::One(test) => Expr::term(name, test),
+            Self::AnyOf(tests) => Expr::any_of(terms(tests)),
+            Self::AllOf(tests) => Expr::all_of(terms(tests)),
+        }
+    }
+}
+
+impl Parser<'_> {
+    /// An operator and what stands behind it.
+    pub(super) fn operator(&mut self) -> Result<Outcome, Fault> {
+        if let Token::Sign(sign) = self.token {
+            return self.sign(sign).map(Outcome::One);
+        }
+        let Token::Word(word) = &self.token else {
+            return Err(self.unexpected(EXPECTED));
+        };
+        let test = match word.to_ascii_uppercase().as_str() {
+            "BETWEEN" => {
+                self.take()?;
+                self.between()?
+            }
+            "IN" => {
+                self.take()?;
+                return self.alternatives_of_in();
+            }
+            "LIKE" => Test::Like(Pattern::like(&self.pattern()?.0)),
+            "ILIKE" => Test::Like(Pattern::like(&self.pattern()?.0).ignoring_case()),
+            "GLOB" => Test::Like(Pattern::glob(&self.pattern()?.0)),
+            "MATCHES" => self.regex()?,
+            "CONTAINS" => {
+                self.take()?;
+                Test::Contains(self.value(0)?)
+            }
+            "STARTS" => Test::Like(Pattern::prefix(&self.affix("STARTS WITH")?)),
+            "ENDS" => Test::Like(Pattern::suffix(&self.affix("ENDS WITH")?)),
+            "IS" => {
+                return Err(Fault::new(
+                    self.span,
+                    Kind::Operator,
+                    "there is no operator `IS`",
+                    "EXISTS tag, NOT EXISTS tag, or tag = null for a tag without a value",
+                ));
+            }
+            "AND" | "OR" => return Err(self.unexpected(EXPECTED)),
+            _ => {
+                let suggestion = nearest(word, OPERATORS.into_iter());
+                let message = format!("unknown operator `{}`", excerpt(word));
+                return Err(
+                    Fault::new(self.span, Kind::Operator, message, EXPECTED).suggest(suggestion)
+                );
+            }
+        };
+        Ok(Outcome::One(test))
+    }
+
+    fn sign(&mut self, sign: &str) -> Result<Test, Fault> {
+        match sign {
+            "~" | "=~" => return self.regex(),
+            "!~" => return Ok(self.regex()?.negated()),
+            _ => {}
+        }
+        let Some(comparison) = comparison(sign) else {
+            return Err(self.unexpected(EXPECTED));
+        };
+        let (_, operator) = self.take()?;
+        // `=>` and `=<`
+        if let ("=", Token::Sign(second @ (">" | "<"))) = (sign, &self.token)
+            && self.span.at == operator.end()
+        {
+            return Err(Fault::new(
+                operator.to(self.span),
+                Kind::Operator,
+                format!("unknown operator `={second}`"),
+                EXPECTED,
+            )
+            .suggest(Some(format!("{second}="))));
+        }
+        let (operand, span) = self.operand()?;
+        compared(comparison, operand, span)
+    }
+
+    /// Takes the operator and the string behind it.
+    fn pattern(&mut self) -> Result<(String, Span), Fault> {
+        self.take_pattern_operator()?;
+        self.text("a pattern in quotes, as in 'run%'")
+    }
+
+    fn text(&mut self, expected: &str) -> Result<(String, Span), Fault> {
+        if !matches!(self.token, Token::Quoted('\'' | '"', _)) {
+            return Err(self.unexpected(expected));
+        }
+        match self.take()? {
+            (Token::Quoted(_, text), span) => Ok((text, span)),
+            _ => Err(self.unexpected(expected)),
+        }
+    }
+
+    fn regex(&mut self) -> Result<Test, Fault> {
+        self.take_pattern_operator()?;
+        let (text, span) = self.text("a regular expression in quotes, as in '^run[0-9]+$'")?;
+        Regex::new(&text).map(Test::Matches).map_err(|e| {
+            Fault::new(
+                span,
+                Kind::Regex,
+                format!("this is no regular expression: {}", excerpt_long(&e.0)),
+                "the syntax of docs.rs/regex, as in '^run[0-9]+$'",
+            )
+        })
+    }
+
+    /// `STARTS WITH 'x'`
+    fn affix(&mut self, operator: &str) -> Result<String, Fault> {
+        self.take()?;
+        if !self.token.is_word("WITH") {
+            return Err(self.unexpected(format!("WITH: {operator} 'text'")));
+        }
+        self.take()?;
+        Ok(self.text("a string in quotes")?.0)
+    }
+
+    fn between(&mut self) -> Result<Test, Fault> {
+        let (low, start) = self.operand()?;
+        if !self.token.is_word("AND") {
+            return Err(self.unexpected("AND and a second value: BETWEEN low AND high"));
+        }
+        self.take()?;
+        let (high, end) = self.operand()?;
+        between(low, high, start.to(end))
+    }
+
+    fn alternatives_of_in(&mut self) -> Result<Outcome, Fault> {
+        const LIST: &str = "values in parentheses behind IN, as in IN (1, 2, 3)";
+        let close = match self.token {
+            Token::Sign("(") => ")",
+            Token::Sign("[") => "]",
+            Token::Word(_) | Token::Quoted(..) => {
+                return Err(self.unexpected(format!(
+                    "{LIST}; whether a list has an item: name CONTAINS value, or value IN name"
+                )));
+            }
+            _ => return Err(self.unexpected(LIST)),
+        };
+        let (_, open) = self.take()?;
+        let mut values = Vec::new();
+        let mut tests = Vec::new();
+        if self.token == Token::Sign(close) {
+            return Err(Fault::new(
+                open.to(self.span),
+                Kind::Value,
+                "IN has nothing to choose from",
+                "at least one value behind IN",
+            ));
+        }
+        loop {
+            match self.operand()? {
+                (Operand::Value(value), _) => values.push(value),
+                (Operand::Stretch(first, last), _) if first == last => {
+                    values.push(Value::Timestamp(first));
+                }
+                (Operand::Stretch(first, last), _) => tests.push(stretch(first, last)),
+            }
+            if self.token != Token::Sign(",") {
+                break;
+            }
+            self.take()?;
+        }
+        self.close(close, open, "`,` or what closes the list behind a value")?;
+        if tests.is_empty() {
+            return Ok(Outcome::One(Test::In(values)));
+        }
+        if !values.is_empty() {
+            tests.insert(0, Test::In(values));
+        }
+        if tests.len() == 1 {
+            return Ok(Outcome::One(tests.remove(0)));
+        }
+        Ok(Outcome::AnyOf(tests))
+    }
+}
+
+/// What a message of the regular expression library may take.
+fn excerpt_long(text: &str) -> String {
+    text.split_whitespace()
+        .map(excerpt)
+        .collect::<Vec<_>>()
+        .join(" ")
+        .chars()
+        .take(200)
+        .collect()
+}
+
+fn stretch(first: i64, last: i64) -> Test {
+    Test::Between(Value::Timestamp(first), Value::Timestamp(last))
+}
+
+/// The one moment or value that an operand is.
+pub(super) fn moment(operand: Operand, span: Span) -> Result<Value, Fault> {
+    match operand {
+        Operand::Value(value) => Ok(value),
+        Operand::Stretch(first, last) if first == last => Ok(Value::Timestamp(first)),
+        Operand::Stretch(..) => Err(Fault::new(
+            span,
+            Kind::Value,
+            "this time is more than one moment",
+            "one moment here, as in t'2026-03-01T00:00:00Z'",
+        )),
+    }
+}
+
+/// A comparison with a value, or with a stretch of time: before its first moment, after its last one, or inside.
+pub(super) fn compared(
+    comparison: Comparison,
+    operand: Operand,
+    span: Span,
+) -> Result<Test, Fault> {
+    let at = |moment| Test::Compare(comparison, Value::Timestamp(moment));
+    match operand {
+        Operand::Value(Value::Null) if !matches!(comparison, Comparison::Eq | Comparison::Ne) => {
+            Err(Fault::new(
+                span,
+                Kind::Value,
+                "nothing is above or below null",
+                "a value with an order; tag = null is true of a tag without a value",
+            ))
+        }
+        Operand::Value(value) => Ok(Test::Compare(comparison, value)),
+        Operand::Stretch(first, last) if first == last => Ok(at(first)),
+        Operand::Stretch(first, last) => Ok(match comparison {
+            Comparison::Eq => stretch(first, last),
+            Comparison::Ne => stretch(first, last).negated(),
+            Comparison::Lt | Comparison::Ge => at(first),
+            Comparison::Le | Comparison::Gt => at(last),
+        }),
+    }
+}
+
+fn between(low: Operand, high: Operand, span: Span) -> Result<Test, Fault> {
+    let no_order = |low: &str, high: &str| {
+        Err(Fault::new(
+            span,
+            Kind::Value,
+            format!("a range from {low} to {high} has no order"),
+            "two ends of one kind",
+        ))
+    };
+    let empty = || {
+        Err(Fault::new(
+            span,
+            Kind::EmptyRange,
+            "nothing lies in this range: its low end is above its high end",
+            "BETWEEN low AND high",
+        ))
+    };
+    let (low, high) = match (low, high) {
+        (Operand::Value(low), Operand::Value(high)) => {
+            let order = low.compare(&high);
+            let times = (time_of(&low), time_of(&high));
+            if let (Some((from, _)), Some((_, until))) = times
+                && from <= until
+            {
+                return Ok(Test::Between(low, high));
+            }
+            return match order {
+                _ if low == Value::Null || high == Value::Null => {
+                    no_order(low.kind_name(), high.kind_name())
+                }
+                Some(Ordering::Less | Ordering::Equal) => Ok(Test::Between(low, high)),
+                Some(Ordering::Greater) => empty(),
+                None => no_order(low.kind_name(), high.kind_name()),
+            };
+        }
+        // One end is a time: so is the other, if it can be.
+        (Operand::Stretch(first, _), Operand::Stretch(_, last)) => (first, last),
+        (Operand::Stretch(first, _), Operand::Value(high)) => match time_of(&high) {
+            Some((_, last)) => (first, last),
+            None => return no_order("a time", high.kind_name()),
+        },
+        (Operand::Value(low), Operand::Stretch(_, last)) => match time_of(&low) {
+            Some((first, _)) => (first, last),
+            None => return no_order(low.kind_name(), "a time"),
+        },
+    };
+    if low <= high {
+        Ok(stretch(low, high))
+    } else {
+        empty()
+    }
+}
+
+/// The time that a value is or names.
+fn time_of(value: &Value) -> Option<(i64, i64)> {
+    match value {
+        Value::Timestamp(t) => Some((*t, *t)),
+        Value::String(text) => moments(text),
+        _ => None,
+    }
+}

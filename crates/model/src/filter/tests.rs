@@ -1,0 +1,207 @@
+//! The grammar by example, and what each error says.
+
+use super::*;
+use crate::value::Properties;
+
+/// 2026-03-31T12:00:00Z.
+const NOW: i64 = 1_774_958_400_000_000_000;
+
+#[track_caller]
+fn canonical(text: &str) -> String {
+    let expr = match Expr::parse(text, Some(NOW)) {
+        Ok(expr) => expr,
+        Err(e) => panic!("{}", e.render(text)),
+    };
+    let written = expr.to_string();
+    assert_eq!(Expr::parse(&written, None).as_ref(), Ok(&expr), "{written}");
+    written
+}
+
+#[track_caller]
+fn shown(text: &str) -> String {
+    Expr::parse(text, None).unwrap_err().render(text)
+}
+
+#[test]
+fn each_condition_has_one_canonical_form() {
+    for (text, expected) in [
+        ("", "true"),
+        ("  \n", "true"),
+        ("true", "true"),
+        ("FALSE", "false"),
+        ("Conf_0", "Conf_0"),
+        ("EXISTS Conf_0", "Conf_0"),
+        ("exists(\"a b\")", "\"a b\""),
+        ("Conf_0 EXISTS", "Conf_0"),
+        ("x NOT EXISTS", "NOT x"),
+        ("a == 1", "a = 1"),
+        ("a <> 1", "a != 1"),
+        ("a NOT = 1", "a != 1"),
+        ("NOT a = 1", "NOT a = 1"),
+        ("!a", "NOT a"),
+        ("! ! a", "a"),
+        ("10 < size", "size > 10"),
+        ("-1 >= x", "x <= -1"),
+        ("'fast' IN modes", "modes CONTAINS 'fast'"),
+        ("a=1&&b=2||!c", "a = 1 AND b = 2 OR NOT c"),
+        ("a or b and c", "a OR b AND c"),
+        ("(a OR b) AND c", "(a OR b) AND c"),
+        ("((a AND b) AND (c))", "a AND b AND c"),
+        ("a OR (b OR c)", "a OR b OR c"),
+        ("NOT (a AND b)", "NOT (a AND b)"),
+        ("NOT (NOT a)", "a"),
+        ("a AND true", "a"),
+        ("a OR true", "a OR true"),
+        (
+            "step BETWEEN 10 AND 20 AND b",
+            "step BETWEEN 10 AND 20 AND b",
+        ),
+        ("step not between 1 and 2", "step NOT BETWEEN 1 AND 2"),
+        ("x in (1, 'a', null)", "x IN (1, 'a', null)"),
+        ("x IN [1]", "x IN (1)"),
+        ("x NOT IN (1)", "x NOT IN (1)"),
+        ("x = [1, [2.5, true]]", "x = [1, [2.5, true]]"),
+        ("x = \"text\"", "x = 'text'"),
+        ("x = 'it''s'", "x = 'it''s'"),
+        (r"x = 'it\'s \u{41}\n'", r"x = 'it''s A\n'"),
+        ("\"x\" = 1", "x = 1"),
+        ("`in` = 1", "\"in\" = 1"),
+        ("\"say \"\"hi\"\"\" = 1", "\"say \"\"hi\"\"\" = 1"),
+        ("größe > 1", "größe > 1"),
+        ("run/a.b-c:d = 1", "run/a.b-c:d = 1"),
+        ("x = x'00ff'", "x = x'00ff'"),
+        ("x = 0x1F", "x = 31"),
+        ("x = -9223372036854775808", "x = -9223372036854775808"),
+        ("x = 1e3", "x = 1000.0"),
+        ("x = 1_000", "x = 1000"),
+        ("x > -inf", "x > -inf"),
+    ] {
+        assert_eq!(canonical(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn patterns_have_their_own_backslashes() {
+    for (text, expected) in [
+        ("n LIKE 'run%'", "n LIKE 'run%'"),
+        ("n like \"a_c\"", "n LIKE 'a_c'"),
+        ("n NOT LIKE 'a%%b'", "n NOT LIKE 'a%b'"),
+        ("n ILIKE 'VP%'", "n ILIKE 'vp%'"),
+        (r"n LIKE '100\%'", r"n LIKE '100\%'"),
+        (r"n LIKE 'a\'b'", "n LIKE 'a''b'"),
+        ("n GLOB 'run*.h?'", r"n LIKE 'run%.h_'"),
+        ("n GLOB '100%*'", r"n LIKE '100\%%'"),
+        ("n STARTS WITH 'a%'", r"n LIKE 'a\%%'"),
+        ("n ends with 'x'", "n LIKE '%x'"),
+        ("n NOT STARTS WITH 'x'", "n NOT LIKE 'x%'"),
+        (r"n ~ '^run\d+$'", r"n ~ '^run\d+$'"),
+        (r"n MATCHES 'a\'b''c'", r"n ~ 'a\'b''c'"),
+        ("n !~ 'x'", "n NOT ~ 'x'"),
+        ("n =~ 'x'", "n ~ 'x'"),
+    ] {
+        assert_eq!(canonical(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn units_and_times() {
+    for (text, expected) in [
+        ("size > 1GiB", "size > 1073741824"),
+        ("size > 1 GiB AND x", "size > 1073741824 AND x"),
+        ("size > 1.5gib", "size > 1610612736"),
+        ("size > 1.1GiB", "size > 1181116006.4"),
+        ("size > 4k", "size > 4000"),
+        ("size < 10 MB", "size < 10000000"),
+        ("t > 2h30m", "t > 9000"),
+        ("t > 2 h 30 min", "t > 9000"),
+        ("t < 500ms", "t < 0.5"),
+        ("t > -2h", "t > -7200"),
+        ("modified > 30d ago", "modified > t'2026-03-01T12:00:00Z'"),
+        (
+            "modified > 30 days ago AND x",
+            "modified > t'2026-03-01T12:00:00Z' AND x",
+        ),
+        ("modified <= now", "modified <= t'2026-03-31T12:00:00Z'"),
+        ("modified > now-2h", "modified > t'2026-03-31T10:00:00Z'"),
+        (
+            "modified > now - 1d + 1h",
+            "modified > t'2026-03-30T13:00:00Z'",
+        ),
+        ("m > t'2026-03-01'", "m > t'2026-03-01T00:00:00Z'"),
+        (
+            "m = 2026-03-01",
+            "m BETWEEN t'2026-03-01T00:00:00Z' AND t'2026-03-01T23:59:59.999999999Z'",
+        ),
+        (
+            "m != 2026-03-01",
+            "m NOT BETWEEN t'2026-03-01T00:00:00Z' AND t'2026-03-01T23:59:59.999999999Z'",
+        ),
+        ("m > 2026-03-01", "m > t'2026-03-01T23:59:59.999999999Z'"),
+        ("m < 2026-03-01", "m < t'2026-03-01T00:00:00Z'"),
+        ("m >= 2026-03-01-1d", "m >= t'2026-02-28T00:00:00Z'"),
+        ("2026-03-01 > m", "m < t'2026-03-01T00:00:00Z'"),
+        ("m >= 2026-03-01 12:00", "m >= t'2026-03-01T12:00:00Z'"),
+        (
+            "m >= 2026-03-01T12:00:00+01:00",
+            "m >= t'2026-03-01T11:00:00Z'",
+        ),
+        ("m >= @1700000000", "m >= t'2023-11-14T22:13:20Z'"),
+        ("m < 1960-01-01", "m < t'1960-01-01T00:00:00Z'"),
+        (
+            "m BETWEEN 2026-03-01 AND '2026-03-02'",
+            "m BETWEEN t'2026-03-01T00:00:00Z' AND t'2026-03-02T23:59:59.999999999Z'",
+        ),
+        (
+            "a AND m IN (2026-03-01, t'2026-03-09')",
+            "a AND (m IN (t'2026-03-09T00:00:00Z') OR m BETWEEN t'2026-03-01T00:00:00Z' AND t'2026-03-01T23:59:59.999999999Z')",
+        ),
+    ] {
+        assert_eq!(canonical(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn quoted_text_beside_a_timestamp_is_a_time() {
+    let at = |text: &str| Properties::new().with("m", Value::Timestamp(moments(text).unwrap().0));
+    let holds = |text: &str, of: &Properties| {
+        let expr = Expr::parse(text, None).unwrap();
+        let answer = expr.holds(of);
+        assert_eq!(Prepared::new(&expr).holds(of), answer, "{text}");
+        answer
+    };
+    let noon = at("2026-03-01T12:00:00Z");
+    assert!(holds("m = '2026-03-01'", &noon));
+    assert!(!holds("m != '2026-03-01'", &noon));
+    assert!(!holds("m > '2026-03-01'", &noon));
+    assert!(holds("m >= '2026-03-01'", &noon));
+    assert!(holds("m BETWEEN '2026-02-28' AND '2026-03-01'", &noon));
+    assert!(holds("m IN ('vpic', '2026-03-01')", &noon));
+    assert!(!holds("m = 'vpic'", &noon));
+    assert!(holds("m != 'vpic'", &noon));
+    let text = Properties::new().with("m", "2026-03-01");
+    assert!(holds("m = '2026-03-01'", &text));
+    assert!(!holds("m = 2026-03-01", &text));
+}
+
+#[test]
+fn a_term_on_an_absent_name_is_false_and_not_turns_it() {
+    let nothing = Properties::new();
+    let null = Properties::new().with("x", Value::Null);
+    for (text, of_nothing, of_null) in [
+        ("x", false, true),
+        ("x = null", false, true),
+        ("x != 1", false, true),
+        ("x = 1", false, false),
+        ("NOT x = 1", true, true),
+        ("x NOT IN (1)", false, true),
+        ("x NOT LIKE '%'", false, true),
+        ("NOT x LIKE '%'", true, true),
+        ("NOT x", true, false),
+        ("true", true, true),
+        ("false", false, false),
+    ] {
+        let expr = Expr::parse(text, None).unwrap();
+        assert_eq!(expr.holds(&nothing), of_nothing, "{text}");
+        assert_eq!(expr.holds(&null), of_null, "{text}");
+    }
+}
