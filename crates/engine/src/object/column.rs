@@ -147,10 +147,6 @@ impl Column {
         values as u64 + self.nulls.len()
     }
 
-    pub(super) fn has(&self, slot: u32) -> bool {
-        self.get(slot).is_some()
-    }
-
     pub(super) fn get(&self, slot: u32) -> Option<ValueView<'_>> {
         if let Some(word) = self.texts.get(slot) {
             return Some(ValueView::Text(self.words.get(word)));

@@ -2,7 +2,7 @@
 
 use super::alias_key;
 use super::column::Column;
-use super::layer::{ObjectSnapshot, State};
+use super::layer::{State, Watch};
 use super::select::{Node, Select, column_of, unknown_names};
 use super::table::Table as Columns;
 use crate::Engine;
@@ -14,7 +14,7 @@ use esker_model::object::{
 use esker_model::record::VertexRecord;
 use esker_model::value::ValueView;
 use esker_model::{Cancel, Error, Flow, Properties, Result, Value};
-use esker_store::{Read, Table};
+use esker_store::Table;
 use roaring::RoaringBitmap;
 
 /// So many objects are put together at a time: what writers wait for at most.
@@ -184,7 +184,7 @@ fn found_then(id: ObjectId, row: &[u8], wanted: &Wanted<'_>) -> Result<Option<Fo
         return Ok(None);
     }
     let tags = record.user.into_iter().map(|a| (a.name, a.value));
-    let mut wanted_only =
+    let wanted_only =
         |pairs: &mut dyn Iterator<Item = (String, Value)>| -> Properties {
             pairs.filter(|(name, _)| wanted.has(name)).collect()
         };
@@ -200,13 +200,13 @@ fn found_then(id: ObjectId, row: &[u8], wanted: &Wanted<'_>) -> Result<Option<Fo
 /// Puts together some of what was found, as of the moment at which it was.
 fn piece(
     state: &State,
-    snapshot: &ObjectSnapshot<'_>,
+    watch: &Watch<'_>,
     slots: &[u32],
     wanted: &Wanted<'_>,
 ) -> Result<Vec<Found>> {
     let mut piece = Vec::with_capacity(slots.len());
     for slot in slots {
-        match state.before(*slot, snapshot.moment()) {
+        match state.before(*slot, watch.moment) {
             None => piece.push(found(&state.columns, *slot, wanted)),
             Some(None) => {}
             Some(Some(row)) => {
@@ -273,8 +273,7 @@ impl ObjectRead for Engine {
             complete: true,
             ..FindReport::default()
         };
-        let snapshot = self.objects.look()?;
-        let slots = {
+        let (slots, watch) = {
             let state = self.objects.state();
             let columns = &state.columns;
             report.unknown = Self::unknown(columns, &find.filter, find.asker.as_ref());
@@ -299,9 +298,7 @@ impl ObjectRead for Engine {
                 };
                 slots.remove_range(0..=slot);
             }
-            // What came between the moment and the lock is of a later one.
-            slots.remove_range(snapshot.moment().slots()..);
-            slots
+            (slots, self.objects.watch(&state))
         };
         let most = find.limit.unwrap_or(u64::MAX);
         if find.count {
@@ -323,7 +320,7 @@ impl ObjectRead for Engine {
             if some.is_empty() {
                 return Ok(report);
             }
-            let piece = piece(&self.objects.state(), &snapshot, &some, &wanted)?;
+            let piece = piece(&self.objects.state(), &watch, &some, &wanted)?;
             for found in piece {
                 report.matches += 1;
                 if sink(found).is_break() {

@@ -13,7 +13,6 @@ use esker_model::object::{
 };
 use esker_model::schema::check_attribute_name;
 use esker_model::{Cancel, Error, Op, Properties, Result, Schema, Version, VertexRef};
-use esker_store::Store as _;
 use esker_store::Table;
 use roaring::RoaringBitmap;
 
@@ -243,9 +242,10 @@ impl BulkTag {
 
 fn check_change(schema: &Schema, change: &TagChange) -> Result<()> {
     check_properties("an object's tags", &change.set, PROPERTIES_MAX)?;
-    let set = change.set.iter().map(|(name, _)| name);
+    let set: Vec<&str> = change.set.iter().map(|(name, _)| name).collect();
     let type_id = object_type(schema);
-    for name in set.clone().chain(change.remove.iter().map(String::as_str)) {
+    let removed = change.remove.iter().map(String::as_str);
+    for name in set.iter().copied().chain(removed) {
         check_attribute_name(name)?;
         if type_id.is_some_and(|t| schema.attribute(t, name).is_some()) {
             return Err(Error::Invalid(format!(
@@ -253,7 +253,8 @@ fn check_change(schema: &Schema, change: &TagChange) -> Result<()> {
             )));
         }
     }
-    if let Some(name) = set.into_iter().find(|n| change.remove.iter().any(|r| r == n)) {
+    if let Some(name) = set.into_iter().find(|n| change.remove.iter().any(|r| r == n))
+    {
         return Err(Error::Invalid(format!(
             "`{name}` is to be set and to be removed: expected one of them"
         )));

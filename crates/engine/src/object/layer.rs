@@ -180,19 +180,21 @@ impl ObjectStore {
     pub(super) fn look(&self) -> Result<ObjectSnapshot<'_>> {
         let _gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         let inner = self.inner.snapshot()?;
-        let moment = {
-            let state = self.state();
-            Moment {
-                commit: state.commit,
-                slots: state.columns.slots() as u32,
-            }
+        let watch = self.watch(&self.state());
+        Ok(ObjectSnapshot { inner, watch })
+    }
+
+    /// Has what commits replace kept from now on.
+    pub(super) fn watch(&self, state: &State) -> Watch<'_> {
+        let moment = Moment {
+            commit: state.commit,
+            slots: state.columns.slots() as u32,
         };
         *self.moments().entry(moment.commit).or_default() += 1;
-        Ok(ObjectSnapshot {
-            inner,
+        Watch {
             store: self,
             moment,
-        })
+        }
     }
 
     fn moments(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, usize>> {
@@ -254,11 +256,10 @@ impl ObjectStore {
             rest.put(Table::Objects, log::log_key(commit, part), value);
         }
         self.inner.commit(rest, durability)?;
-        let (oldest, watched) = {
-            let moments = self.moments();
-            (moments.keys().next().copied(), !moments.is_empty())
-        };
         let mut state = self.state_mut();
+        // Whoever begins to watch holds a lock on the state meanwhile.
+        let oldest = self.moments().keys().next().copied();
+        let watched = oldest.is_some();
         match oldest {
             None => state.before.clear(),
             Some(oldest) if !state.before.is_empty() => {
@@ -498,13 +499,6 @@ impl State {
     }
 }
 
-impl Moment {
-    /// Slots that there were.
-    pub(super) fn slots(self) -> u32 {
-        self.slots
-    }
-}
-
 impl Read for ObjectStore {
     fn get_with(&self, table: Table, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.get(&*self.inner, None, (table, key), sink)
@@ -556,20 +550,19 @@ impl Store for ObjectStore {
     }
 }
 
+/// A moment that somebody reads as of.
+pub(super) struct Watch<'s> {
+    store: &'s ObjectStore,
+    pub(super) moment: Moment,
+}
+
 /// One moment of the store and of the objects.
 pub(crate) struct ObjectSnapshot<'s> {
     inner: Box<dyn Snapshot + 's>,
-    store: &'s ObjectStore,
-    moment: Moment,
+    watch: Watch<'s>,
 }
 
-impl ObjectSnapshot<'_> {
-    pub(super) fn moment(&self) -> Moment {
-        self.moment
-    }
-}
-
-impl Drop for ObjectSnapshot<'_> {
+impl Drop for Watch<'_> {
     fn drop(&mut self) {
         let mut moments = self.store.moments();
         if let Some(count) = moments.get_mut(&self.moment.commit) {
@@ -583,8 +576,8 @@ impl Drop for ObjectSnapshot<'_> {
 
 impl Read for ObjectSnapshot<'_> {
     fn get_with(&self, table: Table, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        self.store
-            .get(&*self.inner, Some(self.moment), (table, key), sink)
+        let Watch { store, moment } = &self.watch;
+        store.get(&*self.inner, Some(*moment), (table, key), sink)
     }
 
     fn scan(
@@ -593,16 +586,15 @@ impl Read for ObjectSnapshot<'_> {
         range: &KeyRange,
         sink: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
     ) -> Result<()> {
-        self.store
-            .scan_over(&*self.inner, Some(self.moment), (table, range), sink)
+        let Watch { store, moment } = &self.watch;
+        store.scan_over(&*self.inner, Some(*moment), (table, range), sink)
     }
 
     fn cursor(&self, table: Table, range: &KeyRange) -> Result<Box<dyn Cursor + '_>> {
         let below = self.inner.cursor(table, range)?;
-        let ids = self.store.within(table, range, Some(self.moment));
-        Ok(self
-            .store
-            .cursor_over(below, Some(self.moment), table, ids))
+        let Watch { store, moment } = &self.watch;
+        let ids = store.within(table, range, Some(*moment));
+        Ok(store.cursor_over(below, Some(*moment), table, ids))
     }
 }
 
