@@ -10,8 +10,8 @@ use crate::counts::{self, Changes};
 use crate::settings::{BulkReport, CheckOptions};
 use crate::txn::{Writer, check_properties, check_row, check_static, check_vertex, lock};
 use esker_model::key::{Counter, EDGE_KEY_BYTES, EdgeKey, type_index, vertex as vertex_key};
-use esker_model::object::ObjectId;
 use esker_model::limits::PROPERTIES_MAX;
+use esker_model::object::ObjectId;
 use esker_model::record::{EdgeRecord, VertexRecord};
 use esker_model::{
     Batch, Error, Mutation, NeverCancel, Op, Properties, Result, Schema, Version, VertexRef,

@@ -70,7 +70,11 @@ impl Engine {
             store.commit(catalog::create(&schema), Durability::Sync)?;
             schema
         };
-        let objects = Arc::new(ObjectStore::open(store, &schema)?);
+        let objects = Arc::new(ObjectStore::open(
+            store,
+            &schema,
+            settings.index_objects_least,
+        )?);
         let store: Arc<dyn Store> = Arc::<ObjectStore>::clone(&objects);
         let (pending, pending_newest) = PendingCounters::load(&*store)?;
         let newest = catalog::read_version(&*store, catalog::NEWEST_KEY)?;

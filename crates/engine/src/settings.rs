@@ -13,6 +13,8 @@ pub struct Settings {
     /// Whether batches of several threads that wait for the write lock are committed together. It pays where a commit waits
     /// for the disk; where it does not, four threads write a sixth more single edges without (two cores).
     pub group_commits: bool,
+    /// So many objects have a value under a name before searches build an index of it; with fewer, they read them all.
+    pub index_objects_least: u64,
     /// Degree changes held in memory before they are merged into their rows.
     pub pending_counters_max: usize,
 }
@@ -23,6 +25,7 @@ impl Default for Settings {
             adjacency_bytes: 192 << 20,
             durability: Durability::Relaxed,
             group_commits: true,
+            index_objects_least: 256,
             pending_counters_max: 1 << 18,
         }
     }

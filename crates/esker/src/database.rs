@@ -616,7 +616,6 @@ impl GraphWrite for Database {
     }
 }
 
-
 fn no_objects<T>() -> Result<T> {
     Err(Error::Unavailable("objects are not built yet".into()))
 }

@@ -31,6 +31,8 @@ pub(super) struct Column {
     versions: Cells<u64>,
     /// Whether searches may build an index.
     pub(super) indexed: bool,
+    /// With fewer values it is always read; four times as many changes are always looked at one by one.
+    least: u64,
     index: Mutex<Index>,
 }
 
@@ -108,7 +110,11 @@ pub(super) fn float_key(value: f64) -> u64 {
         return u64::MAX;
     }
     let bits = (value + 0.0).to_bits();
-    if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+    if bits >> 63 == 1 {
+        !bits
+    } else {
+        bits | 1 << 63
+    }
 }
 
 /// The double of [`float_key`]. The sign of zero is lost, so values are also kept as they are.
@@ -116,11 +122,15 @@ pub(super) fn float_of(key: u64) -> f64 {
     if key == u64::MAX {
         return f64::NAN;
     }
-    f64::from_bits(if key >> 63 == 1 { key & !(1 << 63) } else { !key })
+    f64::from_bits(if key >> 63 == 1 {
+        key & !(1 << 63)
+    } else {
+        !key
+    })
 }
 
 impl Column {
-    pub(super) fn new(name: &str, predefined: bool, indexed: bool) -> Self {
+    pub(super) fn new(name: &str, predefined: bool, (indexed, least): (bool, u64)) -> Self {
         Self {
             name: name.into(),
             predefined,
@@ -133,6 +143,7 @@ impl Column {
             others: HashMap::default(),
             versions: Cells::default(),
             indexed,
+            least,
             index: Mutex::default(),
         }
     }
@@ -225,7 +236,11 @@ impl Column {
     fn take_out(&mut self, slot: u32, next: &ValueView<'_>) -> bool {
         let mut there = false;
         let mut take = |cells: &mut dyn Slots, stays: bool| {
-            there |= if stays { cells.has(slot) } else { cells.take(slot) };
+            there |= if stays {
+                cells.has(slot)
+            } else {
+                cells.take(slot)
+            };
         };
         take(&mut self.ints, matches!(next, ValueView::I64(_)));
         take(&mut self.floats, matches!(next, ValueView::F64(_)));
@@ -238,10 +253,7 @@ impl Column {
 
     /// An index no longer knows that slot.
     fn note(&mut self, slot: u32) {
-        let index = self
-            .index
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
+        let index = self.index.get_mut().unwrap_or_else(PoisonError::into_inner);
         if index.built.is_some() {
             index.changed.insert(slot);
         }
@@ -258,7 +270,7 @@ impl Column {
 
     /// The index for a search that wants it: built by the second one that does, since reading the column once costs less.
     pub(super) fn index_wanted(&self, wants: Wants) -> Option<View> {
-        if !self.indexed || self.count() < INDEX_LEAST {
+        if !self.is_worth_an_index() {
             return None;
         }
         let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
@@ -286,8 +298,13 @@ impl Column {
         index.view()
     }
 
+    /// Whether there are enough values for an index.
+    pub(super) fn is_worth_an_index(&self) -> bool {
+        self.indexed && self.count() >= self.least
+    }
+
     fn is_worn(&self, index: &Index) -> bool {
-        index.changed.len() > CHANGED_LEAST && index.changed.len() * 8 > self.count()
+        index.changed.len() > 4 * self.least && index.changed.len() * 8 > self.count()
     }
 
     fn build(&self) -> Built {
@@ -338,7 +355,10 @@ impl Column {
             return RoaringBitmap::new();
         }
         if some.len() * 8 < self.count() {
-            return some.iter().filter(|slot| self.get(*slot).is_some()).collect();
+            return some
+                .iter()
+                .filter(|slot| self.get(*slot).is_some())
+                .collect();
         }
         self.slots() & some
     }
@@ -365,11 +385,6 @@ impl Column {
         all
     }
 }
-
-/// A column with fewer values is always read.
-pub(super) const INDEX_LEAST: u64 = 256;
-/// So few changes are always looked at one by one.
-const CHANGED_LEAST: u64 = 1 << 10;
 
 /// Cells of any kind.
 trait Slots {

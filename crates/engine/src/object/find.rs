@@ -8,8 +8,8 @@ use super::table::Table as Columns;
 use crate::Engine;
 use esker_model::filter::Expr;
 use esker_model::object::{
-    Asker, Find, FindReport, Found, Identity, MODE_DEFAULT, ObjectId, ObjectKey, ObjectRead,
-    Share, TagInfo,
+    Asker, Find, FindReport, Found, Identity, MODE_DEFAULT, ObjectId, ObjectKey, ObjectRead, Share,
+    TagInfo,
 };
 use esker_model::record::VertexRecord;
 use esker_model::value::ValueView;
@@ -21,14 +21,20 @@ use roaring::RoaringBitmap;
 const PIECE: usize = 256;
 
 impl Engine {
+    /// Writes what changed of the objects since the last checkpoint, and forgets the log of it; returns the bytes written.
+    /// Commits do so by themselves when the log has grown enough.
+    pub fn checkpoint_objects(&self) -> Result<u64> {
+        let _writer = crate::txn::lock(&self.writer);
+        self.objects.checkpoint()
+    }
+
     /// The object that an identity which belongs here names, if it lies elsewhere: see `Op::MoveObject`.
     pub fn object_alias(&self, identity: &Identity) -> Result<Option<ObjectId>> {
         let mut id = None;
         let key = alias_key(&identity.hash());
-        self.store
-            .get_with(Table::Index, &key, &mut |value| {
-                id = Some(super::identity_value(value));
-            })?;
+        self.store.get_with(Table::Index, &key, &mut |value| {
+            id = Some(super::identity_value(value));
+        })?;
         id.transpose()
     }
 
@@ -184,10 +190,9 @@ fn found_then(id: ObjectId, row: &[u8], wanted: &Wanted<'_>) -> Result<Option<Fo
         return Ok(None);
     }
     let tags = record.user.into_iter().map(|a| (a.name, a.value));
-    let wanted_only =
-        |pairs: &mut dyn Iterator<Item = (String, Value)>| -> Properties {
-            pairs.filter(|(name, _)| wanted.has(name)).collect()
-        };
+    let wanted_only = |pairs: &mut dyn Iterator<Item = (String, Value)>| -> Properties {
+        pairs.filter(|(name, _)| wanted.has(name)).collect()
+    };
     Ok(Some(Found {
         id,
         created: record.first,
@@ -217,7 +222,11 @@ fn piece(
     Ok(piece)
 }
 
-fn share_of(columns: &Columns, slots: RoaringBitmap, share: Option<Share>) -> Result<RoaringBitmap> {
+fn share_of(
+    columns: &Columns,
+    slots: RoaringBitmap,
+    share: Option<Share>,
+) -> Result<RoaringBitmap> {
     let Some(share) = share else {
         return Ok(slots);
     };
@@ -247,7 +256,9 @@ impl ObjectRead for Engine {
             ObjectKey::Identity(identity) => columns
                 .with_identity(&identity.hash())
                 // The table keeps half of the hash.
-                .filter(|slot| found(columns, *slot, &Wanted(None)).identity().as_ref() == Some(identity)),
+                .filter(|slot| {
+                    found(columns, *slot, &Wanted(None)).identity().as_ref() == Some(identity)
+                }),
         };
         let may = |slot: &u32| {
             columns.live.contains(*slot)

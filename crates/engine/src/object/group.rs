@@ -8,9 +8,7 @@ use crate::Engine;
 use crate::read::vertex_record;
 use crate::txn::{Beside, check_properties, lock};
 use esker_model::limits::PROPERTIES_MAX;
-use esker_model::object::{
-    FindReport, ObjectWrite, TagChange, TagReport, TagWhere, object_type,
-};
+use esker_model::object::{FindReport, ObjectWrite, TagChange, TagReport, TagWhere, object_type};
 use esker_model::schema::check_attribute_name;
 use esker_model::{Cancel, Error, Op, Properties, Result, Schema, Version, VertexRef};
 use esker_store::Table;
@@ -173,7 +171,10 @@ impl Engine {
                 })
             })
             .collect::<Result<_>>()?;
-        let tags = group.new.into_iter().filter(|(.., slots)| !slots.is_empty());
+        let tags = group
+            .new
+            .into_iter()
+            .filter(|(.., slots)| !slots.is_empty());
         let tags = tags.map(|(name, value, slots)| (name, Some(value), slots));
         self.apply_group_tags(writer, ops, tags.collect(), version, beside)
     }
@@ -253,7 +254,9 @@ fn check_change(schema: &Schema, change: &TagChange) -> Result<()> {
             )));
         }
     }
-    if let Some(name) = set.into_iter().find(|n| change.remove.iter().any(|r| r == n))
+    if let Some(name) = set
+        .into_iter()
+        .find(|n| change.remove.iter().any(|r| r == n))
     {
         return Err(Error::Invalid(format!(
             "`{name}` is to be set and to be removed: expected one of them"
@@ -275,7 +278,9 @@ impl ObjectWrite for Engine {
         check_attribute_name(name)?;
         let _writer = lock(&self.writer);
         let key = [UNINDEXED, name.as_bytes()].concat();
-        let changed = self.objects.with_columns(|columns| columns.set_indexed(name, on));
+        let changed = self
+            .objects
+            .with_columns(|columns| columns.set_indexed(name, on));
         if changed {
             let mut batch = esker_store::WriteBatch::default();
             if on {

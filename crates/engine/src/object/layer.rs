@@ -85,7 +85,8 @@ fn object_of(key: &[u8]) -> Option<ObjectId> {
     if key.len() != 17 || key.last() != Some(&1) {
         return None;
     }
-    key.first_chunk().and_then(|id| ObjectId::of_vertex(VertexId(*id)))
+    key.first_chunk()
+        .and_then(|id| ObjectId::of_vertex(VertexId(*id)))
 }
 
 impl std::fmt::Debug for ObjectStore {
@@ -96,11 +97,11 @@ impl std::fmt::Debug for ObjectStore {
 
 impl ObjectStore {
     /// Reads the objects of a store.
-    pub(crate) fn open(inner: Arc<dyn Store>, schema: &Schema) -> Result<Self> {
+    pub(crate) fn open(inner: Arc<dyn Store>, schema: &Schema, index_least: u64) -> Result<Self> {
         // Where there is no such type, there are no objects.
         let type_id = object_type(schema).unwrap_or(VertexTypeId(u16::MAX));
         let mut state = State {
-            columns: Columns::new(type_id),
+            columns: Columns::new(type_id, index_least),
             commit: 0,
             before: BTreeMap::new(),
             dirty: RoaringBitmap::new(),
@@ -306,7 +307,11 @@ impl ObjectStore {
             let state = self.state();
             state.log_bytes > LOG_BYTES_LEAST.max(state.chunk_bytes)
         };
-        if due { self.checkpoint().map(drop) } else { Ok(()) }
+        if due {
+            self.checkpoint().map(drop)
+        } else {
+            Ok(())
+        }
     }
 
     /// The same before the database is closed.
@@ -387,7 +392,10 @@ impl ObjectStore {
                 }
                 let listed = esker_model::key::type_index_prefix(state.columns.type_id);
                 if let Some(id) = key.strip_prefix(&listed) {
-                    let id = id.try_into().ok().and_then(|id| ObjectId::of_vertex(VertexId(id)));
+                    let id = id
+                        .try_into()
+                        .ok()
+                        .and_then(|id| ObjectId::of_vertex(VertexId(id)));
                     let slot = id.and_then(|id| state.columns.slot_of(id));
                     let there = slot.is_some_and(|s| moment.is_none_or(|m| s < m.slots));
                     if there {

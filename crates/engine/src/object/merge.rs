@@ -60,7 +60,11 @@ fn may_lie_within(columns: &Columns, table: Table, range: &KeyRange) -> bool {
                 return true;
             };
             let same = range.until.as_ref().and_then(|u| u.get(..16)) == Some(from);
-            let object = from.try_into().ok().map(VertexId).and_then(ObjectId::of_vertex);
+            let object = from
+                .try_into()
+                .ok()
+                .map(VertexId)
+                .and_then(ObjectId::of_vertex);
             !same || (object.is_some() && *marker <= 1)
         }
         Table::Index => {
@@ -128,7 +132,11 @@ impl Cursor for Mixed<'_> {
     }
 
     fn key(&self) -> &[u8] {
-        if self.own { &self.key } else { self.below.key() }
+        if self.own {
+            &self.key
+        } else {
+            self.below.key()
+        }
     }
 
     fn value(&self) -> &[u8] {

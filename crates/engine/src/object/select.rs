@@ -3,13 +3,13 @@
 //! Of terms that must all hold, the one that is expected to leave the fewest objects goes first, whatever order they are
 //! written in; each next one is looked up in its index, or, once few objects are left, asked of each of them.
 
-use super::column::{Column, INDEX_LEAST, View, Wants, float_key};
+use super::column::{Column, View, Wants, float_key};
 use super::sorted::{Sorted, add_ascending};
 use super::spans;
 use super::table::Table;
 use esker_model::Value;
 use esker_model::filter::{
-    Comparison, Expr, Pattern, PatternKind, PreparedTest, SPECIAL_NAMES, Term, Test, ValueRef,
+    Comparison, Expr, Pattern, PatternKind, PreparedTest, Term, Test, ValueRef,
 };
 use esker_model::object::{OBJECT_TYPE, ObjectId, PlanStep};
 use roaring::RoaringBitmap;
@@ -47,28 +47,26 @@ enum Field<'t> {
     Unknown,
 }
 
-/// What stands under a name: the column of exactly that name, else what it means of itself, else the predefined attribute
-/// whose name differs in case only.
+/// What stands under a name: what it means of itself, else the column of exactly that name, else the predefined attribute
+/// whose name differs in case only, as `filter::Fields` has it for one object.
 fn field<'t>(table: &'t Table, name: &str) -> Field<'t> {
-    if let Some(column) = table.column(name).filter(|c| c.count() > 0) {
-        return Field::Column(column);
+    match name {
+        "id" => return Field::Id,
+        "key" => return Field::Key,
+        "type" => return Field::Type,
+        "created" => return Field::Created,
+        "modified" | "version" => return Field::Modified,
+        _ => {}
     }
-    let special = SPECIAL_NAMES
-        .iter()
-        .find(|known| known.eq_ignore_ascii_case(name));
-    match special.copied() {
-        Some("id") => return Field::Id,
-        Some("key") => return Field::Key,
-        Some("type") => return Field::Type,
-        Some("created") => return Field::Created,
-        Some(_) => return Field::Modified,
-        None => {}
-    }
-    let alike = table
-        .columns
-        .iter()
-        .find(|c| c.predefined && c.name.eq_ignore_ascii_case(name) && c.count() > 0);
-    alike.map_or(Field::Unknown, Field::Column)
+    let exact = table.column(name).filter(|c| c.count() > 0);
+    exact
+        .or_else(|| alike(table, name))
+        .map_or(Field::Unknown, Field::Column)
+}
+
+fn alike<'t>(table: &'t Table, name: &str) -> Option<&'t Column> {
+    let mut columns = table.columns.iter();
+    columns.find(|c| c.predefined && c.name.eq_ignore_ascii_case(name) && c.count() > 0)
 }
 
 /// Names of a filter that say nothing of any object.
@@ -95,15 +93,32 @@ impl<'t> Node<'t> {
             Expr::And(parts) => Self::And(all(parts)),
             Expr::Or(parts) => Self::Or(all(parts)),
             Expr::Not(inner) => Self::Not(Box::new(Self::new(table, inner))),
-            Expr::Term(term) => Self::Term(Box::new(Leaf::new(table, term))),
+            Expr::Term(term) => {
+                let field = field(table, &term.name);
+                let leaf = |field| Self::Term(Box::new(Leaf::new(field, term)));
+                match (field, alike(table, &term.name)) {
+                    // `Name` is a tag of some objects: of others it is still their `name`.
+                    (Field::Column(tag), Some(alike)) if !tag.predefined => {
+                        let lacking = Leaf {
+                            test: &Test::Exists,
+                            prepared: PreparedTest::new(&Test::Exists),
+                            ..Leaf::new(field, term)
+                        };
+                        let lacking = Self::Not(Box::new(Self::Term(Box::new(lacking))));
+                        let others = Self::And(vec![leaf(Field::Column(alike)), lacking]);
+                        Self::Or(vec![leaf(field), others])
+                    }
+                    _ => leaf(field),
+                }
+            }
         }
     }
 }
 
 impl<'t> Leaf<'t> {
-    fn new(table: &'t Table, term: &'t Term) -> Self {
+    fn new(field: Field<'t>, term: &'t Term) -> Self {
         Self {
-            field: field(table, &term.name),
+            field,
             test: &term.test,
             prepared: PreparedTest::new(&term.test),
             text: Expr::Term(term.clone()).to_string(),
@@ -205,7 +220,7 @@ impl<'t> Select<'t, '_> {
                         estimate_by_index(column, &index, leaf.test),
                         access_of(column, leaf.test),
                     ),
-                    None if column.indexed && column.count() >= INDEX_LEAST => {
+                    None if column.is_worth_an_index() => {
                         by(column.count(), "column, or an index built now")
                     }
                     None => by(column.count(), "column"),
@@ -452,7 +467,10 @@ fn by_index(column: &Column, index: &View, leaf: &Leaf<'_>) -> RoaringBitmap {
             }
         }
         None => built.floats.collect_where(
-            |key| leaf.prepared.holds(ValueRef::F64(super::column::float_of(key))),
+            |key| {
+                leaf.prepared
+                    .holds(ValueRef::F64(super::column::float_of(key)))
+            },
             &mut out,
         ),
     }
@@ -499,7 +517,10 @@ fn texts_by_index(column: &Column, index: &View, leaf: &Leaf<'_>, out: &mut Roar
         words.into_iter().for_each(add);
         return;
     }
-    let holds = |word: u32| leaf.prepared.holds(ValueRef::String(column.words.get(word)));
+    let holds = |word: u32| {
+        leaf.prepared
+            .holds(ValueRef::String(column.words.get(word)))
+    };
     if let (Some(ends), Some(order)) = (text_span(leaf.test), &index.order) {
         let inside = order.between(
             &column.words,
@@ -507,7 +528,11 @@ fn texts_by_index(column: &Column, index: &View, leaf: &Leaf<'_>, out: &mut Roar
             |text| ends.inside(text),
         );
         // What is asked may be narrower than the span that it lies in.
-        inside.iter().copied().filter(|w| holds(*w)).for_each(&mut add);
+        inside
+            .iter()
+            .copied()
+            .filter(|w| holds(*w))
+            .for_each(&mut add);
         let new = order.known() as u32..column.words.len() as u32;
         new.filter(|w| holds(*w)).for_each(add);
         return;
@@ -520,7 +545,9 @@ fn texts_by_index(column: &Column, index: &View, leaf: &Leaf<'_>, out: &mut Roar
         new.filter(|w| holds(*w)).for_each(add);
         return;
     }
-    (0..column.words.len() as u32).filter(|w| holds(*w)).for_each(add);
+    (0..column.words.len() as u32)
+        .filter(|w| holds(*w))
+        .for_each(add);
 }
 
 fn wants_of(test: &Test) -> Wants {

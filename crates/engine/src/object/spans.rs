@@ -148,7 +148,9 @@ fn float_from(x: &Value, equal: bool) -> Option<u64> {
     match exactly {
         std::cmp::Ordering::Greater => Some(key),
         std::cmp::Ordering::Equal if equal => Some(key),
-        _ => key.checked_add(1).filter(|k| *k <= float_key(f64::INFINITY)),
+        _ => key
+            .checked_add(1)
+            .filter(|k| *k <= float_key(f64::INFINITY)),
     }
 }
 

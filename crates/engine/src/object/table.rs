@@ -37,6 +37,8 @@ pub(super) struct Table {
     sequences: Vec<u64>,
     /// Names that searches must not build an index on.
     pub(super) unindexed: HashSet<Box<str>, FixedState>,
+    /// So many values are worth an index.
+    index_least: u64,
     /// Room for a shape that is being made.
     scratch: Vec<u32>,
 }
@@ -48,11 +50,12 @@ fn mix(id: ObjectId) -> u64 {
 
 /// The part of an identity's hash that is kept.
 pub(super) fn half(hash: &[u8; 16]) -> u64 {
-    hash.first_chunk().map_or(0, |half| u64::from_be_bytes(*half))
+    hash.first_chunk()
+        .map_or(0, |half| u64::from_be_bytes(*half))
 }
 
 impl Table {
-    pub(super) fn new(type_id: VertexTypeId) -> Self {
+    pub(super) fn new(type_id: VertexTypeId, index_least: u64) -> Self {
         Self {
             type_id,
             ids: Vec::new(),
@@ -70,6 +73,7 @@ impl Table {
             shapes: Shapes::default(),
             sequences: Vec::new(),
             unindexed: HashSet::default(),
+            index_least,
             scratch: Vec::new(),
         }
     }
@@ -88,7 +92,10 @@ impl Table {
     }
 
     pub(super) fn first(&self, slot: u32) -> Version {
-        self.first.get(slot as usize).copied().unwrap_or(Version::ZERO)
+        self.first
+            .get(slot as usize)
+            .copied()
+            .unwrap_or(Version::ZERO)
     }
 
     pub(super) fn latest(&self, slot: u32) -> Version {
@@ -120,7 +127,11 @@ impl Table {
     /// How many tags an object has.
     pub(super) fn tags_of(&self, slot: u32) -> usize {
         let shape = self.shapes_of.get(slot as usize).copied().unwrap_or(0);
-        let tag = |c: &&u32| self.columns.get(**c as usize).is_some_and(|c| !c.predefined);
+        let tag = |c: &&u32| {
+            self.columns
+                .get(**c as usize)
+                .is_some_and(|c| !c.predefined)
+        };
         self.shapes.get(shape).iter().filter(tag).count()
     }
 
@@ -166,7 +177,9 @@ impl Table {
         put_u16(out, self.type_id.0);
         let mut digits = [0; 20];
         put_bytes(out, decimal(self.id(slot).0, &mut digits));
-        let columns = self.shapes.get(self.shapes_of.get(at).copied().unwrap_or(0));
+        let columns = self
+            .shapes
+            .get(self.shapes_of.get(at).copied().unwrap_or(0));
         let columns = || columns.iter().filter_map(|c| self.columns.get(*c as usize));
         let predefined = columns().take_while(|c| c.predefined).count();
         put_varint(out, predefined as u64);
@@ -183,7 +196,11 @@ impl Table {
     }
 
     /// Each name and value of an object: predefined ones first, both by name.
-    pub(super) fn each_value<'t>(&'t self, slot: u32, mut each: impl FnMut(&'t Column, ValueView<'t>)) {
+    pub(super) fn each_value<'t>(
+        &'t self,
+        slot: u32,
+        mut each: impl FnMut(&'t Column, ValueView<'t>),
+    ) {
         let shape = self.shapes_of.get(slot as usize).copied().unwrap_or(0);
         for number in self.shapes.get(shape).iter() {
             if let Some(column) = self.columns.get(*number as usize)
@@ -271,13 +288,19 @@ impl Table {
 
     fn shape_of(&mut self, view: &VertexView<'_>, hint: ShapeId) -> ShapeId {
         // Objects that come one after the other mostly have the same names.
-        for guess in [hint, self.shapes_of.iter().rev().nth(1).copied().unwrap_or(0)] {
+        for guess in [
+            hint,
+            self.shapes_of.iter().rev().nth(1).copied().unwrap_or(0),
+        ] {
             let columns = self.shapes.get(guess);
             let same = columns.len() == view.attributes.len() + view.user.len()
-                && columns.iter().zip(names(view)).all(|(c, (name, predefined))| {
-                    let column = &self.columns[*c as usize];
-                    column.predefined == predefined && *column.name == *name
-                });
+                && columns
+                    .iter()
+                    .zip(names(view))
+                    .all(|(c, (name, predefined))| {
+                        let column = &self.columns[*c as usize];
+                        column.predefined == predefined && *column.name == *name
+                    });
             if same {
                 return guess;
             }
@@ -304,7 +327,8 @@ impl Table {
         let number = self.columns.len() as u32;
         numbers.insert(name.into(), number);
         let indexed = !self.unindexed.contains(name);
-        self.columns.push(Column::new(name, predefined, indexed));
+        let index = (indexed, self.index_least);
+        self.columns.push(Column::new(name, predefined, index));
         number
     }
 
@@ -437,4 +461,3 @@ fn decimal(mut value: u64, digits: &mut [u8; 20]) -> &[u8] {
         }
     }
 }
-

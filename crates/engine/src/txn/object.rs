@@ -32,7 +32,9 @@ impl Txn<'_, '_> {
         let hash = self.check_new_object(identity, &attributes, &tags)?;
         self.refuse_taken(identity, &hash, None)?;
         let version = self.version_after(at, Version::ZERO);
-        let id = self.objects.next_id(prefix_of(&hash), self.version.millis());
+        let id = self
+            .objects
+            .next_id(prefix_of(&hash), self.version.millis());
         let mut attributes = with_identity(attributes, identity);
         if attributes.get("mode").is_none() {
             attributes.set("mode", MODE_DEFAULT);

@@ -10,8 +10,8 @@ use esker_model::key::{
     Counter, attribute_history, deleted_index, static_history, type_index, vertex as vertex_key,
 };
 use esker_model::limits::PROPERTIES_MAX;
-use esker_model::record::{AttributeRecord, StaticRecord, UserAttribute, VertexRecord};
 use esker_model::object::ObjectId;
+use esker_model::record::{AttributeRecord, StaticRecord, UserAttribute, VertexRecord};
 use esker_model::schema::check_attribute_name;
 use esker_model::{Error, Properties, Result, Value, Version, VertexId, VertexRef};
 use esker_store::Table;

@@ -14,6 +14,7 @@ mod budgets;
 mod crash;
 mod explain;
 mod model;
+mod objects;
 mod regressions;
 mod retention;
 mod senders;

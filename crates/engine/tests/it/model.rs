@@ -16,6 +16,7 @@ fn settings(adjacency_bytes: u64, pending_counters_max: usize, durability: Durab
         durability,
         pending_counters_max,
         group_commits: true,
+        index_objects_least: 4,
     }
 }
 

@@ -15,6 +15,7 @@ fn settings(adjacency_bytes: u64, pending_counters_max: usize) -> Settings {
         pending_counters_max,
         // Four threads: once each with and without.
         group_commits: pending_counters_max != 5,
+        index_objects_least: 4,
         durability: Durability::Relaxed,
     }
 }

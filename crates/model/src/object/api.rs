@@ -10,11 +10,8 @@ use crate::graph::{Cancel, Flow, GraphRead, GraphWrite};
 pub trait ObjectRead: GraphRead {
     /// Objects by number or by all their ID attributes (E-search), in the order asked for: `None` where there is none, or
     /// none that the asker may read.
-    fn read_objects(
-        &self,
-        keys: &[ObjectKey],
-        asker: Option<&Asker>,
-    ) -> Result<Vec<Option<Found>>>;
+    fn read_objects(&self, keys: &[ObjectKey], asker: Option<&Asker>)
+    -> Result<Vec<Option<Found>>>;
 
     /// Objects by what holds of them (P-search). A name that no object has is no error: the report says so.
     fn find(

@@ -79,7 +79,8 @@ impl ObjectId {
 
     /// Reads it as the external key of a vertex: decimal digits without anything else, as [`fmt::Display`] writes them.
     pub fn of_key(key: &str) -> Option<Self> {
-        let plain = key.bytes().all(|b| b.is_ascii_digit()) && (key == "0" || !key.starts_with('0'));
+        let plain =
+            key.bytes().all(|b| b.is_ascii_digit()) && (key == "0" || !key.starts_with('0'));
         let id = plain.then(|| key.parse::<u64>().ok()).flatten()?;
         (id >> 63 == 0).then_some(Self(id))
     }
@@ -148,7 +149,12 @@ pub fn prefix_of(hash: &[u8; 16]) -> Prefix {
 /// As people read it.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, app, owner, step } = self;
+        let Self {
+            name,
+            app,
+            owner,
+            step,
+        } = self;
         write!(f, "name `{name}`, app `{app}`, owner {owner}, step {step}")
     }
 }
@@ -183,7 +189,10 @@ pub fn object_type(schema: &Schema) -> Option<VertexTypeId> {
 /// An object as a vertex of that schema.
 pub fn object_ref(schema: &Schema, id: ObjectId) -> Option<VertexRef> {
     let type_id = object_type(schema)?;
-    Some(VertexRef { id: id.vertex(), type_id })
+    Some(VertexRef {
+        id: id.vertex(),
+        type_id,
+    })
 }
 
 #[cfg(test)]
@@ -192,7 +201,12 @@ mod tests {
 
     #[test]
     fn an_object_lies_where_its_identity_hashes_to() {
-        let identity = Identity { name: "energy".into(), app: "vpic".into(), owner: 1001, step: 7 };
+        let identity = Identity {
+            name: "energy".into(),
+            app: "vpic".into(),
+            owner: 1001,
+            step: 7,
+        };
         let hash = identity.hash();
         let id = ObjectId::new(identity.prefix(), 123_456_789);
         assert!(id.0 < 1 << 63);
@@ -200,7 +214,10 @@ mod tests {
         assert_eq!(id.sequence(), 123_456_789);
         let vertex = id.vertex();
         // 15 bits of the hash are the first 15 bits of the vertex id.
-        assert_eq!(u16::from_be_bytes([vertex.0[0], vertex.0[1]]) >> 1, u16::from_be_bytes([hash[0], hash[1]]) >> 1);
+        assert_eq!(
+            u16::from_be_bytes([vertex.0[0], vertex.0[1]]) >> 1,
+            u16::from_be_bytes([hash[0], hash[1]]) >> 1
+        );
         assert_eq!(ObjectId::of_vertex(vertex), Some(id));
         assert_eq!(VertexId::of("Object", &id.to_string()), vertex);
         assert_eq!(ObjectId::of_vertex(VertexId::of("file", "7")), None);

@@ -417,9 +417,10 @@ impl GraphWrite for Client {
     }
 }
 
-
 fn no_objects<T>() -> Result<T> {
-    Err(esker_model::Error::Unavailable("objects are not built yet".into()))
+    Err(esker_model::Error::Unavailable(
+        "objects are not built yet".into(),
+    ))
 }
 
 impl esker_model::object::ObjectRead for Client {

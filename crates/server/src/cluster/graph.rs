@@ -152,9 +152,10 @@ impl GraphRead for ClusterGraph<'_> {
     }
 }
 
-
 fn no_objects<T>() -> Result<T> {
-    Err(esker_model::Error::Unavailable("objects are not built yet".into()))
+    Err(esker_model::Error::Unavailable(
+        "objects are not built yet".into(),
+    ))
 }
 
 impl esker_model::object::ObjectRead for ClusterGraph<'_> {

@@ -99,6 +99,7 @@ impl Scenario {
                 durability: Durability::Relaxed,
                 pending_counters_max: *rng.pick(&[1, 20, 1 << 18]),
                 group_commits: true,
+                index_objects_least: 4,
             },
         };
         let wet = weather != Weather::Calm;

@@ -15,6 +15,7 @@ fn histories_on_fjall() {
         durability: Durability::Relaxed,
         pending_counters_max: 20,
         group_commits: true,
+        index_objects_least: 4,
     };
     let mut opened = 0;
     for seed in seeds("ESKER_FJALL_SEEDS", 6) {

@@ -1,0 +1,620 @@
+//! Objects against a simple model: random histories of creating, tagging, moving, deleting, searching, checkpoints and
+//! crashes; what a filter, an asker and a time see.
+
+use crate::small::Small;
+use esker_engine::Settings;
+use esker_model::filter::Expr;
+use esker_model::object::{
+    Asker, Find, Found, Identity, ObjectId, ObjectKey, ObjectRead, ObjectWrite, Share, TagChange,
+    TagWhere, object_ref,
+};
+use esker_model::{
+    Batch, Flow, GraphRead, GraphWrite, NeverCancel, Op, Properties, Result, Value, Version,
+};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is known of an object.
+#[derive(Debug, Clone, PartialEq)]
+struct Known {
+    created: Version,
+    modified: Version,
+    attributes: Properties,
+    tags: Properties,
+    /// Names that it ever had a tag of: to remove one again is a change, as it is of any vertex.
+    ever: BTreeSet<String>,
+}
+
+impl Known {
+    fn found(&self, id: ObjectId) -> Found {
+        Found {
+            id,
+            created: self.created,
+            modified: self.modified,
+            attributes: self.attributes.clone(),
+            tags: self.tags.clone(),
+        }
+    }
+
+    fn note(&mut self, set: &Properties) {
+        self.ever.extend(set.iter().map(|(n, _)| n.to_owned()));
+    }
+
+    fn int(&self, name: &str) -> Option<i64> {
+        match self.attributes.get(name) {
+            Some(Value::I64(n)) => Some(*n),
+            _ => None,
+        }
+    }
+
+    fn readable(&self, asker: Option<&Asker>) -> bool {
+        asker.is_none_or(|a| {
+            let owner = self.int("owner").unwrap();
+            let class = if a.uid == owner {
+                6
+            } else if self.int("gid").is_some_and(|g| a.gids.contains(&g)) {
+                3
+            } else {
+                0
+            };
+            a.uid == 0 || self.int("mode").unwrap() >> class & 4 != 0
+        })
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// Several in one batch.
+    Create(Vec<(Identity, Properties, Properties)>),
+    Tag(usize, Properties, Vec<String>),
+    Change(usize, Properties),
+    Move(usize, Identity),
+    Delete(usize),
+    Group(String, TagChange, Option<Asker>),
+    Find(String, Option<Asker>, Option<u64>),
+    Index(String, bool),
+    Crash,
+    Reopen,
+    Remember,
+}
+
+fn identity() -> impl Strategy<Value = Identity> {
+    let name = prop::sample::select(vec!["energy", "VPIC", "run", "run7", "magnetic field"]);
+    let app = prop::sample::select(vec!["", "vpic", "boss"]);
+    (name, app, 0_i64..3, 0_i64..4).prop_map(|(name, app, owner, step)| Identity {
+        name: name.into(),
+        app: app.into(),
+        owner,
+        step,
+    })
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        2 => Just(Value::Null),
+        4 => (-3_i64..6).prop_map(Value::I64),
+        3 => (-4_i64..9).prop_map(|n| Value::F64(n as f64 / 2.0)),
+        4 => prop::sample::select(vec!["run 1", "run 12", "test", "Rün", ""]).prop_map(Value::from),
+        1 => any::<bool>().prop_map(Value::Bool),
+        1 => (0_i64..4).prop_map(|d| Value::Timestamp(d * 86_400_000_000_000)),
+        1 => Just(Value::List(vec![Value::I64(1), Value::from("a")])),
+        1 => Just(Value::F64(f64::NEG_INFINITY)),
+    ]
+}
+
+fn tag_name() -> impl Strategy<Value = String> {
+    prop::sample::select(vec!["Conf", "Conf_0", "note", "energy", "Name"]).prop_map(String::from)
+}
+
+fn tags() -> impl Strategy<Value = Properties> {
+    prop::collection::vec((tag_name(), value()), 0..4).prop_map(|pairs| pairs.into_iter().collect())
+}
+
+fn attributes() -> impl Strategy<Value = Properties> {
+    let location = prop::option::of(prop::sample::select(vec!["/a/1", "/a/2", "/b"]));
+    let mode = prop::option::of(prop::sample::select(vec![
+        0o644, 0o600, 0o640, 0o060, 0o006,
+    ]));
+    (
+        location,
+        mode,
+        prop::option::of(10_i64..12),
+        prop::option::of(0_i64..3000),
+    )
+        .prop_map(|(location, mode, gid, size)| {
+            let mut all = Properties::new();
+            location.into_iter().for_each(|l| all.set("location", l));
+            mode.into_iter().for_each(|m: i64| all.set("mode", m));
+            gid.into_iter().for_each(|g| all.set("gid", g));
+            size.into_iter().for_each(|s| all.set("size", s));
+            all
+        })
+}
+
+fn asker() -> impl Strategy<Value = Option<Asker>> {
+    prop::option::of(
+        (0_i64..4, prop::collection::vec(10_i64..12, 0..2))
+            .prop_map(|(uid, gids)| Asker { uid, gids }),
+    )
+}
+
+fn term() -> impl Strategy<Value = String> {
+    let name = prop::sample::select(vec![
+        "Conf", "Conf_0", "note", "energy", "Name", "name", "step", "owner", "size", "location",
+        "app", "nobody",
+    ]);
+    let literal = prop::sample::select(vec![
+        "1",
+        "0",
+        "-2",
+        "2.5",
+        "1.0",
+        "'run 1'",
+        "'energy'",
+        "'VPIC'",
+        "''",
+        "true",
+        "'1970-01-02'",
+        "1KiB",
+    ]);
+    let sign = prop::sample::select(vec!["=", "!=", "<", "<=", ">", ">="]);
+    let pattern = prop::sample::select(vec!["run%", "%1", "%un%", "r_n 1", "%", "energy", "%ergy"]);
+    prop_oneof![
+        4 => (name.clone(), sign, literal.clone()).prop_map(|(n, s, l)| format!("{n} {s} {l}")),
+        1 => (name.clone(), -3_i64..3, 0_i64..4).prop_map(|(n, a, b)| format!("{n} BETWEEN {a} AND {}.0", a + b)),
+        1 => name.clone().prop_map(|n| format!("{n} BETWEEN 'e' AND 'run 1'")),
+        1 => (name.clone(), literal.clone(), literal.clone()).prop_map(|(n, a, b)| format!("{n} IN ({a}, {b})")),
+        1 => (name.clone(), literal.clone()).prop_map(|(n, a)| format!("{n} NOT IN ({a}, 3)")),
+        2 => (name.clone(), pattern.clone()).prop_map(|(n, p)| format!("{n} LIKE '{p}'")),
+        1 => (name.clone(), pattern).prop_map(|(n, p)| format!("{n} NOT LIKE '{p}'")),
+        1 => (name.clone(), literal).prop_map(|(n, l)| format!("{n} CONTAINS {l}")),
+        1 => name.clone().prop_map(|n| format!("{n} ~ '^r.n'")),
+        1 => name.prop_map(|n| format!("EXISTS {n}")),
+        1 => Just("created > 1970-01-01".to_owned()),
+        1 => Just("type = 'Object'".to_owned()),
+    ]
+}
+
+fn filter() -> impl Strategy<Value = String> {
+    term().prop_recursive(3, 8, 2, |inner| {
+        prop_oneof![
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a} AND {b})")),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a} OR {b})")),
+            inner.prop_map(|a| format!("NOT ({a})")),
+        ]
+    })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let one = (identity(), attributes(), tags());
+    let change = (
+        tags(),
+        any::<bool>(),
+        prop::collection::vec(tag_name(), 0..2),
+    )
+        .prop_map(|(set, keep, remove)| {
+            let remove: Vec<_> = remove
+                .into_iter()
+                .filter(|n| set.get(n).is_none())
+                .collect();
+            TagChange { set, keep, remove }
+        });
+    prop_oneof![
+        6 => prop::collection::vec(one, 1..6).prop_map(Step::Create),
+        4 => (any::<usize>(), tags(), prop::collection::vec(tag_name(), 0..2)).prop_map(|(n, s, r)| Step::Tag(n, s, r)),
+        2 => (any::<usize>(), attributes()).prop_map(|(n, a)| Step::Change(n, a)),
+        3 => (any::<usize>(), identity()).prop_map(|(n, i)| Step::Move(n, i)),
+        2 => any::<usize>().prop_map(Step::Delete),
+        4 => (filter(), change, asker()).prop_map(|(f, c, a)| Step::Group(f, c, a)),
+        12 => (filter(), asker(), prop::option::of(0_u64..5)).prop_map(|(f, a, l)| Step::Find(f, a, l)),
+        1 => (tag_name(), any::<bool>()).prop_map(|(n, on)| Step::Index(n, on)),
+        1 => Just(Step::Crash),
+        1 => Just(Step::Reopen),
+        2 => Just(Step::Remember),
+    ]
+}
+
+#[derive(Default)]
+struct Model {
+    objects: BTreeMap<ObjectId, Known>,
+    /// In the order of their creation, those of one batch by number; deleted ones too.
+    order: Vec<ObjectId>,
+    deleted: Vec<ObjectId>,
+    /// What was at some versions.
+    then: Vec<(Version, BTreeMap<ObjectId, Known>)>,
+}
+
+impl Model {
+    fn with_identity(&self, identity: &Identity) -> Option<ObjectId> {
+        let mut all = self.objects.iter();
+        let found = all.find(|(id, k)| k.found(**id).identity().as_ref() == Some(identity));
+        found.map(|(id, _)| *id)
+    }
+
+    fn pick(&self, n: usize) -> Option<ObjectId> {
+        let ids: Vec<_> = self.objects.keys().copied().collect();
+        (!ids.is_empty()).then(|| ids[n % ids.len()])
+    }
+
+    fn matching(&self, filter: &Expr, asker: Option<&Asker>) -> Vec<ObjectId> {
+        let live = self
+            .order
+            .iter()
+            .filter_map(|id| Some((*id, self.objects.get(id)?)));
+        live.filter(|(_, k)| k.readable(asker))
+            .filter(|(id, k)| filter.holds(&k.found(*id)))
+            .map(|(id, _)| id)
+            .collect()
+    }
+}
+
+fn with_identity(mut attributes: Properties, identity: &Identity) -> Properties {
+    attributes.set("name", identity.name.as_str());
+    attributes.set("app", identity.app.as_str());
+    attributes.set("owner", identity.owner);
+    attributes.set("step", identity.step);
+    attributes
+}
+
+fn batch(ops: impl IntoIterator<Item = Op>) -> Batch {
+    let mut batch = Batch::new();
+    ops.into_iter().for_each(|op| batch.push(op));
+    batch
+}
+
+fn all_found(small: &Small, find: &Find) -> Result<Vec<Found>> {
+    let mut all = Vec::new();
+    small.engine.find(find, &NeverCancel, &mut |found| {
+        all.push(found);
+        Flow::Continue(())
+    })?;
+    Ok(all)
+}
+
+struct Play {
+    small: Small,
+    model: Model,
+}
+
+impl Play {
+    fn vertex(&self, id: ObjectId) -> esker_model::VertexRef {
+        object_ref(&self.small.engine.schema().unwrap(), id).unwrap()
+    }
+
+    fn create(&mut self, all: Vec<(Identity, Properties, Properties)>) {
+        let mut taken = Vec::new();
+        let free = all.iter().all(|(identity, ..)| {
+            let free = self.model.with_identity(identity).is_none() && !taken.contains(identity);
+            taken.push(identity.clone());
+            free
+        });
+        let ops = all
+            .iter()
+            .cloned()
+            .map(|(identity, attributes, tags)| Op::CreateObject {
+                identity,
+                attributes,
+                tags,
+            });
+        let answer = self.small.engine.apply(batch(ops));
+        assert_eq!(answer.is_ok(), free, "{answer:?}");
+        let Ok(commit) = answer else { return };
+        assert_eq!(commit.vertices_created, all.len() as u64);
+        // Those of one batch come by number.
+        let mut all: Vec<_> = all
+            .into_iter()
+            .map(|one| {
+                (
+                    self.get(ObjectKey::Identity(one.0.clone())).unwrap().id,
+                    one,
+                )
+            })
+            .collect();
+        all.sort_by_key(|(id, _)| *id);
+        for (_, (identity, mut attributes, tags)) in all {
+            let found = self.get(ObjectKey::Identity(identity.clone())).unwrap();
+            assert!(!self.model.order.contains(&found.id), "{} twice", found.id);
+            if attributes.get("mode").is_none() {
+                attributes.set("mode", 0o644_i64);
+            }
+            let known = Known {
+                created: commit.version,
+                modified: commit.version,
+                attributes: with_identity(attributes, &identity),
+                ever: BTreeSet::new(),
+                tags: Properties::new(),
+            };
+            let mut known = known;
+            known.note(&tags);
+            known.tags = tags;
+            assert_eq!(found, known.found(found.id));
+            self.model.objects.insert(found.id, known);
+            self.model.order.push(found.id);
+        }
+    }
+
+    fn get(&self, key: ObjectKey) -> Option<Found> {
+        self.small
+            .engine
+            .read_objects(&[key], None)
+            .unwrap()
+            .remove(0)
+    }
+
+    fn step(&mut self, step: Step) {
+        self.small.clock.advance(1);
+        let engine = &self.small.engine;
+        match step {
+            Step::Create(all) => self.create(all),
+            Step::Tag(n, set, mut remove) => {
+                let Some(id) = self.model.pick(n) else { return };
+                remove.retain(|name| set.get(name).is_none());
+                let op = Op::SetAttributes {
+                    vertex: self.vertex(id),
+                    set: set.clone(),
+                    remove: remove.clone(),
+                };
+                let commit = engine.apply(batch([op])).unwrap();
+                let known = self.model.objects.get_mut(&id).unwrap();
+                // What is set to what it is takes the new version all the same; removing nothing is nothing.
+                let changes = !set.is_empty() || remove.iter().any(|n| known.ever.contains(n));
+                if changes {
+                    known.modified = commit.version;
+                }
+                known.note(&set);
+                set.into_iter().for_each(|(n, v)| known.tags.set(n, v));
+                remove.iter().for_each(|n| drop(known.tags.remove(n)));
+            }
+            Step::Change(n, set) => {
+                let Some(id) = self.model.pick(n) else { return };
+                let op = Op::ChangeVertex {
+                    vertex: self.vertex(id),
+                    set: set.clone(),
+                    remove: Vec::new(),
+                };
+                let commit = engine.apply(batch([op])).unwrap();
+                let known = self.model.objects.get_mut(&id).unwrap();
+                known.modified = commit.version;
+                set.into_iter()
+                    .for_each(|(n, v)| known.attributes.set(n, v));
+            }
+            Step::Move(n, to) => {
+                let Some(id) = self.model.pick(n) else { return };
+                let from = self.model.objects[&id].found(id).identity().unwrap();
+                let free = self
+                    .model
+                    .with_identity(&to)
+                    .is_none_or(|other| other == id);
+                let answer = engine.apply(batch([Op::MoveObject {
+                    object: id,
+                    from: from.clone(),
+                    to: to.clone(),
+                }]));
+                assert_eq!(answer.is_ok(), free, "{answer:?}");
+                let Ok(commit) = answer else { return };
+                let known = self.model.objects.get_mut(&id).unwrap();
+                known.modified = commit.version;
+                known.attributes = with_identity(known.attributes.clone(), &to);
+                assert_eq!(self.get(ObjectKey::Identity(to.clone())).unwrap().id, id);
+                if from != to {
+                    assert_eq!(self.get(ObjectKey::Identity(from)), None);
+                }
+            }
+            Step::Delete(n) => {
+                let Some(id) = self.model.pick(n) else { return };
+                let op = Op::DeleteVertex {
+                    vertex: self.vertex(id),
+                };
+                engine.apply(batch([op])).unwrap();
+                self.model.objects.remove(&id);
+                self.model.deleted.push(id);
+                assert_eq!(self.get(ObjectKey::Id(id)), None);
+            }
+            Step::Group(text, change, asker) => self.group(&text, change, asker),
+            Step::Find(text, asker, limit) => self.find(&text, asker, limit),
+            Step::Index(name, on) => drop(engine.set_index(&name, on).unwrap()),
+            Step::Crash => self.small = self.small.after_crash(usize::MAX),
+            Step::Reopen => {
+                engine.close().unwrap();
+                engine.checkpoint_objects().unwrap();
+                self.small = self.small.after_crash(usize::MAX);
+            }
+            Step::Remember => {
+                let version = engine.newest_stored();
+                self.model.then.push((version, self.model.objects.clone()));
+            }
+        }
+    }
+
+    fn group(&mut self, text: &str, change: TagChange, asker: Option<Asker>) {
+        let filter = Expr::parse(text, Some(0)).unwrap();
+        let matching = self.model.matching(&filter, asker.as_ref());
+        let mut asked = TagWhere {
+            filter,
+            change,
+            asker,
+            dry_run: true,
+            once: None,
+        };
+        let planned = self.small.engine.tag_where(&asked, &NeverCancel).unwrap();
+        asked.dry_run = false;
+        let report = self.small.engine.tag_where(&asked, &NeverCancel).unwrap();
+        assert_eq!(
+            (planned.matches, planned.changed, planned.refused),
+            (report.matches, report.changed, report.refused)
+        );
+        assert_eq!(report.matches, matching.len() as u64, "{text}");
+        let (mut changed, mut refused) = (0, 0);
+        for id in matching {
+            let known = self.model.objects.get_mut(&id).unwrap();
+            let may = asked.asker.as_ref().is_none_or(|a| {
+                let owner = known.int("owner").unwrap();
+                a.may_write(owner, known.int("gid"), known.int("mode").unwrap())
+            });
+            if !may {
+                refused += 1;
+                continue;
+            }
+            let before = known.tags.clone();
+            known.note(&asked.change.set);
+            for (name, value) in asked.change.set.iter() {
+                if !(asked.change.keep && before.get(name).is_some()) {
+                    known.tags.set(name, value.clone());
+                }
+            }
+            asked
+                .change
+                .remove
+                .iter()
+                .for_each(|n| drop(known.tags.remove(n)));
+            if known.tags != before {
+                changed += 1;
+                known.modified = report.version;
+            }
+        }
+        assert_eq!(
+            (report.changed, report.refused),
+            (changed, refused),
+            "{text} {asked:?}"
+        );
+        self.compare();
+    }
+
+    fn find(&mut self, text: &str, asker: Option<Asker>, limit: Option<u64>) {
+        let filter = Expr::parse(text, Some(0)).unwrap();
+        let expected = self.model.matching(&filter, asker.as_ref());
+        let find = Find {
+            asker,
+            ..Find::all(filter)
+        };
+        let found = all_found(&self.small, &find).unwrap();
+        let ids: Vec<_> = found.iter().map(|f| f.id).collect();
+        assert_eq!(ids, expected, "{text}");
+        for found in found {
+            assert_eq!(found, self.model.objects[&found.id].found(found.id));
+        }
+        let count = Find {
+            count: true,
+            ..find.clone()
+        };
+        let report = self
+            .small
+            .engine
+            .find(&count, &NeverCancel, &mut |_| unreachable!());
+        assert_eq!(report.unwrap().matches, expected.len() as u64);
+        if let Some(limit) = limit.filter(|l| *l > 0) {
+            // Page by page it is the same.
+            let mut paged = Vec::new();
+            let mut page = Find {
+                limit: Some(limit),
+                ..find.clone()
+            };
+            loop {
+                let some = all_found(&self.small, &page).unwrap();
+                assert!(some.len() as u64 <= limit);
+                let Some(last) = some.last() else { break };
+                page.after = Some(last.id);
+                paged.extend(some.into_iter().map(|f| f.id));
+            }
+            assert_eq!(paged, expected);
+            let of = limit as u32 + 1;
+            let mut shares = Vec::new();
+            for rank in 0..of {
+                let share = Some(Share { rank, of });
+                let share = Find {
+                    share,
+                    ..find.clone()
+                };
+                shares.extend(
+                    all_found(&self.small, &share)
+                        .unwrap()
+                        .into_iter()
+                        .map(|f| f.id),
+                );
+            }
+            shares.sort_unstable();
+            let mut expected = expected;
+            expected.sort_unstable();
+            assert_eq!(shares, expected);
+        }
+    }
+
+    /// Every object, through each door.
+    fn compare(&self) {
+        let engine = &self.small.engine;
+        for (id, known) in &self.model.objects {
+            assert_eq!(self.get(ObjectKey::Id(*id)), Some(known.found(*id)));
+            let vertex = engine.read_vertices(&[id.vertex()], Version::MAX).unwrap();
+            let vertex = vertex[0].as_ref().unwrap();
+            assert_eq!(vertex.key, id.to_string());
+            assert_eq!(vertex.attributes, known.attributes);
+            let tags: Properties = vertex
+                .user
+                .iter()
+                .map(|a| (a.name.clone(), a.value.clone()))
+                .collect();
+            assert_eq!(tags, known.tags);
+        }
+        for (version, then) in &self.model.then {
+            for id in &self.model.order {
+                let vertex = engine
+                    .read_vertices(&[id.vertex()], *version)
+                    .unwrap()
+                    .remove(0);
+                let vertex = vertex.filter(|v| !v.deleted);
+                assert_eq!(
+                    vertex.is_some(),
+                    then.contains_key(id),
+                    "{id} as of {version:?}"
+                );
+                let Some(vertex) = vertex else { continue };
+                assert_eq!(
+                    vertex.attributes, then[id].attributes,
+                    "{id} as of {version:?}"
+                );
+                let tags: Properties = vertex.user.into_iter().map(|a| (a.name, a.value)).collect();
+                assert_eq!(tags, then[id].tags, "{id} as of {version:?}");
+            }
+        }
+        let mut scanned = Vec::new();
+        let schema = engine.schema().unwrap();
+        let select = esker_model::VertexSelect::of(schema.vertex_type_id("Object").unwrap());
+        engine
+            .scan_vertices(&select, &mut |v| {
+                scanned.push(ObjectId::of_vertex(v.id).unwrap());
+                Flow::Continue(())
+            })
+            .unwrap();
+        assert_eq!(
+            scanned,
+            self.model.objects.keys().copied().collect::<Vec<_>>()
+        );
+        let report = engine
+            .check(
+                &esker_engine::CheckOptions::default(),
+                &NeverCancel,
+                &mut |_| {},
+            )
+            .unwrap();
+        assert_eq!(report.problems, []);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(
+        std::env::var("ESKER_OBJECT_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(96)
+    ))]
+
+    #[test]
+    fn objects_are_what_a_simple_model_says(
+        least in prop::sample::select(vec![0, 2, 256]),
+        steps in prop::collection::vec(step(), 1..60),
+    ) {
+        let settings = Settings { index_objects_least: least, ..Settings::default() };
+        let mut play = Play { small: Small::with(settings), model: Model::default() };
+        for step in steps {
+            play.step(step);
+        }
+        play.compare();
+    }
+}
