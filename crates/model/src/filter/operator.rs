@@ -129,7 +129,26 @@ impl Parser<'_> {
             .suggest(Some(format!("{second}="))));
         }
         let (operand, span) = self.operand()?;
-        compared(comparison, operand, span)
+        self.compared(comparison, operand, span)
+    }
+
+    /// A comparison with an operand.
+    pub(super) fn compared(
+        &self,
+        comparison: Comparison,
+        operand: Operand,
+        span: Span,
+    ) -> Result<Test, Fault> {
+        let ordering = !matches!(comparison, Comparison::Eq | Comparison::Ne);
+        if self.strict && ordering && operand == Operand::Value(Value::Null) {
+            return Err(Fault::new(
+                span,
+                Kind::Value,
+                "nothing is above or below null",
+                "a value with an order; tag = null is true of a tag without a value",
+            ));
+        }
+        Ok(compared(comparison, operand))
     }
 
     /// Takes the operator and the string behind it.
@@ -178,7 +197,12 @@ impl Parser<'_> {
         }
         self.take()?;
         let (high, end) = self.operand()?;
-        between(low, high, start.to(end))
+        match (low, high) {
+            (Operand::Value(low), Operand::Value(high)) if !self.strict => {
+                Ok(Test::Between(low, high))
+            }
+            (low, high) => between(low, high, start.to(end)),
+        }
     }
 
     fn alternatives_of_in(&mut self) -> Result<Outcome, Fault> {
@@ -196,6 +220,10 @@ impl Parser<'_> {
         let (_, open) = self.take()?;
         let mut values = Vec::new();
         let mut tests = Vec::new();
+        if self.token == Token::Sign(close) && !self.strict {
+            self.take()?;
+            return Ok(Outcome::One(Test::In(values)));
+        }
         if self.token == Token::Sign(close) {
             return Err(Fault::new(
                 open.to(self.span),
@@ -261,29 +289,17 @@ pub(super) fn moment(operand: Operand, span: Span) -> Result<Value, Fault> {
 }
 
 /// A comparison with a value, or with a stretch of time: before its first moment, after its last one, or inside.
-pub(super) fn compared(
-    comparison: Comparison,
-    operand: Operand,
-    span: Span,
-) -> Result<Test, Fault> {
+fn compared(comparison: Comparison, operand: Operand) -> Test {
     let at = |moment| Test::Compare(comparison, Value::Timestamp(moment));
     match operand {
-        Operand::Value(Value::Null) if !matches!(comparison, Comparison::Eq | Comparison::Ne) => {
-            Err(Fault::new(
-                span,
-                Kind::Value,
-                "nothing is above or below null",
-                "a value with an order; tag = null is true of a tag without a value",
-            ))
-        }
-        Operand::Value(value) => Ok(Test::Compare(comparison, value)),
-        Operand::Stretch(first, last) if first == last => Ok(at(first)),
-        Operand::Stretch(first, last) => Ok(match comparison {
+        Operand::Value(value) => Test::Compare(comparison, value),
+        Operand::Stretch(first, last) if first == last => at(first),
+        Operand::Stretch(first, last) => match comparison {
             Comparison::Eq => stretch(first, last),
             Comparison::Ne => stretch(first, last).negated(),
             Comparison::Lt | Comparison::Ge => at(first),
             Comparison::Le | Comparison::Gt => at(last),
-        }),
+        },
     }
 }
 
