@@ -8,7 +8,6 @@ use super::token::Token;
 use super::{Comparison, Expr, Pattern, Regex, Test};
 use crate::schema::nearest;
 use crate::value::Value;
-use std::cmp::Ordering;
 
 /// Words that may stand behind a name.
 const OPERATORS: [&str; 11] = [
@@ -303,6 +302,7 @@ fn compared(comparison: Comparison, operand: Operand) -> Test {
     }
 }
 
+/// A range, which may be empty: only ends that cannot be compared are refused.
 fn between(low: Operand, high: Operand, span: Span) -> Result<Test, Fault> {
     let no_order = |low: &str, high: &str| {
         Err(Fault::new(
@@ -312,47 +312,26 @@ fn between(low: Operand, high: Operand, span: Span) -> Result<Test, Fault> {
             "two ends of one kind",
         ))
     };
-    let empty = || {
-        Err(Fault::new(
-            span,
-            Kind::EmptyRange,
-            "nothing lies in this range: its low end is above its high end",
-            "BETWEEN low AND high",
-        ))
-    };
-    let (low, high) = match (low, high) {
-        (Operand::Value(low), Operand::Value(high)) => {
-            let order = low.compare(&high);
-            let times = (time_of(&low), time_of(&high));
-            if let (Some((from, _)), Some((_, until))) = times
-                && from <= until
-            {
-                return Ok(Test::Between(low, high));
-            }
-            return match order {
-                _ if low == Value::Null || high == Value::Null => {
-                    no_order(low.kind_name(), high.kind_name())
-                }
-                Some(Ordering::Less | Ordering::Equal) => Ok(Test::Between(low, high)),
-                Some(Ordering::Greater) => empty(),
-                None => no_order(low.kind_name(), high.kind_name()),
-            };
-        }
-        // One end is a time: so is the other, if it can be.
-        (Operand::Stretch(first, _), Operand::Stretch(_, last)) => (first, last),
+    // Where one end is a time, so is the other, if it can be.
+    match (low, high) {
+        (Operand::Stretch(first, _), Operand::Stretch(_, last)) => Ok(stretch(first, last)),
         (Operand::Stretch(first, _), Operand::Value(high)) => match time_of(&high) {
-            Some((_, last)) => (first, last),
-            None => return no_order("a time", high.kind_name()),
+            Some((_, last)) => Ok(stretch(first, last)),
+            None => no_order("a time", high.kind_name()),
         },
         (Operand::Value(low), Operand::Stretch(_, last)) => match time_of(&low) {
-            Some((first, _)) => (first, last),
-            None => return no_order(low.kind_name(), "a time"),
+            Some((first, _)) => Ok(stretch(first, last)),
+            None => no_order(low.kind_name(), "a time"),
         },
-    };
-    if low <= high {
-        Ok(stretch(low, high))
-    } else {
-        empty()
+        (Operand::Value(low), Operand::Value(high)) => {
+            let null = low == Value::Null || high == Value::Null;
+            let ordered = low.compare(&high).is_some() && !null;
+            if ordered || (time_of(&low).is_some() && time_of(&high).is_some()) {
+                Ok(Test::Between(low, high))
+            } else {
+                no_order(low.kind_name(), high.kind_name())
+            }
+        }
     }
 }
 

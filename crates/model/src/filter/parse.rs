@@ -26,8 +26,8 @@ impl Expr {
     }
 
     /// Reads what `Display` wrote, from whom it comes over a wire: the same grammar without `now`, without a bound on the
-    /// length of the text, and without complaints about conditions that can hold of nothing, such as `x BETWEEN 2 AND 1`,
-    /// which programs can build.
+    /// length of the text, and without complaints about what can hold of nothing, such as `x BETWEEN 2 AND 'a'`, which
+    /// programs can build.
     pub fn parse_canonical(text: &str) -> Result<Self, ParseError> {
         let parser = Parser::new(text, None, false);
         parser
