@@ -53,6 +53,14 @@ pub(crate) fn moment(version: Version) -> String {
     }
 }
 
+/// What time it is, in nanoseconds since 1970: what `now` and `30d ago` in a filter are relative to.
+pub(crate) fn now_nanos() -> i64 {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
+}
+
 /// The version of that long ago.
 pub(crate) fn ago(time: Duration) -> Version {
     let now = SystemTime::now()

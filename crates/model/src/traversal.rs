@@ -14,6 +14,7 @@ pub use error::{ParseError, ParseErrorKind};
 pub(crate) use lexer::{hexadecimal, parse_nanos};
 pub use parse::parse_value;
 
+use crate::filter::{Comparison, Expr, Test};
 use crate::id::{VertexId, VertexName};
 use crate::key::EdgeKey;
 use crate::value::Value;
@@ -81,16 +82,21 @@ pub struct Hop {
     pub returned: bool,
 }
 
-/// A condition on an attribute of a vertex or a property of an edge. One that is absent never fulfils it.
+/// A condition on a vertex or an edge.
 ///
 /// Names with a meaning of their own: on vertices `type` (specialisations included), `key`, `version`;
 /// on edges `type`, `version`. Versions are compared with timestamps.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Filter {
-    /// Its name.
-    pub attribute: String,
-    /// What must hold.
-    pub predicate: Predicate,
+pub enum Filter {
+    /// On an attribute of a vertex or a property of an edge. One that is absent never fulfils it.
+    Attribute {
+        /// Its name.
+        attribute: String,
+        /// What must hold.
+        predicate: Predicate,
+    },
+    /// In the filter language: `va("energy > 3 AND note LIKE 'run%'")`.
+    Where(Expr),
 }
 
 /// GraphMeta's filter types.
@@ -105,20 +111,21 @@ pub enum Predicate {
 }
 
 impl Predicate {
+    /// The same in the filter language's words.
+    pub fn test(&self) -> Test {
+        match self {
+            Self::Eq(x) => Test::Compare(Comparison::Eq, x.clone()),
+            Self::In(xs) => Test::In(xs.clone()),
+            Self::Range(Value::Null, Value::Null) => Test::Compare(Comparison::Ne, Value::Null),
+            Self::Range(low, Value::Null) => Test::Compare(Comparison::Ge, low.clone()),
+            Self::Range(Value::Null, high) => Test::Compare(Comparison::Le, high.clone()),
+            Self::Range(low, high) => Test::Between(low.clone(), high.clone()),
+        }
+    }
+
     /// Whether a value fulfils it.
     pub fn holds(&self, value: &Value) -> bool {
-        use std::cmp::Ordering::{Equal, Greater, Less};
-        match self {
-            Self::Eq(x) => value.compare(x) == Some(Equal),
-            Self::In(xs) => xs.iter().any(|x| value.compare(x) == Some(Equal)),
-            Self::Range(low, high) => {
-                let above =
-                    *low == Value::Null || matches!(value.compare(low), Some(Equal | Greater));
-                let below =
-                    *high == Value::Null || matches!(value.compare(high), Some(Equal | Less));
-                *value != Value::Null && above && below
-            }
-        }
+        self.test().holds(value)
     }
 }
 

@@ -1,161 +1,114 @@
 //! Conditions on vertices and edges, with their names looked up once.
 
-use esker_model::traversal::{Filter, Predicate};
-use esker_model::{Edge, EdgeTypeId, Error, Result, Schema, Value, Version, Vertex, VertexTypeId};
+use esker_model::filter::{EdgeFields, Expr, Prepared, PreparedTest, ValueRef, VertexFields};
+use esker_model::traversal::Filter;
+use esker_model::{Edge, EdgeTypeId, Result, Schema, Vertex, VertexTypeId};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// A condition on a vertex.
 #[derive(Debug, Clone)]
 pub(crate) struct VertexFilter {
-    what: VertexField,
+    condition: Condition<VertexTypeId>,
     filter: Filter,
-}
-
-#[derive(Debug, Clone)]
-enum VertexField {
-    /// `type`: one of these, specialisations included.
-    Type(Vec<VertexTypeId>),
-    Key,
-    Version,
-    Attribute,
 }
 
 /// A condition on an edge.
 #[derive(Debug, Clone)]
 pub(crate) struct EdgeFilter {
-    what: EdgeField,
+    condition: Condition<EdgeTypeId>,
     filter: Filter,
 }
 
+/// A condition on something whose type is a `T`.
 #[derive(Debug, Clone)]
-enum EdgeField {
-    Type(Vec<EdgeTypeId>),
-    Version,
-    Property,
+enum Condition<T> {
+    /// An attribute of exactly that name.
+    Attribute(String, PreparedTest),
+    /// What has a name with a meaning of its own, and what the filter language says.
+    Where {
+        condition: Prepared,
+        /// The names of all types, if the condition asks for them.
+        types: BTreeMap<T, String>,
+    },
+}
+
+impl<T: Ord> Condition<T> {
+    /// `special`: names with a meaning of their own in `va(attribute, …)` and `ea(attribute, …)`. `bind`: what the schema
+    /// makes of a condition. `types`: all types and their names.
+    fn new(
+        filter: &Filter,
+        special: &[&str],
+        bind: impl FnOnce(Expr) -> Result<Expr>,
+        types: impl Iterator<Item = (T, String)>,
+    ) -> Result<Self> {
+        let expr = match filter {
+            Filter::Attribute {
+                attribute,
+                predicate,
+            } if !special.contains(&attribute.as_str()) => {
+                let test = PreparedTest::new(&predicate.test());
+                return Ok(Self::Attribute(attribute.clone(), test));
+            }
+            Filter::Attribute {
+                attribute,
+                predicate,
+            } => Expr::term(attribute.as_str(), predicate.test()),
+            Filter::Where(expr) => expr.clone(),
+        };
+        let asks = expr.names().contains(&"type");
+        Ok(Self::Where {
+            condition: Prepared::new(&bind(expr)?),
+            types: types.filter(|_| asks).collect(),
+        })
+    }
 }
 
 impl VertexFilter {
     pub(crate) fn new(schema: &Schema, filter: &Filter) -> Result<Self> {
-        let what = match filter.attribute.as_str() {
-            "type" => {
-                let mut all = Vec::new();
-                for name in type_names(filter)? {
-                    all.extend(schema.specialisations(schema.vertex_type_id(name)?));
-                }
-                VertexField::Type(all)
-            }
-            "key" => VertexField::Key,
-            "version" => VertexField::Version,
-            _ => VertexField::Attribute,
-        };
+        let bind = |expr: Expr| expr.with_vertex_types(schema);
+        let types = schema.vertex_types().map(|(id, t)| (id, t.name.clone()));
         Ok(Self {
-            what,
+            condition: Condition::new(filter, &["type", "key", "version"], bind, types)?,
             filter: filter.clone(),
         })
     }
 
     pub(crate) fn holds(&self, vertex: &Vertex) -> bool {
-        let predicate = &self.filter.predicate;
-        match &self.what {
-            VertexField::Type(types) => types.contains(&vertex.type_id),
-            VertexField::Key => predicate.holds(&Value::String(vertex.key.clone())),
-            VertexField::Version => version_holds(predicate, vertex.version),
-            VertexField::Attribute => vertex
-                .attribute(&self.filter.attribute)
-                .is_some_and(|v| holds(predicate, v)),
+        match &self.condition {
+            Condition::Attribute(name, test) => vertex
+                .attribute(name)
+                .is_some_and(|value| test.holds(ValueRef::from(value))),
+            Condition::Where { condition, types } => {
+                let type_name = types.get(&vertex.type_id).map(String::as_str);
+                condition.holds(&VertexFields { vertex, type_name })
+            }
         }
     }
 }
 
 impl EdgeFilter {
     pub(crate) fn new(schema: &Schema, filter: &Filter) -> Result<Self> {
-        let what = match filter.attribute.as_str() {
-            "type" => EdgeField::Type(
-                type_names(filter)?
-                    .into_iter()
-                    .map(|n| schema.edge_type_id(n))
-                    .collect::<Result<_, _>>()?,
-            ),
-            "version" => EdgeField::Version,
-            _ => EdgeField::Property,
-        };
+        let bind = |expr: Expr| expr.with_edge_types(schema);
+        let types = schema.edge_types().map(|(id, t)| (id, t.name.clone()));
         Ok(Self {
-            what,
+            condition: Condition::new(filter, &["type", "version"], bind, types)?,
             filter: filter.clone(),
         })
     }
 
     pub(crate) fn holds(&self, edge: &Edge) -> bool {
-        let predicate = &self.filter.predicate;
-        match &self.what {
-            EdgeField::Type(types) => types.contains(&edge.key.edge_type),
-            EdgeField::Version => version_holds(predicate, edge.version),
-            EdgeField::Property => edge
+        match &self.condition {
+            Condition::Attribute(name, test) => edge
                 .properties
-                .get(&self.filter.attribute)
-                .is_some_and(|v| holds(predicate, v)),
+                .get(name)
+                .is_some_and(|value| test.holds(ValueRef::from(value))),
+            Condition::Where { condition, types } => {
+                let type_name = types.get(&edge.key.edge_type).map(String::as_str);
+                condition.holds(&EdgeFields { edge, type_name })
+            }
         }
     }
-}
-
-/// Versions are compared as the moments they stand for.
-fn version_holds(predicate: &Predicate, version: Version) -> bool {
-    holds(predicate, &Value::Timestamp(version.nanos()))
-}
-
-/// Whether a value fulfils a predicate. Against a moment, text is read as a time: a date is the whole day, a second the
-/// whole second, as in `--as-of`.
-fn holds(predicate: &Predicate, value: &Value) -> bool {
-    let Value::Timestamp(_) = value else {
-        return predicate.holds(value);
-    };
-    let during = |x: &Value| Predicate::Range(first_moment(x), last_moment(x));
-    match predicate {
-        Predicate::Eq(x) => during(x).holds(value),
-        Predicate::In(xs) => xs.iter().any(|x| during(x).holds(value)),
-        Predicate::Range(low, high) => {
-            Predicate::Range(first_moment(low), last_moment(high)).holds(value)
-        }
-    }
-}
-
-fn first_moment(value: &Value) -> Value {
-    moment(value, |text| Version::parse_since(text).map(Version::nanos))
-}
-
-fn last_moment(value: &Value) -> Value {
-    const REST_OF_MILLISECOND: i64 = 999_999;
-    let last = |v: Version| v.nanos().saturating_add(REST_OF_MILLISECOND);
-    moment(value, |text| Version::parse_as_of(text).map(last))
-}
-
-fn moment<E>(value: &Value, parse: impl Fn(&str) -> Result<i64, E>) -> Value {
-    match value {
-        Value::String(text) => parse(text).map_or_else(|_| value.clone(), Value::Timestamp),
-        other => other.clone(),
-    }
-}
-
-fn type_names(filter: &Filter) -> Result<Vec<&str>> {
-    let values: Vec<&Value> = match &filter.predicate {
-        Predicate::Eq(x) => vec![x],
-        Predicate::In(xs) => xs.iter().collect(),
-        Predicate::Range(..) => {
-            return Err(Error::Invalid(
-                "`type` has no order: filter it with EQ or IN".into(),
-            ));
-        }
-    };
-    values
-        .into_iter()
-        .map(|v| match v {
-            Value::String(name) => Ok(name.as_str()),
-            other => Err(Error::Invalid(format!(
-                "`type` is compared with a type's name in quotes; got {}",
-                other.kind_name()
-            ))),
-        })
-        .collect()
 }
 
 /// As the chain writes it.

@@ -5,6 +5,7 @@
 use super::encoding::{Wire, wire_enum, wire_struct};
 use esker_model::VertexId;
 use esker_model::codec::{DecodeError, Reader};
+use esker_model::filter::Expr;
 use esker_model::traversal::{
     Budget, Filter, Hop, PathNode, PathStep, Paths, Predicate, Repeat, Segment, ServerStep, Start,
     StepProfile, Stop, StopReason, Strategy, TravelResult, Traversal, WorkingSet,
@@ -32,10 +33,19 @@ wire_struct!(Hop {
     vertex_filters,
     returned
 });
-wire_struct!(Filter {
-    attribute,
-    predicate
+wire_enum!(Filter {
+    0 Attribute { attribute, predicate },
+    1 Where(expr),
 });
+/// As text.
+impl Wire for Expr {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.to_string().put(out);
+    }
+    fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Self::parse_canonical(r.str("a filter")?).map_err(|_| r.error("a filter that parses"))
+    }
+}
 wire_enum!(Predicate {
     0 Eq(value),
     1 In(values),

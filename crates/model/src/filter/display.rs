@@ -62,18 +62,20 @@ fn joined(
 impl Display for Term {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write_name(f, &self.name)?;
-        write_test(f, &self.test, false)
+        write_test(f, &self.test)
     }
 }
 
-fn write_test(f: &mut Formatter<'_>, test: &Test, negated: bool) -> fmt::Result {
-    if let Test::Not(inner) = test {
-        f.write_str(" NOT")?;
-        return write_test(f, inner, true);
-    }
+fn write_test(f: &mut Formatter<'_>, test: &Test) -> fmt::Result {
     match test {
-        // `x NOT EXISTS` says that it is absent.
-        Test::Exists if negated => f.write_str(" IN ()"),
+        // A name alone.
+        Test::Exists => Ok(()),
+        // It holds of nothing; `x NOT EXISTS` would hold of what lacks the name.
+        Test::Not(inner) if **inner == Test::Exists => f.write_str(" IN ()"),
+        Test::Not(inner) => {
+            f.write_str(" NOT")?;
+            write_test(f, inner)
+        }
         Test::Compare(comparison, value) => {
             write!(f, " {} ", comparison.sign())?;
             write_value(f, value)
@@ -105,8 +107,6 @@ fn write_test(f: &mut Formatter<'_>, test: &Test, negated: bool) -> fmt::Result 
             f.write_str(" CONTAINS ")?;
             write_value(f, value)
         }
-        // A name alone; and `Not` was dealt with above.
-        Test::Exists | Test::Not(_) => Ok(()),
     }
 }
 

@@ -57,8 +57,6 @@ pub enum ParseErrorKind {
     Time,
     /// A time relative to now, where nobody knows what time it is.
     NoClock,
-    /// A range without anything inside.
-    EmptyRange,
     /// Something over a limit of [`crate::limits`].
     Limit,
 }

@@ -16,8 +16,8 @@ use std::borrow::Cow;
 pub struct VertexFields<'a> {
     /// The vertex.
     pub vertex: &'a Vertex,
-    /// The schema of its database.
-    pub schema: &'a Schema,
+    /// The name of its type, if anybody knows.
+    pub type_name: Option<&'a str>,
 }
 
 /// An edge, in the words of a schema.
@@ -25,8 +25,30 @@ pub struct VertexFields<'a> {
 pub struct EdgeFields<'a> {
     /// The edge.
     pub edge: &'a Edge,
-    /// The schema of its database.
-    pub schema: &'a Schema,
+    /// The name of its type, if anybody knows.
+    pub type_name: Option<&'a str>,
+}
+
+impl<'a> VertexFields<'a> {
+    /// A vertex of a database with that schema.
+    pub fn new(vertex: &'a Vertex, schema: &'a Schema) -> Self {
+        let vertex_type = schema.vertex_type(vertex.type_id);
+        Self {
+            vertex,
+            type_name: vertex_type.map(|t| t.name.as_str()),
+        }
+    }
+}
+
+impl<'a> EdgeFields<'a> {
+    /// An edge of a database with that schema.
+    pub fn new(edge: &'a Edge, schema: &'a Schema) -> Self {
+        let edge_type = schema.edge_type(edge.key.edge_type);
+        Self {
+            edge,
+            type_name: edge_type.map(|t| t.name.as_str()),
+        }
+    }
 }
 
 /// A value that is there, or one made for the occasion.
@@ -65,33 +87,31 @@ fn in_any_case<'a>(attributes: &'a Properties, name: &str) -> Option<&'a Value> 
 impl<'a> VertexFields<'a> {
     fn under(&self, name: &str) -> Option<Under<'a>> {
         let vertex = self.vertex;
-        let special = match name {
-            "type" => {
-                let vertex_type = self.schema.vertex_type(vertex.type_id)?;
-                Under::Made(ValueRef::String(&vertex_type.name))
+        let object = || ObjectId::of_vertex(vertex.id);
+        match name {
+            "type" => return self.type_name.map(|t| Under::Made(ValueRef::String(t))),
+            "key" => return Some(Under::Made(ValueRef::String(&vertex.key))),
+            "version" | "modified" => return Some(moment(vertex.version)),
+            "id" => {
+                if let Some(id) = object() {
+                    return Some(Under::Made(ValueRef::I64(id.0 as i64)));
+                }
             }
-            "key" => Under::Made(ValueRef::String(&vertex.key)),
-            "version" | "modified" => moment(vertex.version),
-            "id" => Under::Made(ValueRef::I64(ObjectId::of_vertex(vertex.id)?.0 as i64)),
-            "created" => return None,
-            _ => {
-                return vertex
-                    .attribute(name)
-                    .or_else(|| in_any_case(&vertex.attributes, name))
-                    .map(Under::Stored);
-            }
-        };
-        Some(special)
+            // What this was made from does not say when.
+            "created" if object().is_some() => return None,
+            _ => {}
+        }
+        vertex
+            .attribute(name)
+            .or_else(|| in_any_case(&vertex.attributes, name))
+            .map(Under::Stored)
     }
 }
 
 impl<'a> EdgeFields<'a> {
     fn under(&self, name: &str) -> Option<Under<'a>> {
         match name {
-            "type" => {
-                let edge_type = self.schema.edge_type(self.edge.key.edge_type)?;
-                Some(Under::Made(ValueRef::String(&edge_type.name)))
-            }
+            "type" => self.type_name.map(|t| Under::Made(ValueRef::String(t))),
             "version" => Some(moment(self.edge.version)),
             _ => self.edge.properties.get(name).map(Under::Stored),
         }

@@ -321,7 +321,7 @@ fn stray(c: char, span: Span) -> Fault {
         ';' => "the end of the filter (no `;` behind it)",
         '{' | '}' => "conditions in parentheses, lists in brackets",
         '$' | '#' | '\\' | ':' | '/' | '.' => {
-            "double quotes around a name with other signs than letters, digits and _"
+            "quotes: 'text' around a string, \"name\" around a name with other signs than letters, digits and _"
         }
         _ => "a name, an operator, a number, a string in quotes, or AND, OR, NOT",
     };

@@ -29,11 +29,13 @@ mod regex;
 mod times;
 mod token;
 
+mod types;
 mod units;
 
 pub use error::{ParseError, ParseErrorKind};
 pub use eval::{Fields, ValueRef};
 pub use fields::{EdgeFields, VertexFields};
+pub use parse::render_unknown;
 pub use pattern::{Pattern, PatternKind};
 pub use prepared::{Prepared, PreparedTest};
 pub use regex::{Regex, RegexError};

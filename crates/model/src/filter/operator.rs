@@ -8,7 +8,6 @@ use super::token::Token;
 use super::{Comparison, Expr, Pattern, Regex, Test};
 use crate::schema::nearest;
 use crate::value::Value;
-use std::cmp::Ordering;
 
 /// Words that may stand behind a name.
 const OPERATORS: [&str; 11] = [
@@ -129,7 +128,26 @@ impl Parser<'_> {
             .suggest(Some(format!("{second}="))));
         }
         let (operand, span) = self.operand()?;
-        compared(comparison, operand, span)
+        self.compared(comparison, operand, span)
+    }
+
+    /// A comparison with an operand.
+    pub(super) fn compared(
+        &self,
+        comparison: Comparison,
+        operand: Operand,
+        span: Span,
+    ) -> Result<Test, Fault> {
+        let ordering = !matches!(comparison, Comparison::Eq | Comparison::Ne);
+        if self.strict && ordering && operand == Operand::Value(Value::Null) {
+            return Err(Fault::new(
+                span,
+                Kind::Value,
+                "nothing is above or below null",
+                "a value with an order; tag = null is true of a tag without a value",
+            ));
+        }
+        Ok(compared(comparison, operand))
     }
 
     /// Takes the operator and the string behind it.
@@ -178,7 +196,12 @@ impl Parser<'_> {
         }
         self.take()?;
         let (high, end) = self.operand()?;
-        between(low, high, start.to(end))
+        match (low, high) {
+            (Operand::Value(low), Operand::Value(high)) if !self.strict => {
+                Ok(Test::Between(low, high))
+            }
+            (low, high) => between(low, high, start.to(end)),
+        }
     }
 
     fn alternatives_of_in(&mut self) -> Result<Outcome, Fault> {
@@ -196,6 +219,10 @@ impl Parser<'_> {
         let (_, open) = self.take()?;
         let mut values = Vec::new();
         let mut tests = Vec::new();
+        if self.token == Token::Sign(close) && !self.strict {
+            self.take()?;
+            return Ok(Outcome::One(Test::In(values)));
+        }
         if self.token == Token::Sign(close) {
             return Err(Fault::new(
                 open.to(self.span),
@@ -261,32 +288,21 @@ pub(super) fn moment(operand: Operand, span: Span) -> Result<Value, Fault> {
 }
 
 /// A comparison with a value, or with a stretch of time: before its first moment, after its last one, or inside.
-pub(super) fn compared(
-    comparison: Comparison,
-    operand: Operand,
-    span: Span,
-) -> Result<Test, Fault> {
+fn compared(comparison: Comparison, operand: Operand) -> Test {
     let at = |moment| Test::Compare(comparison, Value::Timestamp(moment));
     match operand {
-        Operand::Value(Value::Null) if !matches!(comparison, Comparison::Eq | Comparison::Ne) => {
-            Err(Fault::new(
-                span,
-                Kind::Value,
-                "nothing is above or below null",
-                "a value with an order; tag = null is true of a tag without a value",
-            ))
-        }
-        Operand::Value(value) => Ok(Test::Compare(comparison, value)),
-        Operand::Stretch(first, last) if first == last => Ok(at(first)),
-        Operand::Stretch(first, last) => Ok(match comparison {
+        Operand::Value(value) => Test::Compare(comparison, value),
+        Operand::Stretch(first, last) if first == last => at(first),
+        Operand::Stretch(first, last) => match comparison {
             Comparison::Eq => stretch(first, last),
             Comparison::Ne => stretch(first, last).negated(),
             Comparison::Lt | Comparison::Ge => at(first),
             Comparison::Le | Comparison::Gt => at(last),
-        }),
+        },
     }
 }
 
+/// A range, which may be empty: only ends that cannot be compared are refused.
 fn between(low: Operand, high: Operand, span: Span) -> Result<Test, Fault> {
     let no_order = |low: &str, high: &str| {
         Err(Fault::new(
@@ -296,47 +312,26 @@ fn between(low: Operand, high: Operand, span: Span) -> Result<Test, Fault> {
             "two ends of one kind",
         ))
     };
-    let empty = || {
-        Err(Fault::new(
-            span,
-            Kind::EmptyRange,
-            "nothing lies in this range: its low end is above its high end",
-            "BETWEEN low AND high",
-        ))
-    };
-    let (low, high) = match (low, high) {
-        (Operand::Value(low), Operand::Value(high)) => {
-            let order = low.compare(&high);
-            let times = (time_of(&low), time_of(&high));
-            if let (Some((from, _)), Some((_, until))) = times
-                && from <= until
-            {
-                return Ok(Test::Between(low, high));
-            }
-            return match order {
-                _ if low == Value::Null || high == Value::Null => {
-                    no_order(low.kind_name(), high.kind_name())
-                }
-                Some(Ordering::Less | Ordering::Equal) => Ok(Test::Between(low, high)),
-                Some(Ordering::Greater) => empty(),
-                None => no_order(low.kind_name(), high.kind_name()),
-            };
-        }
-        // One end is a time: so is the other, if it can be.
-        (Operand::Stretch(first, _), Operand::Stretch(_, last)) => (first, last),
+    // Where one end is a time, so is the other, if it can be.
+    match (low, high) {
+        (Operand::Stretch(first, _), Operand::Stretch(_, last)) => Ok(stretch(first, last)),
         (Operand::Stretch(first, _), Operand::Value(high)) => match time_of(&high) {
-            Some((_, last)) => (first, last),
-            None => return no_order("a time", high.kind_name()),
+            Some((_, last)) => Ok(stretch(first, last)),
+            None => no_order("a time", high.kind_name()),
         },
         (Operand::Value(low), Operand::Stretch(_, last)) => match time_of(&low) {
-            Some((first, _)) => (first, last),
-            None => return no_order(low.kind_name(), "a time"),
+            Some((first, _)) => Ok(stretch(first, last)),
+            None => no_order(low.kind_name(), "a time"),
         },
-    };
-    if low <= high {
-        Ok(stretch(low, high))
-    } else {
-        empty()
+        (Operand::Value(low), Operand::Value(high)) => {
+            let null = low == Value::Null || high == Value::Null;
+            let ordered = low.compare(&high).is_some() && !null;
+            if ordered || (time_of(&low).is_some() && time_of(&high).is_some()) {
+                Ok(Test::Between(low, high))
+            } else {
+                no_order(low.kind_name(), high.kind_name())
+            }
+        }
     }
 }
 

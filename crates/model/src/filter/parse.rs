@@ -6,6 +6,7 @@ use super::error::{Fault, ParseError, ParseErrorKind as Kind, Span, excerpt};
 use super::lexer::Lexer;
 use super::token::{Token, is_reserved};
 use super::{Comparison, Expr, Test};
+use crate::caret;
 use crate::limits::{FILTER_DEPTH_MAX, FILTER_TEXT_BYTES_MAX, NAME_BYTES_MAX};
 use crate::schema::check_attribute_name;
 
@@ -20,12 +21,71 @@ impl Expr {
     /// are refused. Names are not looked up anywhere. What `Display` writes for a filter read here is read back as the
     /// same filter, without `now`.
     pub fn parse(text: &str, now: Option<i64>) -> Result<Self, ParseError> {
-        filter(text, now).map_err(|fault| fault.locate(text))
+        let parser = Parser::new(text, now, true);
+        parser.and_then(filter).map_err(|fault| fault.locate(text))
+    }
+
+    /// Reads what `Display` wrote, from whom it comes over a wire: the same grammar without `now`, without a bound on the
+    /// length of the text, and without complaints about what can hold of nothing, such as `x BETWEEN 2 AND 'a'`, which
+    /// programs can build.
+    pub fn parse_canonical(text: &str) -> Result<Self, ParseError> {
+        let parser = Parser::new(text, None, false);
+        parser
+            .and_then(filter)
+            .map(Self::normal)
+            .map_err(|fault| fault.locate(text))
     }
 }
 
-fn filter(text: &str, now: Option<i64>) -> Result<Expr, Fault> {
-    let mut parser = Parser::new(text, now)?;
+/// Several lines for a terminal about a name that nothing has: the line of the filter with carets under it, and the nearest
+/// name that there is, with how many objects have that. `None` where the filter does not have the name.
+///
+/// ```text
+/// error: unknown tag 'varible'
+///   varible = 'T' AND step > 3
+///   ^^^^^^^
+///   did you mean 'variable' (41,022 objects)?
+/// ```
+pub fn render_unknown(text: &str, name: &str, nearest: Option<(&str, u64)>) -> Option<String> {
+    let mut parser = Parser::new(text, Some(0), true).ok()?;
+    parser.alternatives().ok()?;
+    let (_, span) = parser.names.iter().find(|(n, _)| n == name)?;
+    let (at, line, _) = caret::place(text, span.at);
+    let advice = match nearest {
+        Some((nearest, 1)) => format!("did you mean '{}' (1 object)?", excerpt(nearest)),
+        Some((nearest, objects)) => format!(
+            "did you mean '{}' ({} objects)?",
+            excerpt(nearest),
+            thousands(objects)
+        ),
+        None => "no object that you may read has it".to_owned(),
+    };
+    Some(caret::render(
+        text,
+        &caret::Shown {
+            at,
+            len: span.len,
+            line,
+            message: &format!("unknown tag '{}'", excerpt(name)),
+            advice,
+        },
+    ))
+}
+
+/// `41,022`
+fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn filter(mut parser: Parser<'_>) -> Result<Expr, Fault> {
     if parser.token == Token::End {
         return Ok(Expr::All);
     }
@@ -50,11 +110,15 @@ pub(super) struct Parser<'a> {
     pub(super) last_end: usize,
     pub(super) now: Option<i64>,
     depth: usize,
+    /// Whether a person wrote it, who wants to hear about conditions that can hold of nothing.
+    pub(super) strict: bool,
+    /// Where names stand.
+    names: Vec<(String, Span)>,
 }
 
 impl<'a> Parser<'a> {
-    fn new(text: &'a str, now: Option<i64>) -> Result<Self, Fault> {
-        if text.len() > FILTER_TEXT_BYTES_MAX {
+    fn new(text: &'a str, now: Option<i64>, strict: bool) -> Result<Self, Fault> {
+        if strict && text.len() > FILTER_TEXT_BYTES_MAX {
             return Err(Fault::new(
                 Span::new(0, 0),
                 Kind::Limit,
@@ -71,6 +135,8 @@ impl<'a> Parser<'a> {
             last_end: 0,
             now,
             depth: 0,
+            strict,
+            names: Vec::new(),
         })
     }
 
@@ -248,7 +314,10 @@ impl<'a> Parser<'a> {
                 format!("a name: 1 to {NAME_BYTES_MAX} bytes without `=` and control characters"),
             ));
         }
-        self.take()?;
+        let (_, span) = self.take()?;
+        if self.strict {
+            self.names.push((name.clone(), span));
+        }
         Ok(name)
     }
 
@@ -283,7 +352,7 @@ impl<'a> Parser<'a> {
             {
                 self.take()?;
                 let name = self.name(NAME)?;
-                let test = super::operator::compared(comparison.flipped(), operand, span)?;
+                let test = self.compared(comparison.flipped(), operand, span)?;
                 return Ok(Expr::term(name, test));
             }
         }

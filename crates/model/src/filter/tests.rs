@@ -205,3 +205,163 @@ fn a_term_on_an_absent_name_is_false_and_not_turns_it() {
         assert_eq!(expr.holds(&null), of_null, "{text}");
     }
 }
+
+/// The text, and what a person is shown, without the first word of each error.
+#[test]
+fn errors_show_the_place_what_was_expected_and_what_may_have_been_meant() {
+    let mut all = String::new();
+    for text in [
+        "Name = VPIC",
+        "Name = AND x",
+        "energy >",
+        "energy > 3 AND",
+        "energy > 3 b = 2",
+        "step betwen 1 AND 5",
+        "step BETWEEN 1",
+        "step BETWEEN 1 AND 'a'",
+        "größe => 1",
+        "x = 'open",
+        r"x = 'a\d'",
+        "x ~ '('",
+        "x ~ run",
+        "x LIKE 5",
+        "x IS NULL",
+        "x < null",
+        "x IN ()",
+        "x IN modes",
+        "(a OR b",
+        "a)",
+        "x = [1, 2",
+        "size > 1gbi",
+        "size > 1.5.2",
+        "size > 12abc.def",
+        "n = 99999999999999999999",
+        "m > 30 ago",
+        "m > 30d ago",
+        "m > 2026-13-01",
+        "m > t'2026'",
+        "x CONTAINS 2026-03-01",
+        "x = x'0'",
+        "AND = 1",
+        "a & b",
+        "x = “text”",
+        "日本 = 1 日本語",
+        "EXISTS 5",
+        "5 LIKE x",
+        "a\n  AND b = c",
+    ] {
+        all.push_str(&shown(text));
+        all.push('\n');
+    }
+    let golden = include_str!("errors.txt");
+    #[allow(clippy::disallowed_methods, reason = "as expect-test does")]
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/filter/errors.txt");
+        std::fs::write(path, &all).unwrap();
+        return;
+    }
+    assert_eq!(all, golden, "compare with src/filter/errors.txt");
+}
+
+#[test]
+fn an_unknown_name_is_shown_where_it_stands() {
+    assert_eq!(
+        render_unknown(
+            "step > 3 AND varible = 'T' AND m > 30d ago",
+            "varible",
+            Some(("variable", 41_022)),
+        )
+        .unwrap(),
+        "error: unknown tag 'varible'
+  step > 3 AND varible = 'T' AND m > 30d ago
+               ^^^^^^^
+  did you mean 'variable' (41,022 objects)?"
+    );
+    assert_eq!(render_unknown("a = 1", "b", None), None);
+}
+
+#[test]
+fn or_binds_loosest_and_not_tightest() {
+    let of = |names: &str| {
+        names
+            .chars()
+            .map(|c| (c.to_string(), Value::Null))
+            .collect::<Properties>()
+    };
+    for (text, holds, fails) in [
+        ("a OR b AND c", vec!["a", "bc"], vec!["b", "c"]),
+        ("a AND b OR c", vec!["ab", "c"], vec!["a", "b"]),
+        ("NOT a AND b", vec!["b"], vec!["ab", ""]),
+        ("NOT a OR b", vec!["", "ab"], vec!["a"]),
+        ("(a OR b) AND c", vec!["ac", "bc"], vec!["ab", "c"]),
+        ("NOT (a OR b)", vec!["c"], vec!["a", "b"]),
+    ] {
+        let expr = Expr::parse(text, None).unwrap();
+        for names in holds {
+            assert!(expr.holds(&of(names)), "{text} of {names:?}");
+        }
+        for names in fails {
+            assert!(!expr.holds(&of(names)), "{text} of {names:?}");
+        }
+    }
+}
+
+#[test]
+fn ignoring_case_is_not_of_the_turkish_kind() {
+    let matches = |pattern: &str, text: &str| Pattern::like(pattern).ignoring_case().matches(text);
+    assert!(matches("vpic%", "VPIC-7"));
+    assert!(matches("ÄÖ_", "äöü"));
+    assert!(matches("%İ%", "aİb"));
+    assert!(!matches("vpic", "vpi"));
+}
+
+#[test]
+fn values_of_edges_and_vertices_have_names() {
+    use crate::graph::Vertex;
+    use crate::object::{Found, ObjectId};
+    use crate::schema::Schema;
+    use crate::version::Version;
+    let schema = Schema::default();
+    let id = ObjectId(77);
+    let attributes = Properties::new().with("name", "energy").with("step", 7);
+    let vertex = Vertex {
+        id: id.vertex(),
+        type_id: schema.vertex_type_id("Object").unwrap(),
+        key: "77".into(),
+        version: Version::new(1_774_958_400_000, 0),
+        deleted: false,
+        attributes: attributes.clone(),
+        user: Vec::new(),
+    };
+    let found = Found {
+        id,
+        created: vertex.version,
+        modified: vertex.version,
+        attributes,
+        tags: Properties::new(),
+    };
+    for text in [
+        "id = 77",
+        "key = '77'",
+        "type = 'DataObject'",
+        "type != 'File'",
+        "Name = 'energy' AND STEP = 7",
+        "modified = 2026-03-31",
+        "modified > 1h ago",
+        "version <= now",
+        "NOT location",
+    ] {
+        let expr = Expr::parse(text, Some(NOW)).unwrap();
+        let expr = expr.with_vertex_types(&schema).unwrap();
+        let of_vertex = VertexFields::new(&vertex, &schema);
+        assert!(expr.holds(&of_vertex), "{text}");
+        assert!(Prepared::new(&expr).holds(&of_vertex), "{text}");
+        assert!(expr.holds(&found), "{text}");
+        for name in expr.names() {
+            assert_eq!(of_vertex.field(name), found.field(name), "{name}");
+        }
+    }
+    let unknown = Expr::parse("type = 'Fiel'", None).unwrap();
+    let message = unknown.with_vertex_types(&schema).unwrap_err().to_string();
+    assert!(message.contains("did you mean `File`"), "{message}");
+}

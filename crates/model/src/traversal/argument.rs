@@ -3,6 +3,7 @@
 use super::call::{Argument, Call, FILTERS, What, too_deep, usage};
 use super::error::{Fault, ParseErrorKind as Kind, Span, excerpt};
 use super::{Filter, Predicate, Start};
+use crate::filter::Expr;
 use crate::id::VertexName;
 use crate::limits::{LIST_DEPTH_MAX, NAME_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::schema::{check_attribute_name, nearest};
@@ -196,9 +197,20 @@ pub(super) fn names_of(call: Call) -> Result<Vec<String>, Fault> {
         .collect()
 }
 
-pub(super) fn filter_of(call: Call) -> Result<Filter, Fault> {
+/// `va(…)` or `ea(…)`. `now` is for times relative to it.
+pub(super) fn filter_of(call: Call, now: Option<i64>) -> Result<Filter, Fault> {
     let name = call.name;
     let count = call.arguments.len();
+    if let [
+        Argument {
+            span,
+            name: None,
+            what: What::Text(text),
+        },
+    ] = call.arguments.as_slice()
+    {
+        return where_of(text, *span, now);
+    }
     for argument in &call.arguments {
         unnamed(argument, usage(name))?;
     }
@@ -258,10 +270,33 @@ pub(super) fn filter_of(call: Call) -> Result<Filter, Fault> {
             Predicate::Range(low, high)
         }
     };
-    Ok(Filter {
+    Ok(Filter::Attribute {
         attribute,
         predicate,
     })
+}
+
+/// A condition in the filter language. What is wrong with it is shown in the chain: at its place, unless escapes make the
+/// string longer than what it says.
+fn where_of(text: &str, span: Span, now: Option<i64>) -> Result<Filter, Fault> {
+    match Expr::parse(text, now) {
+        Ok(Expr::All) => Err(Fault::new(
+            span,
+            Kind::Filter,
+            "the filter holds of everything",
+            "a condition, as in \"size > 1GiB\"",
+        )),
+        Ok(expr) => Ok(Filter::Where(expr)),
+        Err(e) => {
+            let as_written = span.len == text.len() + 2;
+            let place = if as_written {
+                Span::new(span.at + 1 + e.at, e.len)
+            } else {
+                span
+            };
+            Err(Fault::new(place, Kind::Filter, e.message, e.expected).suggest(e.suggestion))
+        }
+    }
 }
 
 pub(super) fn operator_of(argument: &Argument) -> Result<&'static str, Fault> {

@@ -28,10 +28,10 @@ pub(super) fn usage(call: &str) -> &'static str {
     match call {
         "e" => "e(\"edge type\", …), or e() for all types",
         "ea" => {
-            "ea(attribute, EQ, value), ea(attribute, IN, value, …) or ea(attribute, RANGE, low, high)"
+            "ea(attribute, EQ, value), ea(attribute, IN, value, …), ea(attribute, RANGE, low, high) or ea(\"condition\")"
         }
         "va" => {
-            "va(attribute, EQ, value), va(attribute, IN, value, …) or va(attribute, RANGE, low, high)"
+            "va(attribute, EQ, value), va(attribute, IN, value, …), va(attribute, RANGE, low, high) or va(\"condition\")"
         }
         "v" => "v() without arguments after e(…); filter with va(key, EQ, …) or va(type, EQ, …)",
         "rtn" => "rtn() without arguments",

@@ -100,11 +100,18 @@ impl fmt::Display for Hop {
     }
 }
 
-/// The arguments of `va(…)` or `ea(…)`: `"size", RANGE, 10, null`.
+/// The arguments of `va(…)` or `ea(…)`: `"size", RANGE, 10, null` or `"size >= 10"`.
 impl fmt::Display for Filter {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        quoted(f, &self.attribute)?;
-        match &self.predicate {
+        let (attribute, predicate) = match self {
+            Self::Attribute {
+                attribute,
+                predicate,
+            } => (attribute, predicate),
+            Self::Where(expr) => return quoted(f, &expr.to_string()),
+        };
+        quoted(f, attribute)?;
+        match predicate {
             Predicate::Eq(x) => {
                 f.write_str(", EQ, ")?;
                 write_value(f, x)

@@ -69,6 +69,8 @@ pub enum ParseErrorKind {
     Conflict,
     /// A range without anything inside.
     EmptyRange,
+    /// A condition that the filter language does not read.
+    Filter,
     /// Something over a limit of [`crate::limits`].
     Limit,
 }

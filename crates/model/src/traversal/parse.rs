@@ -4,6 +4,7 @@
 //!
 //! - A chain begins with `v("type:key", …)` or `v(type="T")`; `GTravel.` or `g.` may stand before it.
 //! - `e(…)` begins a hop; `ea(…)` follows it before its `v()`; `v()` may be left out, and its parentheses too.
+//! - `va(…)` and `ea(…)` take an attribute, a filter type and values, or one string in the filter language ([`crate::filter`]).
 //! - `va(…)` and `rtn()` (or `rtm()`, the paper's other spelling) belong to the working set before them.
 //! - `repeat()` goes through all hops since the start or the last `repeat(…)` again, at least one. Behind it stand a
 //!   new `e(…)`, `rtn()` (what all rounds reached) or the end; a `va(…)` there could mean each round or the last one
@@ -32,8 +33,15 @@ impl Traversal {
     ///
     /// Names are not looked up in a schema here. Whatever `Display` writes for a traversal read here is read back as
     /// the same traversal.
+    ///
+    /// Times relative to now (`va("mtime > 30d ago")`) are refused: see [`Self::parse_at`].
     pub fn parse(text: &str) -> Result<Self, ParseError> {
-        parse_chain(text).map_err(|fault| fault.locate(text))
+        parse_chain(text, None).map_err(|fault| fault.locate(text))
+    }
+
+    /// The same for whoever knows what time it is, in nanoseconds since 1970.
+    pub fn parse_at(text: &str, now: i64) -> Result<Self, ParseError> {
+        parse_chain(text, Some(now)).map_err(|fault| fault.locate(text))
     }
 }
 
@@ -52,9 +60,9 @@ pub fn parse_value(text: &str) -> Result<Value, ParseError> {
     read().map_err(|fault: Fault| fault.locate(text))
 }
 
-fn parse_chain(text: &str) -> Result<Traversal, Fault> {
+fn parse_chain(text: &str, now: Option<i64>) -> Result<Traversal, Fault> {
     let mut parser = Parser::new(text)?;
-    let mut chain = Chain::new(parser.start()?)?;
+    let mut chain = Chain::new(parser.start()?, now)?;
     let mut calls = 1;
     while parser.token != Token::End {
         let call = parser.next_call()?;
@@ -93,10 +101,12 @@ struct Chain {
     stage: Stage,
     /// Calls that may stand once, with their places.
     seen: Vec<&'static str>,
+    /// What time it is, if the caller knows.
+    now: Option<i64>,
 }
 
 impl Chain {
-    fn new(call: Call) -> Result<Self, Fault> {
+    fn new(call: Call, now: Option<i64>) -> Result<Self, Fault> {
         Ok(Self {
             traversal: Traversal {
                 start: start_of(call)?,
@@ -111,6 +121,7 @@ impl Chain {
             hops: Vec::new(),
             stage: Stage::Start,
             seen: Vec::new(),
+            now,
         })
     }
 
@@ -150,7 +161,7 @@ impl Chain {
                 self.stage = Stage::Edge;
             }
             "ea" => {
-                let filter = filter_of(call)?;
+                let filter = filter_of(call, self.now)?;
                 if let Some(hop) = self.last_hop() {
                     hop.edge_filters.push(filter);
                 }
@@ -160,7 +171,7 @@ impl Chain {
                 self.stage = Stage::Vertex;
             }
             "va" => {
-                let filter = filter_of(call)?;
+                let filter = filter_of(call, self.now)?;
                 match self.last_hop() {
                     Some(hop) => {
                         hop.vertex_filters.push(filter);

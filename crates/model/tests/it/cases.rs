@@ -4,6 +4,7 @@
 //! `UPDATE_EXPECT=1 cargo test -p esker-model` writes the answers anew; read the difference before keeping it.
 
 use esker_model::Traversal;
+use esker_model::traversal::Filter;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,11 +29,21 @@ fn answer(input: &str) -> String {
     }
 }
 
+fn filter_summary(filter: &Filter) -> String {
+    match filter {
+        Filter::Attribute {
+            attribute,
+            predicate,
+        } => format!("{attribute:?} {predicate:?}"),
+        Filter::Where(expr) => format!("{expr:?}"),
+    }
+}
+
 /// The tree, a line each part.
 fn summary(t: &Traversal) -> String {
     let mut out = format!("start {:?}", t.start);
     for filter in &t.start_filters {
-        let _ = write!(out, "\n  va {:?} {:?}", filter.attribute, filter.predicate);
+        let _ = write!(out, "\n  va {}", filter_summary(filter));
     }
     if t.start_returned {
         out.push_str("\n  returned");
@@ -44,18 +55,10 @@ fn summary(t: &Traversal) -> String {
             place += 1;
             let _ = write!(out, "\n  hop {place} {:?}", hop.edge_types);
             for filter in &hop.edge_filters {
-                let _ = write!(
-                    out,
-                    "\n    ea {:?} {:?}",
-                    filter.attribute, filter.predicate
-                );
+                let _ = write!(out, "\n    ea {}", filter_summary(filter));
             }
             for filter in &hop.vertex_filters {
-                let _ = write!(
-                    out,
-                    "\n    va {:?} {:?}",
-                    filter.attribute, filter.predicate
-                );
+                let _ = write!(out, "\n    va {}", filter_summary(filter));
             }
             if hop.returned {
                 out.push_str("\n    returned");

@@ -5,6 +5,7 @@
 #![allow(clippy::many_single_char_names, reason = "laws are read as formulas")]
 
 mod cases;
+mod filters;
 mod keys;
 mod names;
 mod records;

@@ -1,6 +1,7 @@
 //! The chain syntax: what is written is read back, and no text makes the parser panic.
 
 use crate::strategies::{text, value, version};
+use esker_model::filter::Expr;
 use esker_model::limits::{TRAVERSAL_CALLS_MAX, TRAVERSAL_TEXT_BYTES_MAX, VERTEX_KEY_BYTES_MAX};
 use esker_model::traversal::{
     Filter, Hop, ParseError, ParseErrorKind, Predicate, Repeat, Segment, Start, parse_value,
@@ -44,10 +45,14 @@ fn predicate() -> impl Strategy<Value = Predicate> {
 }
 
 fn filters() -> impl Strategy<Value = Vec<Filter>> {
-    let filter = (name(), predicate()).prop_map(|(attribute, predicate)| Filter {
+    let filter = (name(), predicate()).prop_map(|(attribute, predicate)| Filter::Attribute {
         attribute,
         predicate,
     });
+    let condition = crate::filters::expr()
+        .prop_filter("the empty filter", |e| *e != Expr::All)
+        .prop_map(Filter::Where);
+    let filter = prop_oneof![3 => filter, 1 => condition];
     proptest::collection::vec(filter, 0..3)
 }
 

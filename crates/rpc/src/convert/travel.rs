@@ -8,13 +8,16 @@ use esker_model::traversal::{
     TravelResult, WorkingSet,
 };
 use esker_model::{Traversal, Version};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Vertices of a set, and nodes of paths, that travel in one piece.
 const PER_PIECE: usize = 2_048;
 
-/// The chain of a request.
+/// The chain of a request. Times relative to now are so to when it arrives: Esker's own clients send none.
 pub fn traversal_in(request: &proto::TravelRequest) -> Decoded<Traversal> {
-    Traversal::parse(&request.chain).map_err(Malformed::model)
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = i64::try_from(now.unwrap_or_default().as_nanos()).unwrap_or(i64::MAX);
+    Traversal::parse_at(&request.chain, now).map_err(Malformed::model)
 }
 
 /// What a traversal may spend, with its chain.

@@ -14,6 +14,7 @@ use esker_model::{
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What a function is given.
 pub(super) struct Asked<'a> {
@@ -313,7 +314,7 @@ pub(super) fn travel(asked: &Asked<'_>) -> Answer {
             "`chain`: expected a string, as in v(\"user:1001\").e(\"run\").v()".into(),
         ));
     };
-    let traversal = Traversal::parse(chain).map_err(|e| Refused::bad(e.render(chain)))?;
+    let traversal = Traversal::parse_at(chain, now_nanos()).map_err(|e| Refused::bad(e.render(chain)))?;
     let budget = Budget {
         steps: number("depth")?.map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
         edges: number("max_edges")?,
@@ -327,6 +328,12 @@ pub(super) fn travel(asked: &Asked<'_>) -> Answer {
         .graph_now()
         .travel(&traversal, &budget, asked.watch)?;
     travelled(asked.service, &traversal, &result, profile)
+}
+
+/// What time it is, in nanoseconds since 1970: what `30d ago` in a filter is relative to.
+fn now_nanos() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    i64::try_from(now.unwrap_or_default().as_nanos()).unwrap_or(i64::MAX)
 }
 
 fn strategy(value: Option<&Json>) -> Result<Strategy, Refused> {

@@ -3,6 +3,7 @@
 use super::generate::slot;
 use crate::rng::Rng;
 use crate::world::World;
+use esker_model::filter::{Expr, Test};
 use esker_model::traversal::{Filter, Hop, Predicate, Repeat, Segment, Start};
 use esker_model::{Traversal, Value, Version, VersionRange};
 
@@ -96,10 +97,7 @@ fn vertex_filter(rng: &mut Rng) -> Filter {
         3 => ("size", Predicate::Range(Value::I64(1), Value::Null)),
         _ => ("tag", Predicate::Eq(Value::I64(1))),
     };
-    Filter {
-        attribute: attribute.to_owned(),
-        predicate,
-    }
+    filter_of(rng, attribute, predicate)
 }
 
 fn edge_filter(rng: &mut Rng) -> Filter {
@@ -111,8 +109,22 @@ fn edge_filter(rng: &mut Rng) -> Filter {
         1 => ("version", version_range(rng)),
         _ => ("bytes", Predicate::Range(Value::I64(1), Value::I64(2))),
     };
-    Filter {
-        attribute: attribute.to_owned(),
-        predicate,
-    }
+    filter_of(rng, attribute, predicate)
+}
+
+/// A filter as people may write it: GraphMeta's form, or the filter language's, alone or in company.
+fn filter_of(rng: &mut Rng, attribute: &str, predicate: Predicate) -> Filter {
+    let term = Expr::term(attribute, predicate.test());
+    Filter::Where(match rng.below(6) {
+        0 => term,
+        1 => term.negated(),
+        2 => term.or(Expr::term("tag", Test::Exists)),
+        3 => term.and(Expr::term("version", Test::Exists)),
+        _ => {
+            return Filter::Attribute {
+                attribute: attribute.to_owned(),
+                predicate,
+            };
+        }
+    })
 }

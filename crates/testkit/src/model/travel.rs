@@ -1,7 +1,8 @@
 //! Traversals, hop by hop over sets: what `esker_model::traversal` says, and nothing to make it fast.
 
 use super::GraphModel;
-use esker_model::traversal::{Filter, Hop, Predicate, Repeat, Start};
+use esker_model::filter::{Comparison, Expr, Test};
+use esker_model::traversal::{Filter, Hop, Repeat, Start};
 use esker_model::{
     Edge, EdgeKey, EdgeTypeId, Schema, Traversal, Value, Version, Versions, Vertex, VertexId,
 };
@@ -270,16 +271,34 @@ impl Walk<'_> {
     }
 }
 
+/// Whether a filter holds, given whether one condition on one name does.
+fn holds(filter: &Filter, one: &dyn Fn(&str, &Test) -> bool) -> bool {
+    fn decide(expr: &Expr, one: &dyn Fn(&str, &Test) -> bool) -> bool {
+        match expr {
+            Expr::All => true,
+            Expr::And(parts) => !parts.iter().any(|part| !decide(part, one)),
+            Expr::Or(parts) => parts.iter().any(|part| decide(part, one)),
+            Expr::Not(inner) => !decide(inner, one),
+            Expr::Term(term) => one(&term.name, &term.test),
+        }
+    }
+    match filter {
+        Filter::Attribute {
+            attribute,
+            predicate,
+        } => one(attribute, &predicate.test()),
+        Filter::Where(expr) => decide(expr, one),
+    }
+}
+
 fn vertex_holds(schema: &Schema, filter: &Filter, vertex: &Vertex) -> bool {
-    match filter.attribute.as_str() {
-        "type" => names(&filter.predicate)
+    holds(filter, &|name, test| match name {
+        "type" => names(test)
             .iter()
             .filter_map(|n| schema.vertex_type_id(n).ok())
             .any(|t| schema.is_a(vertex.type_id, t)),
-        "key" => filter.predicate.holds(&Value::String(vertex.key.clone())),
-        "version" => filter
-            .predicate
-            .holds(&Value::Timestamp(vertex.version.nanos())),
+        "key" => test.holds(&Value::String(vertex.key.clone())),
+        "version" => test.holds(&Value::Timestamp(vertex.version.nanos())),
         name => {
             let user = vertex
                 .user
@@ -290,33 +309,29 @@ fn vertex_holds(schema: &Schema, filter: &Filter, vertex: &Vertex) -> bool {
                 .attributes
                 .get(name)
                 .or(user)
-                .is_some_and(|v| filter.predicate.holds(v))
+                .is_some_and(|v| test.holds(v))
         }
-    }
+    })
 }
 
 fn edge_holds(schema: &Schema, filter: &Filter, edge: &Edge) -> bool {
-    match filter.attribute.as_str() {
-        "type" => names(&filter.predicate).iter().any(|n| {
+    holds(filter, &|name, test| match name {
+        "type" => names(test).iter().any(|n| {
             schema
                 .edge_type_id(n)
                 .is_ok_and(|t| t == edge.key.edge_type)
         }),
-        "version" => filter
-            .predicate
-            .holds(&Value::Timestamp(edge.version.nanos())),
-        name => edge
-            .properties
-            .get(name)
-            .is_some_and(|v| filter.predicate.holds(v)),
-    }
+        "version" => test.holds(&Value::Timestamp(edge.version.nanos())),
+        name => edge.properties.get(name).is_some_and(|v| test.holds(v)),
+    })
 }
 
-fn names(predicate: &Predicate) -> Vec<&str> {
-    let values = match predicate {
-        Predicate::Eq(value) => std::slice::from_ref(value),
-        Predicate::In(values) => values,
-        Predicate::Range(..) => &[],
+/// The types that a condition names.
+fn names(test: &Test) -> Vec<&str> {
+    let values = match test {
+        Test::Compare(Comparison::Eq, value) => std::slice::from_ref(value),
+        Test::In(values) => values,
+        _ => &[],
     };
     let mut names = Vec::new();
     for value in values {

@@ -13,6 +13,7 @@ use super::is_interrupted;
 use crate::args::{GraphFormat, TravelArgs};
 use crate::context::Context;
 use crate::exit::{Outcome, Usage, usage};
+use crate::times::now_nanos;
 use crate::units::counted;
 use anyhow::Context as _;
 use esker::Database;
@@ -28,7 +29,7 @@ pub(crate) fn run(args: &TravelArgs, context: &mut Context) -> anyhow::Result<Ou
         (None, Some(file)) => read_chain(file)?,
         (None, None) => return Err(usage("expected a chain, or -f FILE")),
     };
-    let traversal = Traversal::parse(&text).map_err(|e| Usage(e.render(&text)))?;
+    let traversal = Traversal::parse_at(&text, now_nanos()).map_err(|e| Usage(e.render(&text)))?;
     let database = context.open(&args.target)?;
     let schema = database.schema()?;
     if args.explain {

@@ -1,0 +1,483 @@
+//! The filter language: what is written is read back, no text makes the parser panic, and what holds is what a plainer
+//! reading of the rules says.
+
+use crate::strategies::{text, value};
+use esker_model::filter::{
+    Comparison, Expr, ParseError, Pattern, PatternKind, Prepared, PreparedTest, Regex, Term, Test,
+    ValueRef, moments,
+};
+use esker_model::limits::{FILTER_DEPTH_MAX, FILTER_TEXT_BYTES_MAX};
+use esker_model::{Properties, Value};
+use proptest::prelude::*;
+use std::cmp::Ordering;
+
+const COMPARISONS: [Comparison; 6] = [
+    Comparison::Eq,
+    Comparison::Ne,
+    Comparison::Lt,
+    Comparison::Le,
+    Comparison::Gt,
+    Comparison::Ge,
+];
+
+fn name() -> impl Strategy<Value = String> {
+    let odd = text().prop_map(|text| {
+        let name: String = text
+            .chars()
+            .filter(|c| !c.is_control() && *c != '=')
+            .collect();
+        if name.is_empty() {
+            "n".to_owned()
+        } else {
+            name
+        }
+    });
+    let words = [
+        "and", "now", "now-2h", "ago", "t", "x", "TRUE", "a-b", "a-", "1a",
+    ];
+    prop_oneof![
+        odd,
+        prop::sample::select(words.to_vec()).prop_map(str::to_owned)
+    ]
+}
+
+fn pattern() -> impl Strategy<Value = Pattern> {
+    let like = prop_oneof![text(), "[ab%_\\\\']{0,8}", "[AbßΣ%]{0,5}"];
+    (like, 0..4).prop_map(|(text, form)| match form {
+        0 => Pattern::glob(&text),
+        1 => Pattern::like(&text).ignoring_case(),
+        2 => Pattern::prefix(&text),
+        _ => Pattern::like(&text),
+    })
+}
+
+fn regex() -> impl Strategy<Value = Regex> {
+    let texts = prop_oneof![
+        "[ab.*'\\\\]{0,6}",
+        prop::sample::select(&["^run\\d+$", "a|b", "it's \\' '' x", "(?i)É+", ""])
+            .prop_map(str::to_owned),
+    ];
+    texts.prop_filter_map("a regular expression", |text| Regex::new(&text).ok())
+}
+
+/// Tests of every kind over those values; with `odd`, such as hold of nothing too.
+fn test(odd: bool, value: BoxedStrategy<Value>) -> impl Strategy<Value = Test> {
+    let comparison = prop::sample::select(&COMPARISONS);
+    let leaf = prop_oneof![
+        Just(Test::Exists),
+        (comparison, value.clone()).prop_map(move |(c, x)| match c {
+            Comparison::Eq | Comparison::Ne => Test::Compare(c, x),
+            _ if x == Value::Null && !odd => Test::Compare(Comparison::Eq, x),
+            _ => Test::Compare(c, x),
+        }),
+        (value.clone(), value.clone()).prop_map(move |(a, b)| {
+            let null = a == Value::Null || b == Value::Null;
+            match a.compare(&b) {
+                _ if odd => Test::Between(a, b),
+                Some(_) if !null => Test::Between(a, b),
+                _ => Test::In(vec![a, b]),
+            }
+        }),
+        prop::collection::vec(value.clone(), usize::from(!odd)..12).prop_map(Test::In),
+        pattern().prop_map(Test::Like),
+        regex().prop_map(Test::Matches),
+        value.prop_map(Test::Contains),
+    ];
+    let not = |test: Test| Test::Not(Box::new(test));
+    (leaf, 0..8).prop_map(move |(test, form)| match form {
+        0 | 1 => not(test),
+        2 => not(not(test)),
+        _ => test,
+    })
+}
+
+fn tree(term: BoxedStrategy<Expr>) -> impl Strategy<Value = Expr> {
+    let leaf = prop_oneof![10 => term, 1 => Just(Expr::All)];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        let parts = || prop::collection::vec(inner.clone(), 0..4);
+        prop_oneof![
+            parts().prop_map(Expr::And),
+            parts().prop_map(Expr::Or),
+            inner.prop_map(|e| Expr::Not(Box::new(e))),
+        ]
+    })
+}
+
+/// Conditions as people may write them, in the parser's form.
+pub(crate) fn expr() -> impl Strategy<Value = Expr> {
+    let term = (name(), test(false, value(false).boxed()));
+    tree(term.prop_map(|(name, test)| Expr::term(name, test)).boxed()).prop_map(Expr::normal)
+}
+
+/// Conditions as programs may build them.
+fn any_expr() -> impl Strategy<Value = Expr> {
+    let term = (name(), test(true, value(false).boxed()));
+    tree(term.prop_map(|(name, test)| Expr::term(name, test)).boxed())
+}
+
+/// Few values, so that they meet.
+fn small_value() -> BoxedStrategy<Value> {
+    let texts = [
+        "",
+        "a",
+        "b",
+        "ab",
+        "AB",
+        "run 1",
+        "2026-03-01",
+        "2026-03-01T12:00:00Z",
+        "@5",
+        "1969-12-31",
+    ];
+    let day = moments("2026-03-01").unwrap();
+    let moments = vec![
+        0,
+        5_000_000_000,
+        5_000_999_999,
+        5_001_000_000,
+        -1,
+        i64::MIN,
+        i64::MAX,
+    ];
+    let edges = vec![
+        day.0 - 1,
+        day.0,
+        day.1,
+        day.1 + 1,
+        day.0 + 43_200_000_000_000,
+    ];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::Bool),
+        (-2_i64..4).prop_map(Value::I64),
+        prop::sample::select(&[-0.0, 1.0, 1.5, f64::INFINITY, f64::NAN]).prop_map(Value::F64),
+        prop::sample::select(texts.to_vec()).prop_map(Value::from),
+        prop::collection::vec(0_u8..2, 0..3).prop_map(Value::Bytes),
+        prop::sample::select(moments).prop_map(Value::Timestamp),
+        prop::sample::select(edges).prop_map(Value::Timestamp),
+    ];
+    let list = prop::collection::vec(leaf.clone(), 0..3).prop_map(Value::List);
+    prop_oneof![6 => leaf, 1 => list].boxed()
+}
+
+fn small_expr() -> impl Strategy<Value = Expr> {
+    let names = prop::sample::select(&["x", "y"]);
+    let term = (names, test(true, small_value()));
+    tree(term.prop_map(|(name, test)| Expr::term(name, test)).boxed())
+}
+
+fn small_fields() -> impl Strategy<Value = Properties> {
+    let one = || prop::option::weighted(0.8, small_value());
+    (one(), one()).prop_map(|(x, y)| {
+        let pairs = [("x", x), ("y", y)];
+        let there = pairs
+            .into_iter()
+            .filter_map(|(n, v)| Some((n.to_owned(), v?)));
+        there.collect()
+    })
+}
+
+/// The rules once more, as `docs/book/filters.md` has them and in no hurry.
+fn plainly(expr: &Expr, fields: &Properties) -> bool {
+    match expr {
+        Expr::All => true,
+        Expr::And(parts) => !parts.iter().any(|p| !plainly(p, fields)),
+        Expr::Or(parts) => parts.iter().any(|p| plainly(p, fields)),
+        Expr::Not(inner) => !plainly(inner, fields),
+        Expr::Term(Term { name, test }) => match fields.get(name) {
+            None => false,
+            Some(value) => plain_test(test, value),
+        },
+    }
+}
+
+fn plain_test(test: &Test, v: &Value) -> bool {
+    match test {
+        Test::Exists => true,
+        Test::Compare(Comparison::Eq, x) => equals(v, x),
+        Test::Compare(Comparison::Ne, x) => !equals(v, x),
+        Test::Compare(Comparison::Lt, x) => below(v, x),
+        Test::Compare(Comparison::Gt, x) => above(v, x),
+        Test::Compare(Comparison::Le, x) => below(v, x) || equals(v, x),
+        Test::Compare(Comparison::Ge, x) => above(v, x) || equals(v, x),
+        Test::Between(low, high) => {
+            (above(v, low) || equals(v, low)) && (below(v, high) || equals(v, high))
+        }
+        Test::In(xs) => xs.iter().any(|x| equals(v, x)),
+        Test::Like(pattern) => match v {
+            Value::String(text) => {
+                let (text, form) = (text.clone(), pattern.to_string());
+                if pattern.ignores_case() {
+                    like(&lower(&text), &lower(&form))
+                } else {
+                    like(
+                        &text.chars().collect::<Vec<_>>(),
+                        &form.chars().collect::<Vec<_>>(),
+                    )
+                }
+            }
+            _ => false,
+        },
+        Test::Matches(regex) => matches!(v, Value::String(text) if regex.is_match(text)),
+        Test::Contains(x) => match (v, x) {
+            (Value::List(items), x) => items.iter().any(|i| i.compare(x) == Some(Ordering::Equal)),
+            (Value::String(text), Value::String(part)) => text.contains(part.as_str()),
+            (Value::Bytes(text), Value::Bytes(part)) => {
+                (0..=text.len()).any(|i| text[i..].starts_with(part))
+            }
+            _ => false,
+        },
+        Test::Not(inner) => !plain_test(inner, v),
+    }
+}
+
+/// The stretch of time that text names beside a timestamp.
+fn stretch(v: &Value, x: &Value) -> Option<(i64, i64)> {
+    match (v, x) {
+        (Value::Timestamp(_), Value::String(text)) => moments(text),
+        _ => None,
+    }
+}
+
+fn at(v: &Value) -> i64 {
+    match v {
+        Value::Timestamp(t) => *t,
+        _ => unreachable!("only beside a stretch of time"),
+    }
+}
+
+fn equals(v: &Value, x: &Value) -> bool {
+    match stretch(v, x) {
+        Some((first, last)) => first <= at(v) && at(v) <= last,
+        None => v.compare(x) == Some(Ordering::Equal),
+    }
+}
+
+fn below(v: &Value, x: &Value) -> bool {
+    match stretch(v, x) {
+        Some((first, _)) => at(v) < first,
+        None => v.compare(x) == Some(Ordering::Less),
+    }
+}
+
+fn above(v: &Value, x: &Value) -> bool {
+    match stretch(v, x) {
+        Some((_, last)) => at(v) > last,
+        None => v.compare(x) == Some(Ordering::Greater),
+    }
+}
+
+fn lower(text: &str) -> Vec<char> {
+    let one = |c: char| match c.to_lowercase().collect::<Vec<_>>().as_slice() {
+        [one] => *one,
+        _ => c,
+    };
+    text.chars().map(one).collect()
+}
+
+/// `LIKE` by trying everything.
+fn like(text: &[char], form: &[char]) -> bool {
+    match (form, text) {
+        ([], _) => text.is_empty(),
+        (['%', form @ ..], _) => (0..=text.len()).any(|i| like(&text[i..], form)),
+        (['\\', c, form @ ..], [t, text @ ..]) => {
+            let meant = match c {
+                'n' => '\n',
+                'r' => '\r',
+                't' => '\t',
+                c => *c,
+            };
+            meant == *t && like(text, form)
+        }
+        (['_', form @ ..], [_, text @ ..]) => like(text, form),
+        ([c, form @ ..], [t, text @ ..]) => c == t && like(text, form),
+        _ => false,
+    }
+}
+
+/// What every error must be, whatever the text.
+#[track_caller]
+fn check_error(text: &str, error: &ParseError) {
+    assert!(text.is_char_boundary(error.at), "{text:?} {error:?}");
+    assert!(error.at + error.len <= text.len(), "{text:?} {error:?}");
+    assert!(!error.message.is_empty() && !error.expected.is_empty());
+    let line = error.to_string();
+    assert!(!line.contains(['\n', '\u{1b}']), "{line:?}");
+    let shown = error.render(text);
+    assert_eq!(shown.lines().count(), 4, "{shown}");
+    assert!(shown.contains('^'), "{shown}");
+}
+
+#[track_caller]
+fn read(text: &str) {
+    match Expr::parse(text, Some(1_774_958_400_000_000_000)) {
+        // NaN equals nothing, itself included: what is written is compared then.
+        Ok(expr) => {
+            let written = expr.to_string();
+            let again =
+                Expr::parse(&written, None).unwrap_or_else(|e| panic!("{}", e.render(&written)));
+            assert_eq!(again.to_string(), written, "{text:?}");
+        }
+        Err(error) => check_error(text, &error),
+    }
+}
+
+const PIECES: [&str; 52] = [
+    "a",
+    "b.c",
+    "\"q r\"",
+    "`in`",
+    "1",
+    "2.5",
+    "-",
+    "+",
+    "10 MB",
+    "1GiB",
+    "30d",
+    "ago",
+    "now",
+    "now-2h",
+    "2026-03-01",
+    "2026-03-01 12:00",
+    "@17",
+    "'text'",
+    "'it''s'",
+    "'\\d'",
+    "t'2026-03-01'",
+    "x'00'",
+    "true",
+    "false",
+    "null",
+    "inf",
+    "nan",
+    "=",
+    "==",
+    "!=",
+    "<>",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "~",
+    "!~",
+    "!",
+    "&&",
+    "||",
+    "(",
+    ")",
+    "[",
+    "]",
+    ",",
+    "AND",
+    "OR",
+    "NOT",
+    "BETWEEN",
+    "IN",
+    "LIKE",
+    "EXISTS",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_written_is_read_back(expr in expr()) {
+        let written = expr.to_string();
+        prop_assert!(!written.contains('\n'));
+        let read = Expr::parse(&written, None);
+        prop_assert_eq!(read.map_err(|e| e.render(&written)), Ok(expr));
+    }
+
+    #[test]
+    fn what_programs_build_goes_over_a_wire(expr in any_expr()) {
+        let written = expr.to_string();
+        let read = Expr::parse_canonical(&written);
+        prop_assert_eq!(read.map_err(|e| e.render(&written)), Ok(expr.normal()));
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(text in text()) {
+        read(&text);
+    }
+
+    #[test]
+    fn no_row_of_pieces_makes_it_panic(
+        pieces in prop::collection::vec(prop::sample::select(&PIECES), 0..12),
+        blanks in any::<bool>(),
+    ) {
+        read(&pieces.join(if blanks { " " } else { "" }));
+    }
+
+    #[test]
+    fn what_holds_is_what_the_rules_say(expr in small_expr(), fields in small_fields()) {
+        let expected = plainly(&expr, &fields);
+        prop_assert_eq!(expr.holds(&fields), expected);
+        prop_assert_eq!(Prepared::new(&expr).holds(&fields), expected);
+        let normal = expr.normal();
+        prop_assert_eq!(normal.holds(&fields), expected, "{}", normal);
+    }
+
+    #[test]
+    fn times_of_a_test_are_those_that_fulfil_it(test in test(true, small_value()), value in small_value()) {
+        let times = test.times();
+        prop_assert!(times.iter().all(|(first, last)| first <= last));
+        prop_assert!(times.windows(2).all(|w| w[0].1 < w[1].0 - 1), "{:?}", times);
+        let expected = plain_test(&test, &value);
+        prop_assert_eq!(test.holds(&value), expected);
+        prop_assert_eq!(PreparedTest::new(&test).holds(ValueRef::from(&value)), expected);
+        if let Value::Timestamp(t) = value {
+            prop_assert_eq!(times.iter().any(|(first, last)| *first <= t && t <= *last), expected);
+        }
+    }
+
+    #[test]
+    fn a_pattern_is_of_the_form_that_it_says(pattern in pattern(), text in "[abAB]{0,6}") {
+        let holds = pattern.matches(&text);
+        match pattern.kind() {
+            PatternKind::Exact(x) => prop_assert_eq!(holds, text == x),
+            PatternKind::Prefix(x) => prop_assert_eq!(holds, text.starts_with(x)),
+            PatternKind::Suffix(x) => prop_assert_eq!(holds, text.ends_with(x)),
+            PatternKind::Infix(x) => prop_assert_eq!(holds, text.contains(x)),
+            PatternKind::General => {}
+        }
+        prop_assert!(!holds || text.contains(pattern.longest_literal()));
+        prop_assert_eq!(Pattern::like(&pattern.to_string()), if pattern.ignores_case() {
+            return Ok(());
+        } else {
+            pattern
+        });
+    }
+}
+
+#[test]
+fn limits_are_errors_and_no_overflow() {
+    let nested = |depth: usize| format!("{}a{}", "(".repeat(depth), ")".repeat(depth));
+    assert!(Expr::parse(&nested(FILTER_DEPTH_MAX), None).is_ok());
+    for text in [
+        nested(FILTER_DEPTH_MAX + 1),
+        nested(100_000),
+        "(".repeat(100_000),
+        "NOT ".repeat(100_000),
+        "!".repeat(100_000),
+        format!("x = {}", "[".repeat(100_000)),
+        format!("a{}", " NOT".repeat(100_001)),
+        format!("x = 1{}", " + 1d".repeat(10_000)),
+        "é".repeat(FILTER_TEXT_BYTES_MAX),
+    ] {
+        check_error(&text, &Expr::parse(&text, None).unwrap_err());
+    }
+    let long = vec!["x = 1"; 50_000].join(" AND ");
+    assert_eq!(Expr::parse(&long, None).unwrap().names(), ["x"]);
+    let days = vec!["2026-03-01"; 1_000].join(", ");
+    let expr = Expr::parse(&format!("x IN ({days})"), None).unwrap();
+    assert!(expr.to_string().len() > 50_000);
+}
+
+#[test]
+fn a_pattern_takes_no_more_than_linear_time() {
+    // With backtracking over every `%` this would not end.
+    let text = "a".repeat(20_000);
+    let pattern = Pattern::like(&format!("{}b", "%a".repeat(2_000)));
+    assert!(!pattern.matches(&text));
+    assert!(Pattern::like(&"%a".repeat(2_000)).matches(&text));
+}
