@@ -16,7 +16,7 @@ pub fn filter_out(filter: &Expr) -> String {
     if matches!(filter, Expr::All) {
         return String::new();
     }
-    format!("{filter:?}")
+    filter.to_string()
 }
 
 /// A filter out of text; `now` is what `30d ago` is reckoned from, in nanoseconds since 1970.
@@ -24,11 +24,7 @@ pub fn filter_in(text: &str, now: Option<i64>) -> Decoded<Expr> {
     if text.trim().is_empty() {
         return Ok(Expr::All);
     }
-    let _ = now;
-    Err(Malformed::new(
-        "filter",
-        "nothing: filters are not built yet",
-    ))
+    Expr::parse(text, now).map_err(Malformed::model)
 }
 
 /// The number of an object.

@@ -43,7 +43,7 @@ pub(super) fn filter(text: &str) -> Result<Expr, Refused> {
     if text.trim().is_empty() {
         return Ok(Expr::All);
     }
-    Ok(convert::filter_in(text, now_nanos())?)
+    Expr::parse(text, now_nanos()).map_err(|e| Refused::filter(&e, text))
 }
 
 /// Whether objects come as lines.

@@ -20,12 +20,13 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::routing::{delete, get, patch, post};
+use esker_model::filter::ParseError;
 use esker_model::{Error, ErrorKind};
 use esker_rpc::proto;
 use esker_rpc::proto::failure::Kind;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use query::Query;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use write::What;
 
@@ -315,6 +316,8 @@ enum Refused {
     Said(StatusCode, String),
     /// As the engine said it.
     Failed(Error),
+    /// A filter that does not parse, shown with the place, and where that is.
+    Filter(String, Json),
 }
 
 impl Refused {
@@ -335,9 +338,16 @@ impl Refused {
         self.below(&format!("`{key}`"))
     }
 
+    fn filter(e: &ParseError, text: &str) -> Self {
+        let at = json!({"byte": e.at, "length": e.len, "line": e.line, "column": e.column});
+        let more = json!({"at": at, "suggestion": e.suggestion});
+        Self::Filter(e.render(text), more)
+    }
+
     fn below(self, place: &str) -> Self {
         let (status, message) = match self {
             Self::Said(status, message) => (status, message),
+            Self::Filter(message, _) => (StatusCode::BAD_REQUEST, message),
             Self::Failed(e) => (status_of(e.kind()), e.to_string()),
         };
         Self::Said(status, format!("{place}: {message}"))
@@ -347,13 +357,21 @@ impl Refused {
         match self {
             Self::Said(status, message) => failure(*status, message, None),
             Self::Failed(e) => failure(status_of(e.kind()), &e.to_string(), None),
+            Self::Filter(message, more) => {
+                let mut json = more.clone();
+                json["error"] = message.as_str().into();
+                json["retry_after_ms"] = Json::Null;
+                let mut response = json_response(json.to_string());
+                *response.status_mut() = StatusCode::BAD_REQUEST;
+                response
+            }
         }
     }
 
     #[cfg(test)]
     fn message(&self) -> &str {
         match self {
-            Self::Said(_, message) => message,
+            Self::Said(_, message) | Self::Filter(message, _) => message,
             Self::Failed(_) => "",
         }
     }

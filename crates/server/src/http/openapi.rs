@@ -259,7 +259,7 @@ pub(super) fn document() -> Json {
                     "error": {"type": "string", "description": "what, where, what to do"},
                     "retry_after_ms": {"type": ["integer", "null"]},
                     "at": {"type": "object", "description": "where in a filter: `byte`, `length`, `line`, `column`"},
-                    "suggestion": {"type": "string", "description": "what was probably meant there"},
+                    "suggestion": {"type": ["string", "null"], "description": "what was probably meant there"},
                 },
             },
             "Schema": {"type": "object", "required": ["vertex_types", "edge_types"]},

@@ -227,8 +227,8 @@ mod tests {
             ),
             (r#"{"op":"create_object","name":"x"}"#, "`owner` is missing"),
             (
-                r#"{"op":"create_object","name":"x","owner":1,"attributes":{"size":"large"}}"#,
-                "`attributes.size`: expected a value of kind i64",
+                r#"{"op":"create_object","name":"x","owner":1,"attributes":{"mtime":"soon"}}"#,
+                "`attributes.mtime`: expected a value of kind timestamp",
             ),
             (
                 r#"{"op":"move_object","object":"-7"}"#,
