@@ -1,15 +1,12 @@
-//! Objects on the socket. A filter goes as text, which the filter language reads back as it was.
+//! Objects on the socket.
 
 #![deny(clippy::indexing_slicing)]
 
-use super::encoding::{Wire, wire_enum, wire_newtype, wire_struct};
-use esker_model::codec::{DecodeError, Reader, put_bytes};
-use esker_model::filter::Expr;
+use super::encoding::{wire_enum, wire_newtype, wire_struct};
 use esker_model::object::{
     Asker, Find, FindReport, Found, Identity, ObjectId, ObjectKey, PlanStep, Share, TagChange,
     TagInfo, TagReport, TagWhere,
 };
-use esker_rpc::convert::{filter_in, filter_out};
 
 wire_newtype!(ObjectId);
 wire_struct!(Identity {
@@ -79,20 +76,11 @@ wire_struct!(TagReport {
     version
 });
 
-impl Wire for Expr {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_bytes(out, filter_out(self).as_bytes());
-    }
-    fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let text = r.str("a filter")?;
-        filter_in(text, None).map_err(|_| r.error("a filter"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::encoding::decode;
+    use crate::wire::encoding::{Wire, decode};
+    use esker_model::filter::Expr;
     use esker_model::{Properties, Value, Version};
     use std::fmt::Debug;
 
@@ -123,7 +111,7 @@ mod tests {
             uid: 1001,
             gids: vec![7, -8],
         };
-        let filter = filter_in("Conf = 1 AND note LIKE 'run%'", None).unwrap();
+        let filter = Expr::parse("Conf = 1 AND note LIKE 'run%'", None).unwrap();
         comes_back(&Find {
             filter: filter.clone(),
             select: Some(vec!["Conf".into()]),

@@ -11,20 +11,15 @@ use esker_model::object::{
     TagInfo, TagReport, TagWhere,
 };
 
-/// A filter as text.
-pub fn filter_out(filter: &Expr) -> String {
-    if matches!(filter, Expr::All) {
-        return String::new();
-    }
-    filter.to_string()
-}
-
-/// A filter out of text; `now` is what `30d ago` is reckoned from, in nanoseconds since 1970.
-pub fn filter_in(text: &str, now: Option<i64>) -> Decoded<Expr> {
-    if text.trim().is_empty() {
-        return Ok(Expr::All);
-    }
-    Expr::parse(text, now).map_err(Malformed::model)
+/// A filter out of text: of our own client's, or of somebody's, where `now` is what `30d ago` is reckoned from, in
+/// nanoseconds since 1970.
+fn filter_in(text: &str, canonical: bool, now: Option<i64>) -> Decoded<Expr> {
+    let filter = if canonical {
+        Expr::parse_canonical(text)
+    } else {
+        Expr::parse(text, now)
+    };
+    filter.map_err(Malformed::model)
 }
 
 /// The number of an object.
@@ -121,7 +116,8 @@ pub fn found_in(found: proto::Found) -> Decoded<Found> {
 /// A search as a message.
 pub fn find_out(find: &Find) -> proto::FindRequest {
     proto::FindRequest {
-        filter: filter_out(&find.filter),
+        filter: find.filter.to_string(),
+        canonical: true,
         select: find.select.clone().map(|names| proto::Selection { names }),
         limit: find.limit,
         count: find.count,
@@ -152,7 +148,7 @@ pub fn find_in(request: proto::FindRequest, now: Option<i64>) -> Decoded<Find> {
     };
     let after = request.after.map(|id| object_id_in(id, "after"));
     Ok(Find {
-        filter: filter_in(&request.filter, now)?,
+        filter: filter_in(&request.filter, request.canonical, now)?,
         select: request.select.map(|select| select.names),
         limit: request.limit,
         count: request.count,
@@ -241,7 +237,8 @@ pub fn tag_info_in(info: proto::TagInfo) -> Decoded<TagInfo> {
 /// Tagging as a message.
 pub fn tag_where_out(change: &TagWhere, sync: bool) -> proto::TagWhereRequest {
     proto::TagWhereRequest {
-        filter: filter_out(&change.filter),
+        filter: change.filter.to_string(),
+        canonical: true,
         set: properties_out(&change.change.set, Form::Packed),
         keep: change.change.keep,
         remove: change.change.remove.clone(),
@@ -258,7 +255,7 @@ pub fn tag_where_in(
     now: Option<i64>,
 ) -> Decoded<(TagWhere, bool)> {
     let change = TagWhere {
-        filter: filter_in(&request.filter, now)?,
+        filter: filter_in(&request.filter, request.canonical, now)?,
         change: TagChange {
             set: properties_in(request.set).at("set")?,
             keep: request.keep,

@@ -306,6 +306,10 @@ pub struct FindRequest {
     /// Go on behind that object: the last one of an earlier answer to the same search.
     #[prost(uint64, optional, tag = "8")]
     pub after: ::core::option::Option<u64>,
+    /// Esker's own client wrote the filter, from one that was read already: it may be longer than what people write, and
+    /// hold conditions that nothing fulfils.
+    #[prost(bool, tag = "9")]
+    pub canonical: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Selection {
@@ -432,6 +436,9 @@ pub struct TagWhereRequest {
     pub once: ::prost::alloc::vec::Vec<u8>,
     #[prost(bool, tag = "8")]
     pub sync: bool,
+    /// As in FindRequest.
+    #[prost(bool, tag = "9")]
+    pub canonical: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TagWhereReply {

@@ -36,7 +36,7 @@ fn filter() -> impl Strategy<Value = Expr> {
         "name = 'VPIC' AND Conf = 1 AND step BETWEEN 10 AND 20 AND note LIKE 'run%'",
         "NOT (energy > 2.5 OR size >= 1GiB) AND EXISTS Conf_0",
     ];
-    proptest::sample::select(&TEXTS[..]).prop_map(|text| convert::filter_in(text, None).unwrap())
+    proptest::sample::select(&TEXTS[..]).prop_map(|text| Expr::parse(text, None).unwrap())
 }
 
 fn find() -> impl Strategy<Value = Find> {
