@@ -144,8 +144,9 @@ pub(super) async fn find(
 
 /// One answer of JSON, with where the next one begins.
 fn page(service: &Service, watch: &Watch, mut find: Find) -> Answer {
-    let most = Query::limit_of(find.limit)?;
-    find.limit = Some(most as u64);
+    if !find.count && !find.explain {
+        find.limit = Some(Query::limit_of(find.limit)? as u64);
+    }
     let (mut objects, mut last) = (String::from("["), None);
     let report = service.graph_now().find(&find, watch, &mut |found| {
         if last.is_some() {
