@@ -314,7 +314,8 @@ pub(super) fn travel(asked: &Asked<'_>) -> Answer {
             "`chain`: expected a string, as in v(\"user:1001\").e(\"run\").v()".into(),
         ));
     };
-    let traversal = Traversal::parse_at(chain, now_nanos()).map_err(|e| Refused::bad(e.render(chain)))?;
+    let traversal =
+        Traversal::parse_at(chain, now_nanos()).map_err(|e| Refused::bad(e.render(chain)))?;
     let budget = Budget {
         steps: number("depth")?.map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
         edges: number("max_edges")?,
