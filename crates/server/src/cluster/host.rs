@@ -124,7 +124,10 @@ impl ServerHost {
 
 /// Whether a question may take long where there is much data: all but what writes.
 fn may_take_long(request: &Request) -> bool {
-    matches!(request, Request::Travel(_) | Request::Read(_))
+    matches!(
+        request,
+        Request::Travel(_) | Request::Read(_) | Request::Objects(_)
+    )
 }
 
 impl Host for ServerHost {
