@@ -3,6 +3,9 @@
 use super::exec::LocalFuture;
 use esker_cluster::Node;
 use esker_engine::Engine;
+use esker_model::object::{
+    Find, FindReport, Found, ObjectKey, ObjectRead as _, ObjectWrite as _, TagReport, TagWhere,
+};
 use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
     Batch, Commit, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect, EdgeTypeId,
