@@ -29,7 +29,11 @@ const LOOK: u64 = 20;
 
 impl Node {
     /// Asks a server about its objects, this one included.
-    async fn objects_at(self: &Arc<Self>, server: ServerId, call: ObjectCall) -> Result<ObjectReply> {
+    async fn objects_at(
+        self: &Arc<Self>,
+        server: ServerId,
+        call: ObjectCall,
+    ) -> Result<ObjectReply> {
         if server == self.settings.id {
             return self.objects_here(call).await;
         }
@@ -70,7 +74,10 @@ impl Node {
             ObjectKey::Id(id) => self.home(id.vertex()),
             ObjectKey::Identity(identity) => self.home(identity.prefix().place()),
         };
-        let wanted = keys.iter().enumerate().map(|(place, key)| (place, key.clone(), home(key)));
+        let wanted = keys
+            .iter()
+            .enumerate()
+            .map(|(place, key)| (place, key.clone(), home(key)));
         let mut found: Vec<Option<Found>> = vec![None; keys.len()];
         let mut moved: Vec<(usize, ObjectKey, ServerId)> = Vec::new();
         for (place, at) in self.read_objects_at(wanted, asker).await? {
@@ -85,7 +92,8 @@ impl Node {
         }
         // It may have moved on, or be gone: what it is named by is known where it is.
         for (place, at) in self.read_objects_at(moved.into_iter(), asker).await? {
-            if let (ObjectAt::Here(object), Some(ObjectKey::Identity(asked))) = (at, keys.get(place))
+            if let (ObjectAt::Here(object), Some(ObjectKey::Identity(asked))) =
+                (at, keys.get(place))
                 && object.identity().as_ref() == Some(asked)
             {
                 put(&mut found, place, object);
@@ -211,7 +219,11 @@ impl Node {
 
     /// As [`esker_model::object::ObjectWrite::tag_where`]: all or nothing on each server. If a server fails, the error says
     /// which have done it; with a marker it can be repeated, and those do nothing then.
-    pub async fn tag_where(self: &Arc<Self>, change: &TagWhere, seen: Version) -> Result<TagReport> {
+    pub async fn tag_where(
+        self: &Arc<Self>,
+        change: &TagWhere,
+        seen: Version,
+    ) -> Result<TagReport> {
         self.check_serving()?;
         self.clock.witness(seen);
         let at = self.newest();
@@ -288,7 +300,9 @@ impl Node {
     ) -> Vec<(ServerId, Result<ObjectReply>)> {
         let mut servers = self.map.servers().to_vec();
         servers.sort_by_key(|server| *server == self.settings.id);
-        let asks = servers.iter().map(|server| self.objects_at_patiently(*server, call(*server)));
+        let asks = servers
+            .iter()
+            .map(|server| self.objects_at_patiently(*server, call(*server)));
         let mut answers: Vec<_> = servers.iter().copied().zip(join_all(asks).await).collect();
         answers.sort_by_key(|(server, _)| *server);
         answers
@@ -336,11 +350,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    async fn run(
-        mut self,
-        find: &Find,
-        sink: &mut dyn FnMut(Found) -> Flow,
-    ) -> Result<FindReport> {
+    async fn run(mut self, find: &Find, sink: &mut dyn FnMut(Found) -> Flow) -> Result<FindReport> {
         let asked = self.sources.len();
         for place in 0..asked {
             self.ask(place);
@@ -352,7 +362,9 @@ impl<'a> Search<'a> {
                     complete = false;
                     break 'servers;
                 };
-                let Some(source) = self.sources.front_mut() else { break };
+                let Some(source) = self.sources.front_mut() else {
+                    break;
+                };
                 let server = source.server;
                 let page = match page {
                     Ok(page) => page,
@@ -427,13 +439,18 @@ impl<'a> Search<'a> {
     /// Begins to ask a server for its next page.
     fn ask(&mut self, place: usize) {
         let (node, at, id, cancel) = (self.node, self.at, self.id, self.cancel);
-        let Some(source) = self.sources.get_mut(place) else { return };
+        let Some(source) = self.sources.get_mut(place) else {
+            return;
+        };
         let (server, find) = (source.server, source.find.clone());
         source.asking = Some(Box::pin(async move {
             if server == node.settings.id {
                 return node.page_here(&find, at, cancel).await;
             }
-            match node.objects_at_patiently(server, ObjectCall::Find { id, find, at }).await? {
+            match node
+                .objects_at_patiently(server, ObjectCall::Find { id, find, at })
+                .await?
+            {
                 ObjectReply::Found(page) => Ok(page),
                 _ => Err(unexpected(server)),
             }
@@ -450,7 +467,11 @@ impl<'a> Search<'a> {
             }
             let page = std::future::poll_fn(|context| {
                 self.poll(context);
-                match self.sources.front_mut().and_then(|source| source.page.take()) {
+                match self
+                    .sources
+                    .front_mut()
+                    .and_then(|source| source.page.take())
+                {
                     Some(page) => Poll::Ready(page),
                     None => Poll::Pending,
                 }
@@ -493,7 +514,10 @@ impl Drop for Search<'_> {
     /// Whoever is still at it need not go on.
     fn drop(&mut self) {
         let me = self.node.settings.id;
-        let busy = self.sources.iter().filter(|s| s.asking.is_some() && s.server != me);
+        let busy = self
+            .sources
+            .iter()
+            .filter(|s| s.asking.is_some() && s.server != me);
         let busy: Vec<ServerId> = busy.map(|s| s.server).collect();
         if busy.is_empty() {
             return;
@@ -502,7 +526,10 @@ impl Drop for Search<'_> {
         self.node.spawn(|node| async move {
             let stops = busy.into_iter().map(|server| {
                 let node = &node;
-                async move { node.ask(server, Request::Objects(ObjectCall::Stop { id })).await }
+                async move {
+                    node.ask(server, Request::Objects(ObjectCall::Stop { id }))
+                        .await
+                }
             });
             // One that does not hear it ends by itself.
             drop(join_all(stops).await);
@@ -515,10 +542,14 @@ fn unknown<'a>(
     reports: impl Iterator<Item = &'a FindReport>,
 ) -> Vec<(String, Option<(String, u64)>)> {
     let reports: Vec<&FindReport> = reports.collect();
-    let Some(first) = reports.first() else { return Vec::new() };
+    let Some(first) = reports.first() else {
+        return Vec::new();
+    };
     let names = first.unknown.iter().map(|(name, _)| name);
     let by_all = names.filter(|name| {
-        reports.iter().all(|report| report.unknown.iter().any(|(known, _)| known == *name))
+        reports
+            .iter()
+            .all(|report| report.unknown.iter().any(|(known, _)| known == *name))
     });
     let with_nearest = |name: &String| {
         let mut near = BTreeMap::<&str, u64>::new();

@@ -89,7 +89,9 @@ impl Node {
         self.settle(None, at).await?;
         let mut objects = Vec::new();
         if find.count || find.explain {
-            let report = self.engine.find(find, cancel, &mut |_| Flow::Continue(()))?;
+            let report = self
+                .engine
+                .find(find, cancel, &mut |_| Flow::Continue(()))?;
             return Ok(FindPage {
                 objects,
                 more: false,

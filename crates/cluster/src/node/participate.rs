@@ -350,10 +350,9 @@ fn is_splitting(state: &State, part: &Part) -> bool {
         Change::Edge { key, .. } => {
             state.frozen.contains(&key.source) || state.pending.adopts(key.source)
         }
-        Change::Vertex(_)
-        | Change::Adopt(_)
-        | Change::Claim { .. }
-        | Change::Release { .. } => false,
+        Change::Vertex(_) | Change::Adopt(_) | Change::Claim { .. } | Change::Release { .. } => {
+            false
+        }
     })
 }
 

@@ -111,7 +111,9 @@ impl Node {
         let earlier: Vec<(u64, u64)> = {
             let state = self.state();
             let slots = state.own.decided.keys().copied();
-            slots.filter(|(incarnation, _)| *incarnation < self.incarnation).collect()
+            slots
+                .filter(|(incarnation, _)| *incarnation < self.incarnation)
+                .collect()
         };
         for (incarnation, number) in earlier {
             self.delivered(TxId {

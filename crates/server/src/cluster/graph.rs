@@ -168,7 +168,6 @@ impl GraphRead for ClusterGraph<'_> {
     }
 }
 
-
 impl ObjectRead for ClusterGraph<'_> {
     fn read_objects(
         &self,

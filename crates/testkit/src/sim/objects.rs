@@ -112,7 +112,12 @@ fn play_on(scenario: &Scenario, cluster: &Rc<Cluster>, played: &mut Played) -> R
             pauses: true,
             cuts: true,
         };
-        let chaos = trouble(Rc::clone(cluster), Rng::new(rng.next()), dangers, Rc::clone(&stop));
+        let chaos = trouble(
+            Rc::clone(cluster),
+            Rng::new(rng.next()),
+            dangers,
+            Rc::clone(&stop),
+        );
         cluster.exec.spawn(WORLD, Box::pin(chaos));
     }
     let busy = &all.clients.busy;
@@ -147,7 +152,9 @@ fn play_on(scenario: &Scenario, cluster: &Rc<Cluster>, played: &mut Played) -> R
         .block_on(mended, 5 * MINUTE)
         .map_err(|e| format!("{} clients still wait after the trouble: {e:?}", busy.get()))?;
     facade.wait(10_000_000);
-    cluster.start_all().map_err(|e| format!("a server cannot be opened again: {e}"))?;
+    cluster
+        .start_all()
+        .map_err(|e| format!("a server cannot be opened again: {e}"))?;
     cluster
         .exec
         .block_on(cluster.joined(), MINUTE)
@@ -202,7 +209,9 @@ impl Shared {
         });
         drop(holds);
         if let Some(other) = other {
-            self.finding(format!("client {client} got {identity}, which client {other} has"));
+            self.finding(format!(
+                "client {client} got {identity}, which client {other} has"
+            ));
         }
     }
 
@@ -278,27 +287,36 @@ impl Shared {
             }
         }
         let keys: Vec<ObjectKey> = known.values().map(|m| m.identity.clone().into()).collect();
-        let told = facade.ask(&Ask::Objects(keys)).map_err(|e| format!("at rest: {e}"))?;
+        let told = facade
+            .ask(&Ask::Objects(keys))
+            .map_err(|e| format!("at rest: {e}"))?;
         let Told::Objects(found) = told else {
             return Err("an answer to something else".into());
         };
         let ids: Vec<Option<ObjectId>> = found.iter().map(|f| f.as_ref().map(|f| f.id)).collect();
         let expected: Vec<Option<ObjectId>> = known.keys().map(|id| Some(*id)).collect();
         if ids != expected {
-            findings.push(format!("by ID attributes at rest: {ids:?}, not {expected:?}"));
+            findings.push(format!(
+                "by ID attributes at rest: {ids:?}, not {expected:?}"
+            ));
         }
         let Some(map) = cluster.map() else {
             return Err("the cluster has no map".into());
         };
         for at in 0..cluster.len() {
-            let Some(engine) = cluster.engine_of(at) else { continue };
+            let Some(engine) = cluster.engine_of(at) else {
+                continue;
+            };
             let told = super::ask::ask_engine(&engine, Ask::Find(Find::all(Expr::All)));
             let Ok(Told::Found(found, _)) = told else {
                 findings.push(format!("engine {at} at rest: {told:?}"));
                 continue;
             };
             for object in found {
-                if map.home(object.id.vertex()).is_some_and(|home| home.0 as usize != at) {
+                if map
+                    .home(object.id.vertex())
+                    .is_some_and(|home| home.0 as usize != at)
+                {
                     findings.push(format!("object {} is on server {at}", object.id));
                 }
             }
@@ -366,7 +384,11 @@ impl Life<'_> {
     }
 
     async fn call(&mut self, rng: &mut Rng, ask: Ask) -> Record {
-        let record = self.all.clients.insist(self.client, rng, ask, self.seen).await;
+        let record = self
+            .all
+            .clients
+            .insist(self.client, rng, ask, self.seen)
+            .await;
         self.all.records.set(self.all.records.get() + 1);
         if let Ok(told) = &record.told {
             self.seen = self.seen.max(told.newest());
@@ -448,7 +470,8 @@ impl Life<'_> {
         let keys = identities.iter().cloned().map(ObjectKey::from).collect();
         let record = self.call(rng, Ask::Objects(keys)).await;
         let Ok(Told::Objects(found)) = record.told else {
-            self.all.finding(format!("client {}: {:?}", self.client, record.told));
+            self.all
+                .finding(format!("client {}: {:?}", self.client, record.told));
             return;
         };
         for ((identity, tags), found) in objects.into_iter().zip(found) {
@@ -460,7 +483,8 @@ impl Life<'_> {
                 continue;
             };
             if found.tags != tags || found.identity().as_ref() != Some(&identity) {
-                self.all.finding(format!("created {identity} with {tags:?}, found {found:?}"));
+                self.all
+                    .finding(format!("created {identity} with {tags:?}, found {found:?}"));
             }
             self.with_mine(|mine| mine.insert(found.id, Mine { identity, tags }));
         }
@@ -483,7 +507,10 @@ impl Life<'_> {
         });
         let (done, ..) = self.apply(rng, ops.collect()).await;
         if !done {
-            self.all.finding(format!("client {} may not tag its own objects", self.client));
+            self.all.finding(format!(
+                "client {} may not tag its own objects",
+                self.client
+            ));
             return;
         }
         self.with_mine(|mine| {
@@ -532,11 +559,16 @@ impl Life<'_> {
             return;
         }
         let (object, Mine { identity, .. }) = rng.pick(&mine).clone();
-        let Some(vertex) = object_ref(&self.all.schema, object) else { return };
+        let Some(vertex) = object_ref(&self.all.schema, object) else {
+            return;
+        };
         self.all.set_certain(self.client, &identity, false);
         let (done, ..) = self.apply(rng, vec![Op::DeleteVertex { vertex }]).await;
         if !done {
-            self.all.finding(format!("client {} may not delete object {object}", self.client));
+            self.all.finding(format!(
+                "client {} may not delete object {object}",
+                self.client
+            ));
             return;
         }
         self.all.gave(self.client, &identity);
@@ -565,12 +597,16 @@ impl Life<'_> {
         };
         let record = self.call(rng, Ask::TagWhere(change)).await;
         let Ok(Told::Tagged(report)) = record.told else {
-            self.all.finding(format!("client {}: {:?}", self.client, record.told));
+            self.all
+                .finding(format!("client {}: {:?}", self.client, record.told));
             return;
         };
         let changed = self.with_mine(|mine| {
             let mut changed = 0;
-            for mine in mine.values_mut().filter(|m| m.tags.get("color") == Some(&color)) {
+            for mine in mine
+                .values_mut()
+                .filter(|m| m.tags.get("color") == Some(&color))
+            {
                 mine.tags.set("group", number as i64);
                 mine.tags.remove(PAIR);
                 changed += 1;
@@ -579,7 +615,8 @@ impl Life<'_> {
         });
         // One that was repeated does not count what was done before.
         if record.attempts == 1 && self.all.calm && report.changed != changed {
-            self.all.finding(format!("{} objects tagged, not {changed}", report.changed));
+            self.all
+                .finding(format!("{} objects tagged, not {changed}", report.changed));
         }
     }
 
@@ -589,15 +626,23 @@ impl Life<'_> {
         if mine.is_empty() {
             return;
         }
-        let chosen: Vec<(ObjectId, Mine)> =
-            (0..=rng.below(6)).map(|_| rng.pick(&mine).clone()).collect();
+        let chosen: Vec<(ObjectId, Mine)> = (0..=rng.below(6))
+            .map(|_| rng.pick(&mine).clone())
+            .collect();
         let by_name = rng.percent(60);
         let key = |(id, mine): &(ObjectId, Mine)| {
-            if by_name { ObjectKey::from(mine.identity.clone()) } else { ObjectKey::from(*id) }
+            if by_name {
+                ObjectKey::from(mine.identity.clone())
+            } else {
+                ObjectKey::from(*id)
+            }
         };
-        let record = self.call(rng, Ask::Objects(chosen.iter().map(key).collect())).await;
+        let record = self
+            .call(rng, Ask::Objects(chosen.iter().map(key).collect()))
+            .await;
         let Ok(Told::Objects(found)) = record.told else {
-            self.all.finding(format!("client {}: {:?}", self.client, record.told));
+            self.all
+                .finding(format!("client {}: {:?}", self.client, record.told));
             return;
         };
         for ((id, mine), found) in chosen.iter().zip(&found) {
@@ -607,7 +652,8 @@ impl Life<'_> {
                     && found.identity().as_ref() == Some(&mine.identity)
             });
             if !right {
-                self.all.finding(format!("looked up {id}: {found:?}, not {mine:?}"));
+                self.all
+                    .finding(format!("looked up {id}: {found:?}, not {mine:?}"));
             }
         }
     }
@@ -618,23 +664,30 @@ impl Life<'_> {
         let limit = rng.percent(40).then(|| 1 + rng.below(4) as u64);
         let mut find = Find {
             limit,
-            ..Find::all(if own { of_client(self.client) } else { Expr::All })
+            ..Find::all(if own {
+                of_client(self.client)
+            } else {
+                Expr::All
+            })
         };
         let mut all: Vec<Found> = Vec::new();
         let mut missing = BTreeSet::new();
         loop {
             let record = self.call(rng, Ask::Find(find.clone())).await;
             let Ok(Told::Found(found, report)) = record.told else {
-                self.all.finding(format!("client {}: {:?}", self.client, record.told));
+                self.all
+                    .finding(format!("client {}: {:?}", self.client, record.told));
                 return;
             };
             if limit.is_some_and(|limit| found.len() as u64 > limit) {
-                self.all.finding(format!("{} found, limit {limit:?}", found.len()));
+                self.all
+                    .finding(format!("{} found, limit {limit:?}", found.len()));
             }
             missing.extend(report.missing.iter().copied());
             let enough = found.is_empty() || limit.is_none();
             if limit.is_none() && report.complete != report.missing.is_empty() {
-                self.all.finding(format!("a search without a limit: {report:?}"));
+                self.all
+                    .finding(format!("a search without a limit: {report:?}"));
             }
             find.after = found.last().map(|f| f.id);
             all.extend(found);
@@ -652,7 +705,12 @@ impl Life<'_> {
             home.is_some_and(|home| !missing.contains(&home.0))
         });
         all.retain(|f| known.contains_key(&f.id) || missing.is_empty());
-        differences(&known, &all, &format!("client {} searches", self.client), &mut findings);
+        differences(
+            &known,
+            &all,
+            &format!("client {} searches", self.client),
+            &mut findings,
+        );
         for finding in findings {
             self.all.finding(finding);
         }

@@ -36,7 +36,9 @@ fn play_objects(weather: Weather, seeds: Range<u64>) {
     let runs = seeds.end - seeds.start;
     for seed in seeds {
         let name = format!("objects, seed {seed}, {weather:?}");
-        let played = explain(&name, &world, 100, &|tracing| objects::play(seed, weather, tracing));
+        let played = explain(&name, &world, 100, &|tracing| {
+            objects::play(seed, weather, tracing)
+        });
         total.records += played.records;
         total.applied += played.applied;
         total.messages += played.messages;
