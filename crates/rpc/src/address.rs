@@ -74,6 +74,16 @@ impl Address {
         Ok(address)
     }
 
+    /// The same options for another `HOST:PORT`.
+    pub fn moved(&self, to: &str) -> Option<Self> {
+        let (host, port) = split(to).ok()?;
+        Some(Self {
+            host,
+            port,
+            ..self.clone()
+        })
+    }
+
     /// `host:port`, as connections and messages name it.
     pub fn authority(&self) -> String {
         if self.host.contains(':') {

@@ -13,6 +13,7 @@ pub mod convert;
 pub mod failure;
 pub mod frame;
 pub mod limits;
+pub mod map;
 pub mod marker;
 pub mod resume;
 pub mod text;

@@ -64,7 +64,7 @@ impl Filled for Draft {
 }
 
 pub(crate) const SIZE: &str = "a size: a number of bytes, or text as in \"64MiB\"";
-const TIME: &str = "a time, as in \"10s\"";
+pub(crate) const TIME: &str = "a time, as in \"10s\"";
 pub(crate) const COUNT: &str = "a whole number from 1";
 
 pub(crate) const KEYS: [Key<Draft>; 14] = [
@@ -184,7 +184,7 @@ pub(crate) fn size(value: &DeValue<'_>) -> Option<usize> {
     usize::try_from(bytes).ok().filter(|n| *n > 0)
 }
 
-fn time(value: &DeValue<'_>) -> Option<Duration> {
+pub(crate) fn time(value: &DeValue<'_>) -> Option<Duration> {
     let (number, unit) = split(text(value)?)?;
     let factor = match unit {
         "ms" => 1,

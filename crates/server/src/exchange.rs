@@ -131,6 +131,8 @@ impl Exchange {
             call_bytes_max: call_bytes_max as u64,
             credit_bytes: CREDIT_BYTES,
             now_millis: now_millis(),
+            server: service.cluster.as_ref().map_or(0, |c| c.me.0),
+            map: map_of(&service),
         };
         let greeting = proto::ToClient {
             welcome: Some(welcome),
@@ -285,4 +287,11 @@ impl Stream {
         }
         self.service.call(request, number, call);
     }
+}
+
+/// The file that says where this server's data are served when it is gone.
+fn map_of(service: &Service) -> String {
+    let map = service.cluster.as_ref().and_then(|c| c.config.map());
+    let map = map.and_then(|file| std::path::absolute(file).ok());
+    map.map_or_else(String::new, |file| file.to_string_lossy().into_owned())
 }

@@ -12,7 +12,8 @@ use crate::{http, listen, tls, unary};
 use esker::{Database, Role};
 use esker_cluster::ServerId;
 use esker_model::{Error, Result};
-use esker_rpc::proto;
+use esker_rpc::map::Map;
+use esker_rpc::{Address, proto};
 use prost::Message as _;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -53,10 +54,43 @@ impl Server {
 
     /// Starts one of a cluster's servers over its part of the data. It serves clients once all others have answered.
     pub fn start_in(database: Database, config: &ClusterConfig, id: u32) -> Result<Self> {
+        let server = Self::start_in_at(database, config, id, config.address(ServerId(id)))?;
+        if let Some(map) = config.map() {
+            // Whoever has the folder is the one to say where it is.
+            Map::set(&map, id, None)?;
+        }
+        Ok(server)
+    }
+
+    /// The same on server `proxy`'s machine, at any free port: for that server's process, which takes over for one that is
+    /// gone. The map says where it is then.
+    pub fn take_over(
+        database: Database,
+        config: &ClusterConfig,
+        id: u32,
+        proxy: u32,
+    ) -> Result<Self> {
+        let map = config.map().ok_or_else(|| {
+            Error::Invalid(
+                "no server takes over for another: `failover.proxy_after` is not set".into(),
+            )
+        })?;
+        let mut at = Address::parse(&format!("esker://{}", config.address(ServerId(proxy))))?;
+        at.port = 0;
+        let server = Self::start_in_at(database, config, id, &at.authority())?;
+        at.port = server.address().port();
+        Map::set(&map, id, Some(&at.authority()))?;
+        Ok(server)
+    }
+
+    fn start_in_at(
+        database: Database,
+        config: &ClusterConfig,
+        id: u32,
+        listen: &str,
+    ) -> Result<Self> {
         let mut settings = config.settings.clone();
-        config
-            .address(ServerId(id))
-            .clone_into(&mut settings.listen);
+        listen.clone_into(&mut settings.listen);
         settings.readers = settings.readers.max(cluster::LANE_THREADS_MIN);
         settings.scanners = settings.scanners.max(cluster::LANE_THREADS_MIN);
         if id as usize >= config.servers.len() {
@@ -153,6 +187,13 @@ impl Server {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Whether it serves clients.
+    pub fn serves(&self) -> bool {
+        let running = self.running.as_ref();
+        let cluster = running.and_then(|r| r.service.cluster.as_ref());
+        running.is_some() && cluster.is_none_or(|c| c.not_yet().is_none())
     }
 
     /// Why it cannot serve and never will, if so: it could not join its cluster.

@@ -7,6 +7,7 @@ mod bench_cluster;
 mod cases;
 mod cluster;
 mod cluster_same;
+mod failover;
 mod normalise;
 mod processes;
 mod serve;

@@ -4,10 +4,12 @@
 //!  cluster/incarnation                 u64: how often the node was started
 //!  cluster/decided/<incarnation><number>  a transaction that is decided and that some server has not acknowledged:
 //!                                      version, changes with versions of their own, the parts by server
+//!  cluster/done/<server><incarnation><number>  a part of another server's transaction that was done here and must not be
+//!                                      done again; goes once that server knows that all have done it
 //!  cluster/split/<vertex id>           how a vertex with edges here has split (placement::SplitState)
 //! ```
 
-use crate::peer::Part;
+use crate::peer::{Part, TxId};
 use crate::vnode::ServerId;
 use esker_model::codec::{DecodeError, Reader, put_u32, put_u64, put_varint};
 use esker_model::{Version, VertexId};
@@ -16,10 +18,33 @@ use std::sync::Arc;
 
 pub(crate) const INCARNATION: &[u8] = b"cluster/incarnation";
 pub(crate) const DECIDED: &[u8] = b"cluster/decided/";
+pub(crate) const DONE: &[u8] = b"cluster/done/";
 pub(crate) const SPLIT: &[u8] = b"cluster/split/";
 
 pub(crate) fn decided_key(incarnation: u64, number: u64) -> Vec<u8> {
     [DECIDED, &incarnation.to_be_bytes(), &number.to_be_bytes()].concat()
+}
+
+pub(crate) fn done_key(tx: TxId) -> Vec<u8> {
+    [
+        DONE,
+        &tx.server.0.to_be_bytes(),
+        &tx.incarnation.to_be_bytes(),
+        &tx.number.to_be_bytes(),
+    ]
+    .concat()
+}
+
+/// Which transaction's that row is.
+pub(crate) fn parse_done_key(key: &[u8]) -> Result<TxId, DecodeError> {
+    let mut r = Reader::new(key.get(DONE.len()..).unwrap_or_default());
+    let tx = TxId {
+        server: ServerId(r.u32("a server")?),
+        incarnation: r.u64("an incarnation")?,
+        number: r.u64("a number")?,
+    };
+    r.finish()?;
+    Ok(tx)
 }
 
 pub(crate) fn split_key(id: VertexId) -> Vec<u8> {
@@ -88,7 +113,17 @@ mod tests {
     use super::*;
     use crate::peer::{Adopt, Change, PartOp, RawRow, RawTable};
     use esker_model::key::EdgeKey;
+    use esker_model::object::{Identity, ObjectId};
     use esker_model::{EdgeTypeId, Op, Properties, VertexRef, VertexTypeId};
+
+    fn identity(step: i64) -> Identity {
+        Identity {
+            name: "energy".into(),
+            app: "vpic".into(),
+            owner: 1001,
+            step,
+        }
+    }
 
     fn decision() -> Decision {
         let vertex = VertexRef {
@@ -122,6 +157,24 @@ mod tests {
                 remove: vec![],
             }),
             Change::Vertex(Op::DeleteVertex { vertex }),
+            Change::Vertex(Op::CreateObject {
+                identity: identity(7),
+                attributes: set.clone(),
+                tags: Properties::new().with("run", "r1"),
+            }),
+            Change::Vertex(Op::MoveObject {
+                object: ObjectId(8),
+                from: identity(7),
+                to: identity(-8),
+            }),
+            Change::Claim {
+                identity: identity(-8),
+                object: ObjectId(8),
+            },
+            Change::Release {
+                identity: identity(7),
+                object: ObjectId((1 << 63) - 1),
+            },
             Change::Edge {
                 key,
                 gone: true,

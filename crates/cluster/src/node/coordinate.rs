@@ -208,6 +208,20 @@ impl Node {
                     destination,
                 } => (source, *edge_type, destination, true, Properties::new()),
                 op => {
+                    if let Op::MoveObject { object, from, to } = op {
+                        let claim = Change::Claim {
+                            identity: to.clone(),
+                            object: *object,
+                        };
+                        add(self.home(to.prefix().place()), index, None, claim);
+                        if from.prefix() != object.prefix() {
+                            let release = Change::Release {
+                                identity: from.clone(),
+                                object: *object,
+                            };
+                            add(self.home(from.prefix().place()), index, None, release);
+                        }
+                    }
                     let home = self.home(crate::peer::vertex_of(op));
                     add(home, index, mutation.version, Change::Vertex(op.clone()));
                     continue;

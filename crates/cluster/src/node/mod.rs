@@ -5,14 +5,16 @@
 //!
 //! `docs/internals/consistency.md` tells how batches over several servers commit, `docs/internals/traversal.md` how a
 //! chain runs. Suggested reading order: [`state`], `coordinate`, `transaction` and `participate` (writing), `recover`, `read` and
-//! `local` (reading), `split`, `travel`.
+//! `local` (reading), `objects` and `find` (objects), `split`, `travel`.
 
 mod clock;
 mod codec;
 mod coordinate;
 mod define;
+mod find;
 mod hashed;
 mod local;
+mod objects;
 mod participate;
 mod peers;
 mod pending;
@@ -200,6 +202,7 @@ impl Node {
                     Request::Travel(call) => {
                         self.travel_here(from, call).await.map(Response::Travel)
                     }
+                    Request::Objects(call) => self.objects_here(call).await.map(Response::Objects),
                     Request::Hello { .. } | Request::Ping => Ok(Response::Done),
                 }
             }

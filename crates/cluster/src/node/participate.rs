@@ -1,10 +1,10 @@
 //! A server's share in transactions that another (or it itself) coordinates.
 
 use super::Node;
-use super::codec::split_key;
+use super::codec::{done_key, split_key};
 use super::hashed::Map;
 use super::state::State;
-use crate::peer::{Change, Decided, Part, PartOp, Prepared, RawTable, Response, TxId};
+use crate::peer::{Change, Decided, Part, PartOp, Prepared, RawTable, Response, TxId, is_object};
 use crate::placement::SplitState;
 use esker_engine::{Absent, Beside, PartChange};
 use esker_model::key::Counter;
@@ -24,7 +24,10 @@ impl Node {
         seen: Version,
         part: Arc<Part>,
     ) -> Result<Response> {
-        let sources: Vec<VertexId> = part.ops.iter().map(|op| op.change.vertex()).collect();
+        let mut sources: Vec<VertexId> = Vec::with_capacity(part.ops.len());
+        for op in &part.ops {
+            op.change.depends_on(&mut |id| sources.push(id));
+        }
         let can_fail = part.ops.iter().any(can_fail);
         self.state().pending.learn(tx.server, tx.incarnation, over);
         let take = |state: &mut State| {
@@ -43,8 +46,13 @@ impl Node {
             if state.incarnations.get(&tx.server) > Some(&tx.incarnation) {
                 return Some(Taken::Over);
             }
+            // The one that began first waits for the other, which comes again if it is the other way round: so nobody waits in
+            // a circle.
+            if let Some(holder) = state.pending.held(tx, &part) {
+                return (tx > holder).then_some(Taken::Over);
+            }
             let floor = self.clock.tick(self.time.now_millis());
-            Some(if state.pending.add(tx, floor, Arc::clone(&part)) {
+            Some(if state.pending.add(tx, floor, Arc::clone(&part), over) {
                 Taken::Pending(floor)
             } else {
                 Taken::Over
@@ -63,6 +71,10 @@ impl Node {
                 )));
             }
         };
+        if let Err(e) = self.check_claims(&part, seen).await {
+            self.state().pending.end(tx);
+            return Err(e);
+        }
         let mut later = Vec::new();
         let later_than = |op: &PartOp| op.at.is_some_and(|at| at > floor);
         let newer = floor < self.engine.newest_stored() || part.ops.iter().any(later_than);
@@ -133,9 +145,78 @@ impl Node {
             (None, Some(part)) => self.still_to_do(&part),
             (None, None) => return Ok(Response::Unknown),
         };
-        let commit = self.do_part(&part, decided.version, &decided.later, Beside::default())?;
-        self.state().pending.end(decided.tx);
+        let (beside, forgotten) = match self.note_done(decided.tx, &part) {
+            Some(noted) => noted,
+            None => return Ok(done(&nothing)),
+        };
+        let noted = !beside.rows.is_empty();
+        let commit = self.do_part(&part, decided.version, &decided.later, beside)?;
+        let mut state = self.state();
+        if noted {
+            for tx in forgotten {
+                state.done.remove(&tx);
+            }
+            if part.ops.iter().any(|op| op.change.is_once()) {
+                state.done.insert(decided.tx);
+            }
+        }
+        state.pending.end(decided.tx);
+        drop(state);
         Ok(done(&commit))
+    }
+
+    /// Rows that say that a part was done here, if it must not be done again, and take away those of parts that will never
+    /// come again: which. `None` if the part was done.
+    fn note_done(&self, tx: TxId, part: &Part) -> Option<(Beside, Vec<TxId>)> {
+        let state = self.state();
+        let mut beside = Beside::default();
+        if state.done.contains(&tx) {
+            return None;
+        }
+        if part.ops.iter().any(|op| op.change.is_once()) {
+            beside
+                .rows
+                .push((Table::Meta, done_key(tx), Some(Vec::new())));
+        }
+        let mut forgotten = Vec::new();
+        // This decision is on the coordinator's disk, and with it that those before it are over there.
+        if let Some(over) = state.pending.over_before(tx) {
+            let of = |incarnation, number| TxId {
+                server: tx.server,
+                incarnation,
+                number,
+            };
+            forgotten.extend(state.done.range(of(0, 0)..of(tx.incarnation, over)));
+            for tx in &forgotten {
+                beside.rows.push((Table::Meta, done_key(*tx), None));
+            }
+        }
+        Some((beside, forgotten))
+    }
+
+    /// Refuses ID attributes that name an object on another server: one that has moved to them. (What is named here, the engine
+    /// refuses.) They are this transaction's alone by now.
+    async fn check_claims(&self, part: &Part, seen: Version) -> Result<()> {
+        for op in &part.ops {
+            let (identity, mover) = match &op.change {
+                Change::Vertex(Op::CreateObject { identity, .. }) => (identity, None),
+                Change::Claim { identity, object } => (identity, Some(*object)),
+                _ => continue,
+            };
+            let Some(object) = self.engine.object_alias(identity)? else {
+                continue;
+            };
+            if Some(object) == mover || self.home(object.vertex()) == self.settings.id {
+                continue;
+            }
+            let named = self.identity_of(object, seen).await?;
+            if named.as_ref() == Some(identity) {
+                return Err(Error::Invalid(format!(
+                    "an object with {identity} exists already: {object}"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Of a part that this server does not know of (any more): what may not have been done. Edges that lie elsewhere by now
@@ -145,7 +226,10 @@ impl Node {
         let state = self.state();
         let here = |op: &&PartOp| match &op.change {
             Change::Edge { key, .. } => self.is_here(&state, key),
-            Change::Vertex(_) | Change::Adopt(_) => true,
+            Change::Vertex(_)
+            | Change::Adopt(_)
+            | Change::Claim { .. }
+            | Change::Release { .. } => true,
         };
         let ops = part.ops.iter().filter(here).cloned().collect();
         Arc::new(Part { ops })
@@ -266,15 +350,19 @@ fn is_splitting(state: &State, part: &Part) -> bool {
         Change::Edge { key, .. } => {
             state.frozen.contains(&key.source) || state.pending.adopts(key.source)
         }
-        Change::Vertex(_) | Change::Adopt(_) => false,
+        Change::Vertex(_) | Change::Adopt(_) | Change::Claim { .. } | Change::Release { .. } => {
+            false
+        }
     })
 }
 
 /// Whether what is stored can refuse it.
 fn can_fail(op: &PartOp) -> bool {
     match &op.change {
-        Change::Vertex(Op::EnsureVertex { .. }) | Change::Adopt(_) => false,
-        Change::Vertex(_) => true,
+        // Objects are only made by being created.
+        Change::Vertex(Op::EnsureVertex { vertex, .. }) => is_object(vertex.id),
+        Change::Adopt(_) | Change::Release { .. } => false,
+        Change::Vertex(_) | Change::Claim { .. } => true,
         Change::Edge { gone, asked, .. } => *gone && *asked,
     }
 }
@@ -297,6 +385,14 @@ fn part_ops<'a>(
                 gone: *gone,
                 properties,
                 asked: *asked,
+            },
+            Change::Claim { identity, object } => PartChange::Claim {
+                identity,
+                object: *object,
+            },
+            Change::Release { identity, object } => PartChange::Release {
+                identity,
+                object: *object,
             },
             Change::Adopt(_) => return None,
         };

@@ -17,7 +17,13 @@ use std::task::Waker;
 pub(crate) struct Entry {
     pub(crate) floor: Version,
     pub(crate) part: Arc<Part>,
+    /// What its coordinator said then: all its transactions below that number are over, everywhere.
+    over: u64,
     vertices: Vec<VertexId>,
+    /// What no other may have prepared meanwhile.
+    alone: Vec<VertexId>,
+    /// Whether it may touch anything.
+    all: bool,
 }
 
 /// The prepared parts of a server.
@@ -26,6 +32,10 @@ pub(crate) struct Pending {
     entries: Map<TxId, Entry>,
     /// How many entries touch a vertex.
     vertices: Map<VertexId, u32>,
+    /// Who has what only one may have ([`Change::alone`]).
+    alone: Map<VertexId, TxId>,
+    /// How many entries may touch anything.
+    all: u32,
     /// By coordinator: its incarnation, the number below which all are over, and those above it that are over.
     over: BTreeMap<ServerId, Over>,
     wakers: Vec<Waker>,
@@ -40,11 +50,16 @@ struct Over {
 
 impl Pending {
     /// Takes a part, unless its transaction is over or its coordinator was started anew.
-    pub(crate) fn add(&mut self, tx: TxId, floor: Version, part: Arc<Part>) -> bool {
+    pub(crate) fn add(&mut self, tx: TxId, floor: Version, part: Arc<Part>, over: u64) -> bool {
         if self.is_over(tx) {
             return false;
         }
-        let mut vertices: Vec<VertexId> = part.ops.iter().map(|op| op.change.vertex()).collect();
+        let mut vertices = Vec::with_capacity(part.ops.len());
+        let mut alone = Vec::new();
+        for op in &part.ops {
+            op.change.touches(&mut |id| vertices.push(id));
+            op.change.alone(&mut |id| alone.push(id));
+        }
         vertices.sort_unstable();
         vertices.dedup();
         // Rows that come from another server count at whatever time.
@@ -55,16 +70,36 @@ impl Pending {
         let entry = Entry {
             floor: if adopts { Version::ZERO } else { floor },
             part,
+            over,
             vertices,
+            alone,
+            all: false,
         };
         for id in &entry.vertices {
             *self.vertices.entry(*id).or_default() += 1;
+        }
+        for id in &entry.alone {
+            self.alone.insert(*id, tx);
         }
         if let Some(before) = self.entries.insert(tx, entry) {
             // It came twice.
             self.forget(&before.vertices);
         }
         true
+    }
+
+    /// Something of this server's own that may touch anything is to be done at that version.
+    pub(crate) fn add_all(&mut self, tx: TxId, version: Version) {
+        self.all += 1;
+        let entry = Entry {
+            floor: version,
+            part: Arc::default(),
+            over: 0,
+            vertices: Vec::new(),
+            alone: Vec::new(),
+            all: true,
+        };
+        self.entries.insert(tx, entry);
     }
 
     /// What is known to be over of a coordinator that has been started so often; nothing of one that has been since.
@@ -120,7 +155,13 @@ impl Pending {
             over.numbers.insert(tx.number);
         }
         if let Some(entry) = self.entries.remove(&tx) {
+            self.all -= u32::from(entry.all);
             self.forget(&entry.vertices);
+            for id in &entry.alone {
+                if self.alone.get(id) == Some(&tx) {
+                    self.alone.remove(id);
+                }
+            }
         }
         self.wake();
     }
@@ -158,22 +199,54 @@ impl Pending {
 
     /// A transaction that a read as of that time has to wait for: of these vertices, or of any.
     pub(crate) fn blocks(&self, vertices: Option<&[VertexId]>, at: Version) -> Option<TxId> {
+        self.blocks_but(None, vertices, at)
+    }
+
+    /// The same, but for one.
+    pub(crate) fn blocks_but(
+        &self,
+        but: Option<TxId>,
+        vertices: Option<&[VertexId]>,
+        at: Version,
+    ) -> Option<TxId> {
         if self.entries.is_empty() {
             return None;
         }
-        if let Some(ids) = vertices
+        if self.all == 0
+            && let Some(ids) = vertices
             && ids.iter().all(|id| !self.vertices.contains_key(id))
         {
             return None;
         }
         let touches = |e: &Entry| match vertices {
+            _ if e.all => true,
             None => true,
             Some([id]) => e.vertices.binary_search(id).is_ok(),
             Some(ids) => ids.iter().any(|id| e.vertices.binary_search(id).is_ok()),
         };
         let mut entries = self.entries.iter();
-        let found = entries.find(|(_, e)| e.floor <= at && touches(e));
+        let found = entries.find(|(tx, e)| e.floor <= at && but != Some(**tx) && touches(e));
         found.map(|(tx, _)| *tx)
+    }
+
+    /// Another transaction that has prepared what only one may.
+    pub(crate) fn held(&self, tx: TxId, part: &Part) -> Option<TxId> {
+        if self.alone.is_empty() {
+            return None;
+        }
+        let mut holder = None;
+        for op in &part.ops {
+            op.change.alone(&mut |id| {
+                let other = self.alone.get(&id).filter(|other| **other != tx);
+                holder = holder.or(other.copied());
+            });
+        }
+        holder
+    }
+
+    /// Below which number the coordinator had said that all are over when it sent this part to be prepared.
+    pub(crate) fn over_before(&self, tx: TxId) -> Option<u64> {
+        self.entries.get(&tx).map(|e| e.over)
     }
 
     /// Whether a partition of a vertex is on its way to here.

@@ -1,7 +1,7 @@
 //! Starting anew: what was decided before is done, what was not is forgotten, by everybody.
 
 use super::Node;
-use super::codec::{DECIDED, Decision, INCARNATION, SPLIT};
+use super::codec::{DECIDED, DONE, Decision, INCARNATION, SPLIT, parse_done_key};
 use super::state::{Decided as OwnDecided, State};
 use crate::peer::{Decided, Request, Response, TxId};
 use crate::placement::SplitState;
@@ -52,6 +52,15 @@ pub(crate) fn load(engine: &Engine, map: &VnodeMap) -> Result<(u64, State)> {
             }
         },
     )?;
+    store.scan(Table::Meta, &KeyRange::prefix(DONE), &mut |key, _| {
+        match parse_done_key(key) {
+            Ok(tx) => {
+                state.done.insert(tx);
+            }
+            Err(e) => failure = Some(corrupt(e)),
+        }
+        Flow::Continue(())
+    })?;
     store.scan(Table::Meta, &KeyRange::prefix(SPLIT), &mut |key, value| {
         let id = key.get(SPLIT.len()..).and_then(|id| id.try_into().ok());
         match (id, SplitState::decode(value)) {
@@ -97,24 +106,25 @@ impl Node {
             done?;
         }
         self.catch_up_schema().await?;
-        let decided: Vec<((u64, u64), Arc<Decision>)> = {
-            let mut state = self.state();
-            state.serving = true;
-            state.wake();
-            let decided = state.own.decided.iter();
-            decided
-                .map(|(slot, d)| (*slot, Arc::clone(&d.decision)))
+        // All have done what an earlier start had decided: it was in the hellos that they answered. The rows go with the first
+        // commit, so that whoever is told of a later decision may forget that it did these.
+        let earlier: Vec<(u64, u64)> = {
+            let state = self.state();
+            let slots = state.own.decided.keys().copied();
+            slots
+                .filter(|(incarnation, _)| *incarnation < self.incarnation)
                 .collect()
         };
-        for ((incarnation, number), decision) in decided {
-            let tx = TxId {
+        for (incarnation, number) in earlier {
+            self.delivered(TxId {
                 server: self.settings.id,
                 incarnation,
                 number,
-            };
-            let left = decision.parts.keys().copied().collect();
-            self.spawn(|node| node.deliver_later(tx, decision, left));
+            });
         }
+        let mut state = self.state();
+        state.serving = true;
+        state.wake();
         Ok(())
     }
 

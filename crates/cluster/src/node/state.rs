@@ -3,12 +3,13 @@
 use super::codec::Decision;
 use super::hashed::{Map, Set};
 use super::pending::Pending;
-use crate::peer::TxId;
+use crate::peer::{FindId, TxId};
 use crate::placement::{Growth, SplitState, Splits};
 use crate::vnode::ServerId;
 use esker_model::{Version, VertexId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::task::Waker;
 
 /// Bitmaps learned of vertices elsewhere, counts of inserts, and the like are dropped when there are so many.
@@ -31,6 +32,12 @@ pub(crate) struct State {
     pub(crate) own: Own,
     /// Parts that are being done.
     pub(crate) committing: Set<TxId>,
+    /// Parts of others' transactions that were done here and must not be done again, as stored.
+    pub(crate) done: BTreeSet<TxId>,
+    /// Searches whose pages are being made for other servers: set to stop one.
+    pub(crate) finds: Map<FindId, Arc<AtomicBool>>,
+    /// Searches that this node has coordinated since it was opened.
+    pub(crate) finds_begun: u64,
     /// Markers of batches under way.
     pub(crate) markers: Set<Vec<u8>>,
     /// How often since the start that changed.

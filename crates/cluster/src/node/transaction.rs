@@ -75,7 +75,7 @@ impl Node {
             .await?
         {
             Response::Prepared(prepared) => prepared,
-            Response::Moved(_) => return Ok(Attempt::Again),
+            Response::Moved(_) | Response::Over => return Ok(Attempt::Again),
             _ => return Err(unexpected(self.settings.id)),
         };
         transaction.asked = parts.keys().copied().collect();
@@ -251,7 +251,7 @@ impl Node {
     }
 
     /// Goes on telling those that did not answer.
-    pub(crate) async fn deliver_later(
+    async fn deliver_later(
         self: Arc<Self>,
         tx: TxId,
         decision: Arc<Decision>,
@@ -279,7 +279,7 @@ impl Node {
     }
 
     /// All have acknowledged it: nobody needs it any more.
-    fn delivered(&self, tx: TxId) {
+    pub(crate) fn delivered(&self, tx: TxId) {
         let mut state = self.state();
         let known = state.own.decided.remove(&(tx.incarnation, tx.number));
         if known.is_some() {

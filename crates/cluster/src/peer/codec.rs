@@ -3,6 +3,7 @@
 use super::{Adopt, Change, Part, PartOp, RawRow, RawTable};
 use esker_model::codec::{DecodeError, Reader, put_bytes, put_u16, put_u32, put_u64, put_varint};
 use esker_model::key::{EDGE_KEY_BYTES, EdgeKey};
+use esker_model::object::{Identity, ObjectId};
 use esker_model::{EdgeTypeId, Op, Properties, Version, VertexId, VertexRef, VertexTypeId};
 
 impl Part {
@@ -78,7 +79,41 @@ fn put_change(out: &mut Vec<u8>, change: &Change) {
                 put_u64(out, *degree);
             }
         }
+        Change::Claim { identity, object } => {
+            out.push(18);
+            put_identity(out, identity);
+            put_u64(out, object.0);
+        }
+        Change::Release { identity, object } => {
+            out.push(19);
+            put_identity(out, identity);
+            put_u64(out, object.0);
+        }
     }
+}
+
+pub(super) fn put_identity(out: &mut Vec<u8>, identity: &Identity) {
+    put_bytes(out, identity.name.as_bytes());
+    put_bytes(out, identity.app.as_bytes());
+    put_u64(out, identity.owner.cast_unsigned());
+    put_u64(out, identity.step.cast_unsigned());
+}
+
+pub(super) fn take_identity(r: &mut Reader<'_>) -> Result<Identity, DecodeError> {
+    Ok(Identity {
+        name: r.str("an object's name")?.to_owned(),
+        app: r.str("an object's application")?.to_owned(),
+        owner: r.u64("an object's owner")?.cast_signed(),
+        step: r.u64("an object's step")?.cast_signed(),
+    })
+}
+
+pub(super) fn take_object(r: &mut Reader<'_>) -> Result<ObjectId, DecodeError> {
+    let id = r.u64("an object's number")?;
+    if id >> 63 != 0 {
+        return Err(r.error("an object's number, below 2^63"));
+    }
+    Ok(ObjectId(id))
 }
 
 fn take_change(r: &mut Reader<'_>) -> Result<Change, DecodeError> {
@@ -126,6 +161,14 @@ fn take_change(r: &mut Reader<'_>) -> Result<Change, DecodeError> {
                 degrees: degrees.collect::<Result<_, DecodeError>>()?,
             }))
         }
+        18 => Ok(Change::Claim {
+            identity: take_identity(r)?,
+            object: take_object(r)?,
+        }),
+        19 => Ok(Change::Release {
+            identity: take_identity(r)?,
+            object: take_object(r)?,
+        }),
         _ => take_op(r, kind).map(Change::Vertex),
     }
 }
@@ -186,13 +229,43 @@ fn put_op(out: &mut Vec<u8>, op: &Op) {
         Op::DeleteVertex { vertex } => put_vertex(out, 4, *vertex),
         // Edges are changed one direction at a time: these are never part of a part.
         Op::PutEdge { .. } | Op::DeleteEdge { .. } => out.push(u8::MAX),
-        Op::CreateObject { .. } | Op::MoveObject { .. } => out.push(u8::MAX),
+        Op::CreateObject {
+            identity,
+            attributes,
+            tags,
+        } => {
+            out.push(5);
+            put_identity(out, identity);
+            attributes.encode(out);
+            tags.encode(out);
+        }
+        Op::MoveObject { object, from, to } => {
+            out.push(6);
+            put_u64(out, object.0);
+            put_identity(out, from);
+            put_identity(out, to);
+        }
     }
 }
 
 fn take_op(r: &mut Reader<'_>, kind: u8) -> Result<Op, DecodeError> {
-    if kind > 4 {
-        return Err(r.error("a kind of change (0 to 4, 16 or 17)"));
+    match kind {
+        0..=4 => {}
+        5 => {
+            return Ok(Op::CreateObject {
+                identity: take_identity(r)?,
+                attributes: Properties::decode(r)?,
+                tags: Properties::decode(r)?,
+            });
+        }
+        6 => {
+            return Ok(Op::MoveObject {
+                object: take_object(r)?,
+                from: take_identity(r)?,
+                to: take_identity(r)?,
+            });
+        }
+        _ => return Err(r.error("a kind of change (0 to 6, 16 to 19)")),
     }
     let type_id = VertexTypeId(r.u16("a vertex type")?);
     let id = VertexId(r.array("a vertex id")?);

@@ -5,14 +5,20 @@
 //! asks again where that is safe.
 
 mod codec;
+mod object;
+mod object_codec;
 mod travel;
 mod txn;
 
+pub use object::{FindId, FindPage, ObjectAt, ObjectCall, ObjectReply};
 pub use travel::{
     HopAt, Left, PathEntry, Place as TravelPlace, Reached, StepDone, TravelBegin, TravelCall,
     TravelId, TravelReply, Visited,
 };
-pub use txn::{Adopt, Change, Decided, Part, PartOp, Prepared, RawRow, RawTable, TxId, vertex_of};
+pub(crate) use txn::is_object;
+pub use txn::{
+    Adopt, Change, Decided, Part, PartOp, Prepared, RawRow, RawTable, TxId, stands_for, vertex_of,
+};
 
 use crate::vnode::ServerId;
 use esker_model::key::EdgeKey;
@@ -102,6 +108,8 @@ pub enum Request {
     Read(Read),
     /// A step of a traversal.
     Travel(TravelCall),
+    /// Objects that the answerer holds.
+    Objects(ObjectCall),
     /// Nothing: to measure, and to see whether somebody is there.
     Ping,
 }
@@ -258,4 +266,6 @@ pub enum Response {
     Applied(bool),
     /// To [`Request::Travel`].
     Travel(TravelReply),
+    /// To [`Request::Objects`].
+    Objects(ObjectReply),
 }

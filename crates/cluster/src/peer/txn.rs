@@ -2,6 +2,7 @@
 
 use crate::vnode::ServerId;
 use esker_model::key::EdgeKey;
+use esker_model::object::{Identity, ObjectId};
 use esker_model::{EdgeTypeId, Op, Properties, Version, VertexId};
 use std::sync::Arc;
 
@@ -52,6 +53,20 @@ pub enum Change {
     },
     /// A partition of a vertex that splits comes here.
     Adopt(Adopt),
+    /// ID attributes that hash to here are to name that object, which may be at home elsewhere; refused if they name another.
+    Claim {
+        /// The ID attributes.
+        identity: Identity,
+        /// The object that moves to them.
+        object: ObjectId,
+    },
+    /// ID attributes that hash to here no longer name that object.
+    Release {
+        /// The ID attributes.
+        identity: Identity,
+        /// The object that has moved away from them.
+        object: ObjectId,
+    },
 }
 
 /// A partition that changes its server.
@@ -117,8 +132,76 @@ impl Change {
             Self::Vertex(op) => vertex_of(op),
             Self::Edge { key, .. } => key.source,
             Self::Adopt(adopt) => adopt.vertex,
+            Self::Claim { identity, .. } | Self::Release { identity, .. } => {
+                identity.prefix().place()
+            }
         }
     }
+
+    /// What reads wait for while it is prepared: the vertices that it changes, and what stands for ID attributes
+    /// ([`stands_for`]) whose meaning it changes.
+    pub fn touches(&self, add: &mut dyn FnMut(VertexId)) {
+        match self {
+            Self::Vertex(Op::CreateObject { identity, .. })
+            | Self::Claim { identity, .. }
+            | Self::Release { identity, .. } => add(stands_for(identity)),
+            Self::Vertex(Op::MoveObject { object, from, .. }) => {
+                add(object.vertex());
+                add(stands_for(from));
+            }
+            Self::Vertex(Op::DeleteVertex { vertex }) => {
+                add(vertex.id);
+                // Nobody knows yet which ID attributes the object had.
+                if let Some(object) = ObjectId::of_vertex(vertex.id) {
+                    add(object.prefix().place());
+                }
+            }
+            change => add(change.vertex()),
+        }
+    }
+
+    /// What must not be pending (as [`Self::touches`] says) for it to be tried.
+    pub fn depends_on(&self, add: &mut dyn FnMut(VertexId)) {
+        match self {
+            Self::Vertex(Op::CreateObject { identity, .. }) | Self::Claim { identity, .. } => {
+                add(stands_for(identity));
+                add(identity.prefix().place());
+            }
+            change => change.touches(add),
+        }
+    }
+
+    /// What only one transaction at a time may have prepared: ID attributes that it gives or takes, an object that it moves
+    /// or deletes. What is refused of these is refused when it is prepared; nothing may come between that and the decision.
+    pub fn alone(&self, add: &mut dyn FnMut(VertexId)) {
+        match self {
+            Self::Vertex(Op::CreateObject { .. } | Op::MoveObject { .. })
+            | Self::Claim { .. }
+            | Self::Release { .. } => self.touches(add),
+            Self::Vertex(Op::DeleteVertex { vertex }) if is_object(vertex.id) => add(vertex.id),
+            Self::Vertex(_) | Self::Edge { .. } | Self::Adopt(_) => {}
+        }
+    }
+
+    /// Whether it must not be done a second time by who has forgotten that it did it: others may have built on it.
+    pub fn is_once(&self) -> bool {
+        matches!(
+            self,
+            Self::Vertex(Op::CreateObject { .. } | Op::MoveObject { .. })
+                | Self::Claim { .. }
+                | Self::Release { .. }
+        )
+    }
+}
+
+/// Whether that is the vertex of an object.
+pub(crate) fn is_object(id: VertexId) -> bool {
+    ObjectId::of_vertex(id).is_some()
+}
+
+/// What ID attributes are known by where vertices are: no vertex has that id but by a chance of 2^-128.
+pub fn stands_for(identity: &Identity) -> VertexId {
+    VertexId(identity.hash())
 }
 
 /// The vertex that an operation is about; of an edge, its source.

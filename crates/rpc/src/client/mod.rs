@@ -23,6 +23,7 @@ use crate::address::Address;
 use crate::convert::reason_out;
 use crate::failure::{AGAIN, failure_in};
 use crate::limits::{CANCEL_GRACE, CANCEL_POLL};
+use crate::map::Map;
 use crate::marker::{self, Sender};
 use crate::proto;
 use crate::proto::failure::Kind;
@@ -33,8 +34,9 @@ use esker_model::{Cancel, Error, Flow, Result, Version};
 use prost::Message as _;
 use slot::{Arrived, Ended};
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A database on a server. Cheap to clone; all clones share the connection.
@@ -47,6 +49,8 @@ pub struct Client {
 struct Shared {
     address: Address,
     connection: Mutex<Option<Arc<Connection>>>,
+    /// Where the cluster's map is, and which of its servers this is.
+    place: Mutex<Option<(PathBuf, u32)>>,
     /// The newest version seen: answers see it too.
     newest: AtomicU64,
     sender: Arc<Sender>,
@@ -92,10 +96,12 @@ impl Client {
     /// Connects to the server at that address. Nobody there, or another protocol, is an error at once.
     pub fn connect(address: &Address) -> Result<Self> {
         let connection = Connection::open(address).map_err(Broken::into_error)?;
+        let place = place_of(&connection);
         Ok(Self {
             shared: Arc::new(Shared {
                 address: address.clone(),
                 connection: Mutex::new(Some(connection)),
+                place: Mutex::new(place),
                 newest: AtomicU64::new(0),
                 sender: Arc::new(Sender::new()),
             }),
@@ -139,9 +145,30 @@ impl Client {
         if let Some(connection) = held.as_ref().filter(|c| c.usable()) {
             return Ok(Arc::clone(connection));
         }
-        let connection = Connection::open(&self.shared.address)?;
+        let connection = Connection::open(&self.whereabouts())?;
+        if let Some(place) = place_of(&connection) {
+            *self.place() = Some(place);
+        }
         *held = Some(Arc::clone(&connection));
         Ok(connection)
+    }
+
+    fn place(&self) -> MutexGuard<'_, Option<(PathBuf, u32)>> {
+        self.shared
+            .place
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the server is: another may have taken over for it.
+    fn whereabouts(&self) -> Address {
+        let address = &self.shared.address;
+        let moved = self.place().as_ref().and_then(|(map, server)| {
+            // One that cannot be read from here says nothing; then the server is waited for where it was.
+            let map = Map::read(map).ok()?;
+            address.moved(map.address(*server)?)
+        });
+        moved.unwrap_or_else(|| address.clone())
     }
 
     /// Makes a call, again where that helps, for as long as the address's patience lasts.
@@ -312,6 +339,12 @@ impl Client {
             self.shared.address.authority()
         ))
     }
+}
+
+/// What a server of a cluster says of how to find it when it is gone.
+fn place_of(connection: &Connection) -> Option<(PathBuf, u32)> {
+    let welcome = &connection.welcome;
+    (!welcome.map.is_empty()).then(|| (PathBuf::from(&welcome.map), welcome.server))
 }
 
 fn failed(failure: proto::Failure) -> Broken {

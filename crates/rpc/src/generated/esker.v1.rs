@@ -1521,7 +1521,7 @@ pub struct PeerQuestion {
     pub newest: u64,
     #[prost(
         oneof = "peer_question::Request",
-        tags = "5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26"
+        tags = "5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27"
     )]
     pub request: ::core::option::Option<peer_question::Request>,
 }
@@ -1574,6 +1574,8 @@ pub mod peer_question {
         /// A client's batch, to be coordinated by the answerer.
         #[prost(message, tag = "26")]
         Apply(super::PeerApply),
+        #[prost(message, tag = "27")]
+        Objects(super::PeerObjects),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1589,7 +1591,7 @@ pub struct PeerAnswer {
     pub moves: u64,
     #[prost(
         oneof = "peer_answer::Outcome",
-        tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26"
+        tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27"
     )]
     pub outcome: ::core::option::Option<peer_answer::Outcome>,
 }
@@ -1646,7 +1648,16 @@ pub mod peer_answer {
         Travel(super::TravelAnswer),
         #[prost(message, tag = "26")]
         AppliedBatch(super::ApplyReply),
+        #[prost(message, tag = "27")]
+        Objects(super::PeerObjects),
     }
+}
+/// What is asked or said about objects, as servers write it (`esker_cluster::peer::ObjectCall`, `ObjectReply`). Pages of a
+/// search are large, and these bytes are made and read several times faster than messages would be.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PeerObjects {
+    #[prost(bytes = "vec", tag = "1")]
+    pub objects: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct IdList {

@@ -8,10 +8,12 @@ use esker_cluster::placement::THRESHOLD_DEFAULT;
 use esker_cluster::vnode::VNODES_DEFAULT;
 use esker_cluster::{Kind, ServerId, Vnodes};
 use esker_model::{Error, Result};
+use esker_rpc::map::MAP_FILE;
 use esker_rpc::{Address, proto};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use toml::de::DeValue;
 
 /// A cluster as its file describes it.
@@ -33,6 +35,8 @@ pub struct ClusterConfig {
     pub memory_bytes: Option<u64>,
     /// `HOST:PORT` of each server, by its number.
     pub servers: Vec<String>,
+    /// After so long without a server another one takes over what it had; never, if there is none.
+    pub proxy_after: Option<Duration>,
     /// What servers have in common with one that stands alone.
     pub settings: Settings,
 }
@@ -48,6 +52,7 @@ struct Half {
     memory_bytes: Option<u64>,
     servers: Option<Servers>,
     listen: Option<SocketAddr>,
+    proxy_after: Option<Duration>,
     server: Draft,
 }
 
@@ -56,7 +61,7 @@ enum Servers {
     Count(usize),
 }
 
-const OWN: [Key<Half>; 9] = [
+const OWN: [Key<Half>; 10] = [
     Key {
         path: "name",
         expected: "text",
@@ -127,6 +132,11 @@ const OWN: [Key<Half>; 9] = [
             d.listen = Some(text(v)?.parse().ok()?);
             Some(())
         },
+    },
+    Key {
+        path: "failover.proxy_after",
+        expected: config::TIME,
+        set: |d, v| config::time(v).map(|t| d.proxy_after = Some(t)),
     },
 ];
 
@@ -199,6 +209,7 @@ impl ClusterConfig {
             memory_bytes: None,
             servers: None,
             listen: None,
+            proxy_after: None,
             server: Draft::new(),
         };
         source.read(&mut half)?;
@@ -246,6 +257,7 @@ impl ClusterConfig {
             durability: half.durability,
             memory_bytes: half.memory_bytes,
             servers,
+            proxy_after: half.proxy_after,
             settings: half.server.settings,
         })
     }
@@ -260,6 +272,11 @@ impl ClusterConfig {
         self.servers
             .get(server.0 as usize)
             .map_or("", String::as_str)
+    }
+
+    /// The file that says where servers are that are not at their own addresses, where servers take over for others.
+    pub fn map(&self) -> Option<PathBuf> {
+        self.proxy_after.map(|_| self.storage.join(MAP_FILE))
     }
 
     /// The folder of a server's database.
@@ -442,6 +459,10 @@ mod tests {
         assert_eq!(config.durability, Durability::Sync);
         let config = read("servers = [\"a:1\", \"[::1]:2\"]\n").unwrap();
         assert_eq!(config.address(ServerId(1)), "[::1]:2");
+        assert_eq!(config.map(), None);
+        let config = read("servers = 2\n[failover]\nproxy_after = \"1500ms\"\n").unwrap();
+        assert_eq!(config.proxy_after, Some(Duration::from_millis(1500)));
+        assert_eq!(config.map(), Some("/lab/lab.cluster/map".into()));
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use super::Cluster;
 use crate::service::Service;
 use esker::Database;
-use esker_model::object::{ObjectRead, TagReport, TagWhere};
+use esker_model::object::{
+    Asker, Find, FindReport, Found, ObjectKey, ObjectRead, TagInfo, TagReport, TagWhere,
+};
 use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
     Cancel, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect, EdgeTypeId, Flow,
@@ -22,7 +24,7 @@ pub(crate) enum Graph<'a> {
 }
 
 impl<'a> Deref for Graph<'a> {
-    type Target = dyn ObjectRead + 'a;
+    type Target = dyn GraphRead + 'a;
 
     fn deref(&self) -> &Self::Target {
         match self {
@@ -67,12 +69,17 @@ impl ClusterGraph<'_> {
         cluster.wait(cluster.node.define(changes))
     }
 
-    pub(crate) fn tag_where(_: &Cluster, _: &TagWhere, _: &dyn Cancel) -> Result<TagReport> {
-        no_objects()
+    pub(crate) fn tag_where(
+        cluster: &Cluster,
+        change: &TagWhere,
+        _: &dyn Cancel,
+    ) -> Result<TagReport> {
+        // Servers that have begun do their share whole.
+        cluster.wait(cluster.node.tag_where(change, cluster.node.newest()))
     }
 
-    pub(crate) fn set_index(_: &Cluster, _: &str, _: bool) -> Result<bool> {
-        no_objects()
+    pub(crate) fn set_index(cluster: &Cluster, name: &str, on: bool) -> Result<bool> {
+        cluster.wait(cluster.node.set_index(name, on))
     }
 }
 
@@ -161,34 +168,27 @@ impl GraphRead for ClusterGraph<'_> {
     }
 }
 
-fn no_objects<T>() -> Result<T> {
-    Err(esker_model::Error::Unavailable(
-        "objects are not built yet".into(),
-    ))
-}
-
 impl ObjectRead for ClusterGraph<'_> {
     fn read_objects(
         &self,
-        _: &[esker_model::object::ObjectKey],
-        _: Option<&esker_model::object::Asker>,
-    ) -> Result<Vec<Option<esker_model::object::Found>>> {
-        no_objects()
+        keys: &[ObjectKey],
+        asker: Option<&Asker>,
+    ) -> Result<Vec<Option<Found>>> {
+        let work = self.cluster.node.read_objects(keys, asker, self.seen);
+        self.cluster.wait(work)
     }
 
     fn find(
         &self,
-        _: &esker_model::object::Find,
-        _: &dyn Cancel,
-        _: &mut dyn FnMut(esker_model::object::Found) -> Flow,
-    ) -> Result<esker_model::object::FindReport> {
-        no_objects()
+        find: &Find,
+        cancel: &dyn Cancel,
+        sink: &mut dyn FnMut(Found) -> Flow,
+    ) -> Result<FindReport> {
+        let node = &self.cluster.node;
+        self.cluster.wait(node.find(find, self.seen, cancel, sink))
     }
 
-    fn tags(
-        &self,
-        _: Option<&esker_model::object::Asker>,
-    ) -> Result<Vec<esker_model::object::TagInfo>> {
-        no_objects()
+    fn tags(&self, asker: Option<&Asker>) -> Result<Vec<TagInfo>> {
+        self.cluster.wait(self.cluster.node.tags(asker, self.seen))
     }
 }

@@ -6,8 +6,10 @@ use esker_cluster::node::BoxFuture;
 use esker_cluster::peer::{Answer, Question, Request};
 use esker_cluster::{Host, ServerId};
 use esker_model::{Error, Result};
+use esker_rpc::map::Map;
 use esker_rpc::{Address, PeerLink, proto};
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,7 +34,10 @@ pub(super) struct ServerHost {
 /// Another server.
 struct Peer {
     id: ServerId,
+    /// Where it belongs.
     address: Address,
+    /// The file that says if it is elsewhere.
+    map: Option<PathBuf>,
     greeting: proto::Peer,
     link: Mutex<Option<Arc<PeerLink>>>,
     /// Held by whoever connects.
@@ -46,6 +51,7 @@ struct Peer {
 
 /// The last attempt to connect, if it failed.
 struct Failed {
+    at: Address,
     why: String,
     pause: Duration,
     until: Instant,
@@ -62,6 +68,7 @@ impl ServerHost {
             Ok(Some(Arc::new(Peer {
                 id,
                 address,
+                map: config.map(),
                 greeting: config.greeting(me, id),
                 link: Mutex::default(),
                 connecting: tokio::sync::Mutex::default(),
@@ -124,7 +131,10 @@ impl ServerHost {
 
 /// Whether a question may take long where there is much data: all but what writes.
 fn may_take_long(request: &Request) -> bool {
-    matches!(request, Request::Travel(_) | Request::Read(_))
+    matches!(
+        request,
+        Request::Travel(_) | Request::Read(_) | Request::Objects(_)
+    )
 }
 
 impl Host for ServerHost {
@@ -207,6 +217,17 @@ impl Peer {
         link.as_ref().filter(|l| l.usable()).cloned()
     }
 
+    /// Where it is now.
+    fn whereabouts(&self) -> Address {
+        let moved = self.map.as_deref().and_then(|map| {
+            let map = Map::read(map)
+                .inspect_err(|e| tracing::warn!(error = %e, "the cluster's map cannot be read"))
+                .ok()?;
+            self.address.moved(map.address(self.id.0)?)
+        });
+        moved.unwrap_or_else(|| self.address.clone())
+    }
+
     /// The connection, or a new one; none while it is too early to try again.
     async fn link(&self) -> Result<Arc<PeerLink>> {
         if let Some(link) = self.held() {
@@ -216,12 +237,14 @@ impl Peer {
         if let Some(link) = self.held() {
             return Ok(link);
         }
+        let at = self.whereabouts();
         if let Some(failed) = &*failed
+            && failed.at == at
             && Instant::now() < failed.until
         {
             return Err(Error::Unavailable(failed.why.clone()));
         }
-        match PeerLink::open(&self.address, self.greeting.clone()).await {
+        match PeerLink::open(&at, self.greeting.clone()).await {
             Ok(link) => {
                 *failed = None;
                 self.note(None);
@@ -242,6 +265,7 @@ impl Peer {
                 self.note(Some(why.clone()));
                 let pause = before.map_or(RETRY_MIN, |(p, _)| (2 * p).min(RETRY_MAX));
                 *failed = Some(Failed {
+                    at,
                     why: why.clone(),
                     pause,
                     until: Instant::now() + pause,

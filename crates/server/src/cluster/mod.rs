@@ -21,6 +21,7 @@ use esker_cluster::node::Settings;
 use esker_cluster::{Host, Node, ServerId};
 use esker_model::{Error, GraphRead as _, Result};
 use esker_rpc::convert::counts_out;
+use esker_rpc::map::Map;
 use esker_rpc::proto;
 use host::ServerHost;
 use std::collections::BTreeSet;
@@ -207,7 +208,7 @@ impl Cluster {
         Ok(proto::ClusterReply {
             name: self.config.name.clone(),
             server: self.me.0,
-            servers: self.config.servers.clone(),
+            servers: self.addresses(),
             placement: self.config.placement.name().to_owned(),
             vnodes: self.config.vnodes,
             threshold: self.config.threshold,
@@ -217,6 +218,14 @@ impl Cluster {
             calls,
             calls_failed,
         })
+    }
+
+    /// Where the servers are now.
+    fn addresses(&self) -> Vec<String> {
+        let map = self.config.map().and_then(|file| Map::read(&file).ok());
+        let map = map.unwrap_or_default();
+        let at = |id: ServerId| map.address(id.0).unwrap_or_else(|| self.config.address(id));
+        self.config.ids().map(|id| at(id).to_owned()).collect()
     }
 
     /// What Prometheus reads.

@@ -3,6 +3,9 @@
 use super::exec::LocalFuture;
 use esker_cluster::Node;
 use esker_engine::Engine;
+use esker_model::object::{
+    Find, FindReport, Found, ObjectKey, ObjectRead as _, ObjectWrite as _, TagReport, TagWhere,
+};
 use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
     Batch, Commit, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect, EdgeTypeId,
@@ -42,6 +45,12 @@ pub enum Ask {
     Travel(Traversal, Budget),
     /// `applied`.
     Applied(Vec<u8>),
+    /// `read_objects`, for nobody in particular.
+    Objects(Vec<ObjectKey>),
+    /// `find`.
+    Find(Find),
+    /// `tag_where`.
+    TagWhere(TagWhere),
 }
 
 /// What came out.
@@ -75,6 +84,12 @@ pub enum Told {
     Travel(Box<TravelResult>),
     /// Of [`Ask::Applied`].
     Applied(bool),
+    /// Of [`Ask::Objects`].
+    Objects(Vec<Option<Found>>),
+    /// Of [`Ask::Find`].
+    Found(Vec<Found>, FindReport),
+    /// Of [`Ask::TagWhere`].
+    Tagged(TagReport),
 }
 
 impl Told {
@@ -90,6 +105,9 @@ impl Told {
             Self::VertexHistory(found) => found.iter().map(|e| e.version).max(),
             Self::EdgeHistory(found) => found.iter().map(|e| e.edge.version).max(),
             Self::Diff(found) => found.iter().flat_map(versions_of).max(),
+            Self::Objects(found) => found.iter().flatten().map(|f| f.modified).max(),
+            Self::Found(found, _) => found.iter().map(|f| f.modified).max(),
+            Self::Tagged(report) => Some(report.version),
             Self::Travel(_)
             | Self::Schema(_)
             | Self::Degrees(_)
@@ -193,6 +211,17 @@ impl Service for Arc<Node> {
                     Told::Travel(Box::new(travelled))
                 }
                 Ask::Applied(once) => Told::Applied(node.applied(&once).await?),
+                Ask::Objects(keys) => Told::Objects(node.read_objects(&keys, None, seen).await?),
+                Ask::Find(find) => {
+                    let mut found = Vec::new();
+                    let mut sink = |object| {
+                        found.push(object);
+                        go_on(false)
+                    };
+                    let report = node.find(&find, seen, &NeverCancel, &mut sink).await?;
+                    Told::Found(found, report)
+                }
+                Ask::TagWhere(change) => Told::Tagged(node.tag_where(&change, seen).await?),
             })
         })
     }
@@ -239,5 +268,15 @@ pub fn ask_engine(engine: &Engine, ask: Ask) -> Result<Told> {
             Told::Travel(Box::new(travelled))
         }
         Ask::Applied(once) => Told::Applied(engine.applied(&once)?),
+        Ask::Objects(keys) => Told::Objects(engine.read_objects(&keys, None)?),
+        Ask::Find(find) => {
+            let mut found = Vec::new();
+            let report = engine.find(&find, &NeverCancel, &mut |object| {
+                found.push(object);
+                go_on(false)
+            })?;
+            Told::Found(found, report)
+        }
+        Ask::TagWhere(change) => Told::Tagged(engine.tag_where(&change, &NeverCancel)?),
     })
 }

@@ -9,6 +9,7 @@
 use esker_testkit::sim::alone;
 use esker_testkit::sim::cluster::Subject;
 use esker_testkit::sim::liar::Lie;
+use esker_testkit::sim::objects;
 use esker_testkit::sim::play::{Played, Scenario, Weather, explain, play_or_explain};
 use esker_testkit::sim::workload::Ground;
 use std::ops::Range;
@@ -27,6 +28,26 @@ fn play(weather: Weather, seeds: Range<u64>) {
         total.records, total.applied, total.messages
     );
     assert!(total.applied as u64 > 8 * runs, "runs that do nothing");
+}
+
+fn play_objects(weather: Weather, seeds: Range<u64>) {
+    let world = Ground::new(1).world;
+    let mut total = Played::default();
+    let runs = seeds.end - seeds.start;
+    for seed in seeds {
+        let name = format!("objects, seed {seed}, {weather:?}");
+        let played = explain(&name, &world, 100, &|tracing| {
+            objects::play(seed, weather, tracing)
+        });
+        total.records += played.records;
+        total.applied += played.applied;
+        total.messages += played.messages;
+    }
+    println!(
+        "{runs} runs of objects, {weather:?}: {} calls, {} batches applied, {} messages",
+        total.records, total.applied, total.messages
+    );
+    assert!(total.applied as u64 > 4 * runs, "runs that do nothing");
 }
 
 fn play_alone(seeds: Range<u64>) {
@@ -61,6 +82,26 @@ fn servers_stand_still_and_do_not_hear_each_other() {
 #[test]
 fn servers_die() {
     play(Weather::Storm, 0..60);
+}
+
+#[test]
+fn objects_of_clients_together() {
+    play_objects(Weather::Calm, 0..60);
+}
+
+#[test]
+fn objects_while_messages_are_lost() {
+    play_objects(Weather::Rain, 0..60);
+}
+
+#[test]
+fn objects_while_servers_stand_still() {
+    play_objects(Weather::Wind, 0..40);
+}
+
+#[test]
+fn objects_while_servers_die() {
+    play_objects(Weather::Storm, 0..60);
 }
 
 /// Seeds that found something once. Whoever changes what a seed stands for makes them ordinary ones.
@@ -134,6 +175,7 @@ fn very_many_runs() {
     play_alone(10_000..11_000);
     for weather in [Weather::Calm, Weather::Rain, Weather::Wind, Weather::Storm] {
         play(weather, 10_000..12_000);
+        play_objects(weather, 10_000..12_000);
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod child;
 mod down;
+mod failover;
 mod server;
 mod status;
 mod up;

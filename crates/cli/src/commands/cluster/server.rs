@@ -1,10 +1,12 @@
 //! `esker cluster server`: one server of a cluster, until it is told to stop.
 
 use super::failed;
+use super::failover::Failover;
 use crate::args::ClusterServerArgs;
 use crate::commands::serve::log_to_stderr;
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
+use esker::Database;
 use esker_cluster::ServerId;
 use esker_server::{ClusterConfig, Server};
 use std::io::Read as _;
@@ -14,6 +16,30 @@ use std::time::Duration;
 
 /// How often signals are looked at.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// Opens the folder of a server.
+pub(super) fn open(
+    config: &ClusterConfig,
+    id: ServerId,
+    memory: u64,
+    context: &Context,
+) -> esker_model::Result<Database> {
+    let folder = config.folder(id);
+    let folder = folder.to_string_lossy();
+    let whole = format!(
+        "`{folder}` is a part of cluster `{}`, and process {} has it open: use esker://{}",
+        config.name,
+        std::process::id(),
+        config.address(id)
+    );
+    context
+        .open_options()
+        .memory_bytes(memory)
+        .durability(config.durability)
+        .create(true)
+        .part_of(&whole)
+        .open(&folder)
+}
 
 pub(super) fn run(args: &ClusterServerArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let config = ClusterConfig::from_file(&args.file)?;
@@ -28,21 +54,8 @@ pub(super) fn run(args: &ClusterServerArgs, context: &mut Context) -> anyhow::Re
     }
     log_to_stderr(args.log, args.log_format, context);
     config.claim_storage()?;
-    let folder = config.folder(id);
-    let folder = folder.to_string_lossy();
-    let whole = format!(
-        "`{folder}` is a part of cluster `{}`, and {id} has it open (process {}): use esker://{}",
-        config.name,
-        std::process::id(),
-        config.address(id)
-    );
-    let database = context
-        .open_options()
-        .memory_bytes(config.memory_bytes.unwrap_or(context.globals.memory))
-        .durability(config.durability)
-        .create(true)
-        .part_of(&whole)
-        .open(&folder)?;
+    let memory = config.memory_bytes.unwrap_or(context.globals.memory);
+    let database = open(&config, id, memory, context)?;
     let server = Server::start_in(database, &config, args.id)?;
     tracing::info!(
         address = %server.address(),
@@ -63,17 +76,19 @@ pub(super) fn run(args: &ClusterServerArgs, context: &mut Context) -> anyhow::Re
             })
             .map_err(|e| failed("starting a thread", e))?;
     }
+    let mut failover = Failover::new(&config, id, memory);
     let failure = loop {
+        failover.look(&server, context);
         if context.interrupt.stopped().is_some() || orphaned.load(Ordering::Acquire) {
             break None;
         }
-        if let Some(why) = server.failure() {
+        if let Some(why) = server.failure().or_else(|| failover.failure()) {
             break Some(why);
         }
         std::thread::sleep(LOOK);
     };
     tracing::info!("stopping: what is under way is finished; a second signal ends it at once");
-    let whole = server.stop()?;
+    let whole = failover.stop()? & server.stop()?;
     if let Some(why) = failure {
         return Err(anyhow::anyhow!("{id} cannot serve: {why}"));
     }

@@ -6,7 +6,9 @@ use crate::args::ClusterUpArgs;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::units::counted;
+use esker_cluster::ServerId;
 use esker_server::ClusterConfig;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// How often children and signals are looked at.
@@ -38,6 +40,7 @@ pub(super) fn run(args: &ClusterUpArgs, context: &mut Context) -> anyhow::Result
         config: &config,
         children: Vec::new(),
         restarts: Vec::new(),
+        gone: BTreeSet::new(),
     };
     for id in config.ids() {
         servers.children.push(Child::start(&config, id, &start)?);
@@ -60,6 +63,8 @@ struct Servers<'a> {
     children: Vec<Child>,
     /// When servers were started again.
     restarts: Vec<Instant>,
+    /// Servers that others take over for.
+    gone: BTreeSet<ServerId>,
 }
 
 impl Servers<'_> {
@@ -129,18 +134,41 @@ impl Servers<'_> {
         Ok(false)
     }
 
-    /// Starts again what has died.
+    /// Starts again what has died, or leaves it to the server that takes over for it.
     fn look_after(&mut self, context: &Context) -> anyhow::Result<()> {
         for child in &mut self.children {
             let Some(status) = child.ended() else {
                 continue;
             };
+            if self.gone.contains(&child.id) {
+                continue;
+            }
             context.warn(&format!(
                 "{} ended ({status}); the end of its log, `{}`:\n{}",
                 child.id,
                 child.log().display(),
                 child.last_words()
             ));
+            if let Some(after) = self.config.proxy_after {
+                self.gone.insert(child.id);
+                let count = self.config.servers.len() as u32;
+                if self.gone.len() as u32 == count {
+                    anyhow::bail!(
+                        "all {count} servers have ended; look into their logs and start again"
+                    );
+                }
+                let proxy = (1..count)
+                    .map(|back| ServerId((child.id.0 + count - back) % count))
+                    .find(|id| !self.gone.contains(id));
+                if let Some(proxy) = proxy {
+                    context.note(&format!(
+                        "{proxy} takes over what {} had, after {} ms; `esker cluster down` and `up` bring it back",
+                        child.id,
+                        after.as_millis()
+                    ));
+                }
+                continue;
+            }
             self.restarts.retain(|at| at.elapsed() < RESTARTS_TIME);
             if self.restarts.len() >= RESTARTS_MAX {
                 anyhow::bail!(

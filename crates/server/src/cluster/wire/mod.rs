@@ -12,7 +12,7 @@ mod travel;
 mod txn;
 
 use esker_cluster::ServerId;
-use esker_cluster::peer::{Answer, Question, Request, Response};
+use esker_cluster::peer::{Answer, ObjectCall, ObjectReply, Question, Request, Response};
 use esker_model::{Error, Schema, Version, VertexId};
 use esker_rpc::convert::{self, At as _, Decoded, Malformed, required};
 use esker_rpc::failure::{failure_in, failure_out};
@@ -48,6 +48,9 @@ pub(crate) fn question_out(question: Question) -> proto::PeerQuestion {
         Request::Splits { of } => Asked::Splits(id_list_out(&of)),
         Request::Read(read) => read::read_out(read),
         Request::Travel(call) => Asked::Travel(travel::call_out(call)),
+        Request::Objects(call) => Asked::Objects(proto::PeerObjects {
+            objects: call.encode(),
+        }),
         Request::Ping => Asked::Ping(proto::Nothing {}),
     };
     proto::PeerQuestion {
@@ -86,6 +89,9 @@ pub(crate) fn question_in(question: proto::PeerQuestion) -> Decoded<Question> {
             of: convert::ids_in(&m.ids, "splits.ids")?,
         },
         Asked::Travel(m) => Request::Travel(travel::call_in(m).at("travel")?),
+        Asked::Objects(m) => Request::Objects(
+            ObjectCall::decode(&m.objects).map_err(|e| Malformed::new("objects", e.expected))?,
+        ),
         Asked::Ping(_) => Request::Ping,
         read => Request::Read(read::read_in(read)?),
     };
@@ -136,6 +142,9 @@ fn response_out(response: Response) -> Outcome {
         }),
         Response::Splits(splits) => Outcome::Splits(splits_out(splits)),
         Response::Travel(reply) => Outcome::Travel(travel::reply_out(reply)),
+        Response::Objects(reply) => Outcome::Objects(proto::PeerObjects {
+            objects: reply.encode(),
+        }),
         read => read::response_out(read),
     }
 }
@@ -165,6 +174,9 @@ pub(crate) fn answer_in(answer: proto::PeerAnswer) -> Decoded<Answer> {
         )?)),
         Outcome::Splits(m) => Ok(Response::Splits(splits_in(m).at("splits")?)),
         Outcome::Travel(m) => Ok(Response::Travel(travel::reply_in(m).at("travel")?)),
+        Outcome::Objects(m) => Ok(Response::Objects(
+            ObjectReply::decode(&m.objects).map_err(|e| Malformed::new("objects", e.expected))?,
+        )),
         read => Ok(read::response_in(read)?),
     };
     Ok(Answer {

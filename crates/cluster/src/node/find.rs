@@ -1,0 +1,566 @@
+//! Objects for clients: every server is asked for its own, and what they say is put together.
+//!
+//! A search is of what each server has when it is asked, and not before anything that the client has seen: a batch is seen
+//! whole on each server, but one that is committed meanwhile may be seen on one server and not yet on another. Objects come
+//! server by server, in the order of their numbers, so that a search can go on behind any object; the servers work at the same
+//! time, each a page ahead.
+
+use super::peers::unexpected;
+use super::{BoxFuture, Node};
+use crate::peer::{FindId, FindPage, ObjectAt, ObjectCall, ObjectReply, Request, Response};
+use crate::vnode::ServerId;
+use esker_model::object::{
+    Asker, Find, FindReport, Found, ObjectKey, TagInfo, TagReport, TagWhere,
+};
+use esker_model::once::Numbered;
+use esker_model::schema::nearest;
+use esker_model::{Cancel, Error, Flow, Result, Version};
+use futures_util::future::{Either, join_all, select};
+use std::collections::{BTreeMap, VecDeque};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// How often a server that does not answer is asked again, and after which pause at first, in milliseconds.
+const RETRIES: u32 = 4;
+const RETRY_FIRST: u64 = 50;
+/// Between two looks at whether the caller still wants it, in milliseconds.
+const LOOK: u64 = 20;
+
+impl Node {
+    /// Asks a server about its objects, this one included.
+    async fn objects_at(
+        self: &Arc<Self>,
+        server: ServerId,
+        call: ObjectCall,
+    ) -> Result<ObjectReply> {
+        if server == self.settings.id {
+            return self.objects_here(call).await;
+        }
+        match self.ask(server, Request::Objects(call)).await? {
+            Response::Objects(reply) => Ok(reply),
+            _ => Err(unexpected(server)),
+        }
+    }
+
+    /// The same, again and again for a while if it does not answer.
+    async fn objects_at_patiently(
+        self: &Arc<Self>,
+        server: ServerId,
+        call: ObjectCall,
+    ) -> Result<ObjectReply> {
+        let mut attempt = 0;
+        loop {
+            match self.objects_at(server, call.clone()).await {
+                Err(Error::Unavailable(_)) if attempt < RETRIES => {
+                    self.host.sleep(RETRY_FIRST << attempt).await;
+                    attempt += 1;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// As [`esker_model::object::ObjectRead::read_objects`].
+    pub async fn read_objects(
+        self: &Arc<Self>,
+        keys: &[ObjectKey],
+        asker: Option<&Asker>,
+        seen: Version,
+    ) -> Result<Vec<Option<Found>>> {
+        self.check_serving()?;
+        self.clock.witness(seen);
+        let home = |key: &ObjectKey| match key {
+            ObjectKey::Id(id) => self.home(id.vertex()),
+            ObjectKey::Identity(identity) => self.home(identity.prefix().place()),
+        };
+        let wanted = keys
+            .iter()
+            .enumerate()
+            .map(|(place, key)| (place, key.clone(), home(key)));
+        let mut found: Vec<Option<Found>> = vec![None; keys.len()];
+        let mut moved: Vec<(usize, ObjectKey, ServerId)> = Vec::new();
+        for (place, at) in self.read_objects_at(wanted, asker).await? {
+            match at {
+                ObjectAt::Nowhere => {}
+                ObjectAt::Here(object) => put(&mut found, place, object),
+                ObjectAt::Elsewhere(id) => moved.push((place, id.into(), self.home(id.vertex()))),
+            }
+        }
+        if moved.is_empty() {
+            return Ok(found);
+        }
+        // It may have moved on, or be gone: what it is named by is known where it is.
+        for (place, at) in self.read_objects_at(moved.into_iter(), asker).await? {
+            if let (ObjectAt::Here(object), Some(ObjectKey::Identity(asked))) =
+                (at, keys.get(place))
+                && object.identity().as_ref() == Some(asked)
+            {
+                put(&mut found, place, object);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Objects by their place among those asked for, each from its server.
+    async fn read_objects_at(
+        self: &Arc<Self>,
+        wanted: impl Iterator<Item = (usize, ObjectKey, ServerId)>,
+        asker: Option<&Asker>,
+    ) -> Result<Vec<(usize, ObjectAt)>> {
+        let at = self.newest();
+        let mut servers = BTreeMap::<ServerId, (Vec<usize>, Vec<ObjectKey>)>::new();
+        for (place, key, server) in wanted {
+            let (places, keys) = servers.entry(server).or_default();
+            places.push(place);
+            keys.push(key);
+        }
+        let reads = servers.iter().map(|(server, (_, keys))| {
+            let call = ObjectCall::Read {
+                keys: keys.clone(),
+                asker: asker.cloned(),
+                at,
+            };
+            self.objects_at(*server, call)
+        });
+        let mut all = Vec::new();
+        for ((server, (places, _)), answer) in servers.iter().zip(join_all(reads).await) {
+            match answer? {
+                ObjectReply::Objects(found) if found.len() == places.len() => {
+                    all.extend(places.iter().copied().zip(found));
+                }
+                _ => return Err(unexpected(*server)),
+            }
+        }
+        Ok(all)
+    }
+
+    /// As [`esker_model::object::ObjectRead::find`]. A server that does not answer is named in the report.
+    pub async fn find(
+        self: &Arc<Self>,
+        find: &Find,
+        seen: Version,
+        cancel: &dyn Cancel,
+        sink: &mut dyn FnMut(Found) -> Flow,
+    ) -> Result<FindReport> {
+        self.check_serving()?;
+        self.clock.witness(seen);
+        let id = FindId {
+            server: self.settings.id,
+            incarnation: self.incarnation,
+            number: {
+                let mut state = self.state();
+                state.finds_begun += 1;
+                state.finds_begun
+            },
+        };
+        let first = find.after.map(|object| self.home(object.vertex()));
+        let servers = self.map.servers().iter().copied();
+        let servers = servers.filter(|server| first.is_none_or(|first| *server >= first));
+        let at = self.newest();
+        let source = |server: ServerId| Source {
+            server,
+            find: Find {
+                // What lies on later servers is behind it, all of it.
+                after: find.after.filter(|_| first == Some(server)),
+                ..find.clone()
+            },
+            asking: None,
+            page: None,
+            done: false,
+        };
+        let search = Search {
+            node: self,
+            id,
+            at,
+            cancel,
+            sources: servers.map(source).collect(),
+            reports: BTreeMap::new(),
+            report: FindReport::default(),
+            left: find.limit,
+        };
+        search.run(find, sink).await
+    }
+
+    /// As [`esker_model::object::ObjectRead::tags`].
+    pub async fn tags(
+        self: &Arc<Self>,
+        asker: Option<&Asker>,
+        seen: Version,
+    ) -> Result<Vec<TagInfo>> {
+        self.check_serving()?;
+        self.clock.witness(seen);
+        let call = ObjectCall::Tags {
+            asker: asker.cloned(),
+            at: self.newest(),
+        };
+        let mut all = BTreeMap::<(bool, String), TagInfo>::new();
+        for (server, answer) in self.objects_everywhere(|_| call.clone()).await {
+            let ObjectReply::Tags(tags) = answer? else {
+                return Err(unexpected(server));
+            };
+            for tag in tags {
+                // Predefined ones come first.
+                let known = all.get_mut(&(!tag.predefined, tag.name.clone()));
+                let Some(known) = known else {
+                    all.insert((!tag.predefined, tag.name.clone()), tag);
+                    continue;
+                };
+                known.objects += tag.objects;
+                // The same value may be on both.
+                known.distinct = None;
+                known.indexed &= tag.indexed;
+                known.bytes.0 += tag.bytes.0;
+                known.bytes.1 += tag.bytes.1;
+            }
+        }
+        Ok(all.into_values().collect())
+    }
+
+    /// As [`esker_model::object::ObjectWrite::tag_where`]: all or nothing on each server. If a server fails, the error says
+    /// which have done it; with a marker it can be repeated, and those do nothing then.
+    pub async fn tag_where(
+        self: &Arc<Self>,
+        change: &TagWhere,
+        seen: Version,
+    ) -> Result<TagReport> {
+        self.check_serving()?;
+        self.clock.witness(seen);
+        let at = self.newest();
+        let mut report = TagReport {
+            matches: 0,
+            changed: 0,
+            refused: 0,
+            version: Version::ZERO,
+        };
+        let call = |server| {
+            let mut change = change.clone();
+            change.once = change.once.map(|marker| share_of(marker, server));
+            ObjectCall::Tag { change, at }
+        };
+        let mut done = Vec::new();
+        let mut failed = Vec::new();
+        for (server, answer) in self.objects_everywhere(call).await {
+            match answer {
+                Ok(ObjectReply::Tagged(tagged)) => {
+                    done.push(server);
+                    report.matches += tagged.matches;
+                    report.changed += tagged.changed;
+                    report.refused += tagged.refused;
+                    report.version = report.version.max(tagged.version);
+                }
+                Ok(_) => return Err(unexpected(server)),
+                Err(e) => failed.push((server, e)),
+            }
+        }
+        match (failed.into_iter().next(), done.is_empty()) {
+            (None, _) => Ok(report),
+            // What is wrong is wrong on all.
+            (Some((_, e)), true) => Err(e),
+            (Some((server, e)), false) => {
+                let done: Vec<String> = done.iter().map(ToString::to_string).collect();
+                Err(Error::Unavailable(format!(
+                    "the tags of {} objects on {} are changed, those on {server} are not: {e}; repeat it for the rest",
+                    report.changed,
+                    done.join(", ")
+                )))
+            }
+        }
+    }
+
+    /// As [`esker_model::object::ObjectWrite::set_index`], on all servers.
+    pub async fn set_index(self: &Arc<Self>, name: &str, on: bool) -> Result<bool> {
+        self.check_serving()?;
+        let call = ObjectCall::Index {
+            name: name.to_owned(),
+            on,
+        };
+        let mut changed = false;
+        let mut failed = None;
+        for (server, answer) in self.objects_everywhere(|_| call.clone()).await {
+            match answer {
+                Ok(ObjectReply::Indexed(new)) => changed |= new,
+                Ok(_) => return Err(unexpected(server)),
+                Err(e) => failed = failed.or(Some((server, e))),
+            }
+        }
+        match failed {
+            None => Ok(changed),
+            Some((server, Error::Unavailable(e))) => Err(Error::Unavailable(format!(
+                "the index on `{name}` is as asked for on some servers and not on {server}: {e}; repeat it"
+            ))),
+            Some((_, e)) => Err(e),
+        }
+    }
+
+    /// Asks all servers, this one last: it works where it is asked.
+    async fn objects_everywhere(
+        self: &Arc<Self>,
+        call: impl Fn(ServerId) -> ObjectCall,
+    ) -> Vec<(ServerId, Result<ObjectReply>)> {
+        let mut servers = self.map.servers().to_vec();
+        servers.sort_by_key(|server| *server == self.settings.id);
+        let asks = servers
+            .iter()
+            .map(|server| self.objects_at_patiently(*server, call(*server)));
+        let mut answers: Vec<_> = servers.iter().copied().zip(join_all(asks).await).collect();
+        answers.sort_by_key(|(server, _)| *server);
+        answers
+    }
+}
+
+fn put(found: &mut [Option<Found>], place: usize, object: Found) {
+    if let Some(slot) = found.get_mut(place) {
+        *slot = Some(object);
+    }
+}
+
+/// The marker of one server's share. Numbered ones are kept by each server for itself; others are looked for on all.
+fn share_of(mut marker: Vec<u8>, server: ServerId) -> Vec<u8> {
+    if !Numbered::parse(&marker).is_ok_and(|n| n.is_some()) {
+        marker.extend_from_slice(b"/server/");
+        marker.extend_from_slice(&server.0.to_be_bytes());
+    }
+    marker
+}
+
+/// What one server has of a search.
+struct Source<'a> {
+    server: ServerId,
+    /// What it is asked next.
+    find: Find,
+    asking: Option<Pin<Box<dyn Future<Output = Result<FindPage>> + 'a>>>,
+    page: Option<Result<FindPage>>,
+    /// Whether all that it has was taken.
+    done: bool,
+}
+
+/// A search over all servers.
+struct Search<'a> {
+    node: &'a Arc<Node>,
+    id: FindId,
+    at: Version,
+    cancel: &'a dyn Cancel,
+    sources: VecDeque<Source<'a>>,
+    /// What each server said with its first page.
+    reports: BTreeMap<ServerId, FindReport>,
+    report: FindReport,
+    /// How many may still be given.
+    left: Option<u64>,
+}
+
+impl<'a> Search<'a> {
+    async fn run(mut self, find: &Find, sink: &mut dyn FnMut(Found) -> Flow) -> Result<FindReport> {
+        let asked = self.sources.len();
+        for place in 0..asked {
+            self.ask(place);
+        }
+        let mut complete = true;
+        'servers: while !self.sources.is_empty() {
+            loop {
+                let Some(page) = self.next_page().await else {
+                    complete = false;
+                    break 'servers;
+                };
+                let Some(source) = self.sources.front_mut() else {
+                    break;
+                };
+                let server = source.server;
+                let page = match page {
+                    Ok(page) => page,
+                    Err(Error::Unavailable(_)) => {
+                        self.report.missing.push(server.0);
+                        break;
+                    }
+                    Err(e) => return Err(e),
+                };
+                source.find.after = page.objects.last().map(|found| found.id);
+                // One that has more and gives nothing would be asked for ever.
+                source.done = !page.more || page.objects.is_empty();
+                let last = source.done;
+                if find.count || find.explain {
+                    complete &= page.report.complete;
+                    self.report.matches += page.report.matches;
+                }
+                self.reports.entry(server).or_insert(page.report);
+                let many = page.objects.len() as u64;
+                if !last && self.left.is_none_or(|left| left > many) {
+                    if let (Some(left), Some(source)) = (self.left, self.sources.front_mut()) {
+                        source.find.limit = Some(left - many);
+                    }
+                    self.ask(0);
+                    self.poll_once().await;
+                }
+                let mut objects = page.objects.into_iter();
+                while let Some(object) = objects.next() {
+                    if self.left == Some(0) {
+                        complete = false;
+                        break 'servers;
+                    }
+                    self.left = self.left.map(|left| left - 1);
+                    self.report.matches += 1;
+                    if sink(object).is_break() {
+                        complete = last && objects.len() == 0 && self.sources.len() == 1;
+                        break 'servers;
+                    }
+                }
+                if last {
+                    break;
+                }
+                if self.left == Some(0) {
+                    complete = false;
+                    break 'servers;
+                }
+            }
+            self.sources.pop_front();
+        }
+        if find.count
+            && let Some(limit) = find.limit
+        {
+            complete &= self.report.matches <= limit;
+            self.report.matches = self.report.matches.min(limit);
+        }
+        let mut report = std::mem::take(&mut self.report);
+        report.complete = complete && report.missing.is_empty();
+        let reports = std::mem::take(&mut self.reports);
+        // A name is unknown if nobody knows it, so all must have been asked.
+        if reports.len() + report.missing.len() == self.node.map.servers().len() {
+            report.unknown = unknown(reports.values());
+        }
+        for (server, own) in reports {
+            report.plan.extend(own.plan.into_iter().map(|mut step| {
+                step.server = server.0;
+                step
+            }));
+        }
+        Ok(report)
+    }
+
+    /// Begins to ask a server for its next page.
+    fn ask(&mut self, place: usize) {
+        let (node, at, id, cancel) = (self.node, self.at, self.id, self.cancel);
+        let Some(source) = self.sources.get_mut(place) else {
+            return;
+        };
+        let (server, find) = (source.server, source.find.clone());
+        source.asking = Some(Box::pin(async move {
+            if server == node.settings.id {
+                return node.page_here(&find, at, cancel).await;
+            }
+            match node
+                .objects_at_patiently(server, ObjectCall::Find { id, find, at })
+                .await?
+            {
+                ObjectReply::Found(page) => Ok(page),
+                _ => Err(unexpected(server)),
+            }
+        }));
+    }
+
+    /// The first server's next page; nothing if the caller does not want it any more.
+    async fn next_page(&mut self) -> Option<Result<FindPage>> {
+        let cancel = self.cancel;
+        let host = Arc::clone(&self.node.host);
+        loop {
+            if cancel.cancelled() {
+                return None;
+            }
+            let page = std::future::poll_fn(|context| {
+                self.poll(context);
+                match self
+                    .sources
+                    .front_mut()
+                    .and_then(|source| source.page.take())
+                {
+                    Some(page) => Poll::Ready(page),
+                    None => Poll::Pending,
+                }
+            });
+            let sleep: BoxFuture<'_, ()> = host.sleep(LOOK);
+            if let Either::Left((page, _)) = select(pin!(page), sleep).await {
+                return Some(page);
+            }
+        }
+    }
+
+    /// Sees to it that what was asked is on its way.
+    async fn poll_once(&mut self) {
+        std::future::poll_fn(|context| {
+            self.poll(context);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Goes on with all that was asked; with what this server does itself at last, so that the others work meanwhile.
+    fn poll(&mut self, context: &mut Context<'_>) {
+        let me = self.node.settings.id;
+        let mut poll = |mine: bool| {
+            for source in self.sources.iter_mut().filter(|s| (s.server == me) == mine) {
+                if let Some(asking) = &mut source.asking
+                    && let Poll::Ready(page) = asking.as_mut().poll(context)
+                {
+                    source.asking = None;
+                    source.page = Some(page);
+                }
+            }
+        };
+        poll(false);
+        poll(true);
+    }
+}
+
+impl Drop for Search<'_> {
+    /// Whoever is still at it need not go on.
+    fn drop(&mut self) {
+        let me = self.node.settings.id;
+        let busy = self
+            .sources
+            .iter()
+            .filter(|s| s.asking.is_some() && s.server != me);
+        let busy: Vec<ServerId> = busy.map(|s| s.server).collect();
+        if busy.is_empty() {
+            return;
+        }
+        let id = self.id;
+        self.node.spawn(|node| async move {
+            let stops = busy.into_iter().map(|server| {
+                let node = &node;
+                async move {
+                    node.ask(server, Request::Objects(ObjectCall::Stop { id }))
+                        .await
+                }
+            });
+            // One that does not hear it ends by itself.
+            drop(join_all(stops).await);
+        });
+    }
+}
+
+/// Names that no server knows, with the nearest name that any knows and how many objects have that.
+fn unknown<'a>(
+    reports: impl Iterator<Item = &'a FindReport>,
+) -> Vec<(String, Option<(String, u64)>)> {
+    let reports: Vec<&FindReport> = reports.collect();
+    let Some(first) = reports.first() else {
+        return Vec::new();
+    };
+    let names = first.unknown.iter().map(|(name, _)| name);
+    let by_all = names.filter(|name| {
+        reports
+            .iter()
+            .all(|report| report.unknown.iter().any(|(known, _)| known == *name))
+    });
+    let with_nearest = |name: &String| {
+        let mut near = BTreeMap::<&str, u64>::new();
+        for (other, suggested) in reports.iter().flat_map(|report| &report.unknown) {
+            if let (true, Some((suggested, objects))) = (other == name, suggested) {
+                *near.entry(suggested).or_default() += objects;
+            }
+        }
+        let best = nearest(name, near.keys().copied());
+        let best = best.and_then(|best| near.get(best.as_str()).map(|n| (best.clone(), *n)));
+        (name.clone(), best)
+    };
+    by_all.map(with_nearest).collect()
+}

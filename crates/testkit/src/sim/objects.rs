@@ -1,0 +1,718 @@
+//! Objects in a cluster with its troubles: each client creates, tags, moves and deletes objects of its own, under ID attributes
+//! that all want, and knows of each what it must find.
+//!
+//! Nobody changes another's objects. So a client that has been answered knows its objects exactly, and whatever it then
+//! searches through whichever server must show them so. What clients fight for is names: while one of them holds ID
+//! attributes, none else may get them; and who is refused them must have met somebody that held them.
+
+use super::ask::{Ask, Told};
+use super::chaos::{Dangers, trouble};
+use super::check::Findings;
+use super::client::{Clients, Record};
+use super::cluster::{Cluster, Subject};
+use super::exec::WORLD;
+use super::facade::Facade;
+use super::net::Faults;
+use super::play::{Played, Scenario, Weather, started};
+use super::workload::Ground;
+use crate::rng::Rng;
+use esker_model::filter::{Comparison, Expr, Term, Test};
+use esker_model::object::{
+    Find, Found, Identity, ObjectId, ObjectKey, TagChange, TagWhere, object_ref,
+};
+use esker_model::{Batch, ErrorKind, Op, Properties, Schema, Value, Version};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// A virtual minute.
+const MINUTE: u64 = 60_000_000;
+/// The tag with the client's number.
+const CLIENT: &str = "client";
+/// The tag that several objects get at once.
+const PAIR: &str = "pair";
+/// Names that all want, and steps of each.
+const NAMES: usize = 2;
+const STEPS: usize = 4;
+
+/// An object as its client knows it.
+#[derive(Debug, Clone, PartialEq)]
+struct Mine {
+    identity: Identity,
+    tags: Properties,
+}
+
+/// When ID attributes were, or may have been, somebody's.
+#[derive(Debug, Clone)]
+struct Hold {
+    identity: Identity,
+    client: usize,
+    /// When it began to try for them.
+    from: u64,
+    /// When it was answered that they are no longer its own.
+    until: Option<u64>,
+    /// Whether it has them for certain: it was answered, and has not begun to give them up.
+    certain: bool,
+}
+
+/// What all clients know.
+struct Shared {
+    clients: Rc<Clients>,
+    schema: std::sync::Arc<Schema>,
+    holds: RefCell<Vec<Hold>>,
+    mine: RefCell<Vec<BTreeMap<ObjectId, Mine>>>,
+    /// Who was refused which ID attributes, all or some of them, from when to when.
+    refusals: RefCell<Vec<(Vec<Identity>, u64, u64)>>,
+    findings: RefCell<Findings>,
+    /// Whether nothing goes wrong.
+    calm: bool,
+    applied: Cell<usize>,
+    records: Cell<usize>,
+}
+
+/// Plays a seed's objects and checks everything. `tracing`: whether the last events are kept.
+pub fn play(seed: u64, weather: Weather, tracing: bool) -> Played {
+    let mut scenario = Scenario::of(seed, weather, Subject::Nodes);
+    scenario.clients = 1 + (seed % 4) as usize;
+    let cluster = Cluster::new(seed ^ 0x6f62_6a65, scenario.shape, tracing);
+    let mut played = Played::default();
+    if let Err(why) = play_on(&scenario, &cluster, &mut played) {
+        played.findings.push(why);
+    }
+    played.findings.extend(cluster.complaints());
+    played.polls = cluster.exec.polls();
+    played.messages = cluster.net.sent();
+    played.digest = cluster.exec.digest();
+    played.trace = cluster.shared().trace();
+    played
+}
+
+fn play_on(scenario: &Scenario, cluster: &Rc<Cluster>, played: &mut Played) -> Result<(), String> {
+    let facade = started(cluster, scenario.seed)?;
+    let node = cluster.node(0).ok_or("server 0 is not there")?;
+    let schema = node.schema().map_err(|e| e.to_string())?;
+    drop(node);
+    let all = Rc::new(Shared {
+        clients: Clients::new(cluster, Ground::new(1), scenario.taste),
+        schema,
+        holds: RefCell::default(),
+        mine: RefCell::new(vec![BTreeMap::new(); scenario.clients]),
+        refusals: RefCell::default(),
+        findings: RefCell::default(),
+        calm: scenario.weather == Weather::Calm,
+        applied: Cell::new(0),
+        records: Cell::new(0),
+    });
+    let mut rng = Rng::new(scenario.seed ^ 0x6f62_6a73);
+    cluster.set_faults(scenario.faults);
+    let stop = Rc::new(Cell::new(false));
+    if matches!(scenario.weather, Weather::Wind | Weather::Storm) {
+        let dangers = Dangers {
+            deaths: scenario.weather == Weather::Storm,
+            pauses: true,
+            cuts: true,
+        };
+        let chaos = trouble(
+            Rc::clone(cluster),
+            Rng::new(rng.next()),
+            dangers,
+            Rc::clone(&stop),
+        );
+        cluster.exec.spawn(WORLD, Box::pin(chaos));
+    }
+    let busy = &all.clients.busy;
+    busy.set(scenario.clients);
+    for client in 0..scenario.clients {
+        let life = Rc::clone(&all).live(client, Rng::new(rng.next()), scenario.calls);
+        cluster.exec.spawn(WORLD, Box::pin(life));
+    }
+    let shared = cluster.shared();
+    let working = async {
+        while busy.get() > 0 && shared.now() < 2 * MINUTE {
+            shared.sleep(1000).await;
+        }
+    };
+    let _ = cluster.exec.block_on(working, 3 * MINUTE);
+    stop.set(true);
+    shared.note(|| "the weather clears".into());
+    cluster.net.join_all();
+    cluster.set_faults(Faults::default());
+    let mended = async {
+        while !cluster.all_joined() || busy.get() > 0 {
+            if let Err(e) = cluster.start_all() {
+                cluster.complain(format!("a server cannot be opened again: {e}"));
+                return;
+            }
+            cluster.net.join_all();
+            shared.sleep(10_000).await;
+        }
+    };
+    cluster
+        .exec
+        .block_on(mended, 5 * MINUTE)
+        .map_err(|e| format!("{} clients still wait after the trouble: {e:?}", busy.get()))?;
+    facade.wait(10_000_000);
+    cluster
+        .start_all()
+        .map_err(|e| format!("a server cannot be opened again: {e}"))?;
+    cluster
+        .exec
+        .block_on(cluster.joined(), MINUTE)
+        .map_err(|e| format!("servers do not join: {e:?}"))?;
+    facade.wait(MINUTE);
+    played.records = all.records.get();
+    played.applied = all.applied.get();
+    all.refused_rightly();
+    played.findings.append(&mut all.findings.borrow_mut());
+    all.at_rest(cluster, &facade, played)
+}
+
+impl Shared {
+    fn finding(&self, what: String) {
+        self.clients.cluster.shared().note(|| what.clone());
+        self.findings.borrow_mut().push(what);
+    }
+
+    fn now(&self) -> u64 {
+        self.clients.cluster.shared().now()
+    }
+
+    /// One client's life.
+    async fn live(self: Rc<Self>, client: usize, mut rng: Rng, calls: usize) {
+        let mut life = Life {
+            all: &self,
+            client,
+            seen: Version::ZERO,
+            steps: 0,
+        };
+        for _ in 0..calls {
+            life.step(&mut rng).await;
+            if rng.percent(50) {
+                let pause = rng.below(20_000) as u64;
+                self.clients.cluster.shared().sleep(pause).await;
+            }
+        }
+        self.clients.busy.set(self.clients.busy.get() - 1);
+    }
+
+    /// Somebody has been answered that it has ID attributes: nobody else may have them for certain.
+    fn got(&self, client: usize, identity: &Identity, from: u64) {
+        let mut holds = self.holds.borrow_mut();
+        let other = holds.iter().find(|h| h.certain && h.identity == *identity);
+        let other = other.map(|h| h.client);
+        holds.push(Hold {
+            identity: identity.clone(),
+            client,
+            from,
+            until: None,
+            certain: true,
+        });
+        drop(holds);
+        if let Some(other) = other {
+            self.finding(format!(
+                "client {client} got {identity}, which client {other} has"
+            ));
+        }
+    }
+
+    /// Somebody begins to give ID attributes up, or has not got rid of them.
+    fn set_certain(&self, client: usize, identity: &Identity, certain: bool) {
+        let mut holds = self.holds.borrow_mut();
+        let mut own = holds.iter_mut().rev();
+        let own = own.find(|h| h.client == client && h.identity == *identity && h.until.is_none());
+        if let Some(hold) = own {
+            hold.certain = certain;
+        }
+    }
+
+    fn gave(&self, client: usize, identity: &Identity) {
+        let now = self.now();
+        let mut holds = self.holds.borrow_mut();
+        let mut own = holds.iter_mut().rev();
+        let own = own.find(|h| h.client == client && h.identity == *identity && h.until.is_none());
+        if let Some(hold) = own {
+            hold.until = Some(now);
+            hold.certain = false;
+        }
+    }
+
+    /// Whoever was refused ID attributes met somebody that had them meanwhile: checked at the end, when all is known.
+    fn refused_rightly(&self) {
+        for (identities, begin, end) in &*self.refusals.borrow() {
+            let holds = self.holds.borrow();
+            let met = holds.iter().any(|h| {
+                identities.contains(&h.identity)
+                    && h.from <= *end
+                    && h.until.is_none_or(|until| until >= *begin)
+            });
+            drop(holds);
+            if !met {
+                self.finding(format!(
+                    "{identities:?} were refused from {begin} to {end} us, and nobody had any of them"
+                ));
+            }
+        }
+    }
+
+    /// What all servers and all engines say in the end.
+    fn at_rest(
+        &self,
+        cluster: &Rc<Cluster>,
+        facade: &Facade,
+        played: &mut Played,
+    ) -> Result<(), String> {
+        let newest = (0..cluster.len()).filter_map(|at| cluster.newest(at)).max();
+        facade.seen.set(newest.unwrap_or(Version::ZERO));
+        let mut known = BTreeMap::new();
+        for mine in self.mine.borrow().iter() {
+            known.extend(mine.clone());
+        }
+        let findings = &mut played.findings;
+        for at in 0..cluster.len() {
+            let told = facade.ask_at(at, &Ask::Find(Find::all(Expr::All)));
+            let Told::Found(found, report) = told.map_err(|e| format!("at rest: {e}"))? else {
+                return Err("an answer to something else".into());
+            };
+            if !report.complete || !report.missing.is_empty() {
+                findings.push(format!("server {at} finds some at rest: {report:?}"));
+            }
+            differences(&known, &found, &format!("server {at} at rest"), findings);
+            for client in 0..self.mine.borrow().len() {
+                let told = facade.ask_at(at, &Ask::Find(Find::all(of_client(client))));
+                let Told::Found(found, _) = told.map_err(|e| format!("at rest: {e}"))? else {
+                    return Err("an answer to something else".into());
+                };
+                let mine = &self.mine.borrow()[client];
+                differences(mine, &found, &format!("client {client} at rest"), findings);
+            }
+        }
+        let keys: Vec<ObjectKey> = known.values().map(|m| m.identity.clone().into()).collect();
+        let told = facade
+            .ask(&Ask::Objects(keys))
+            .map_err(|e| format!("at rest: {e}"))?;
+        let Told::Objects(found) = told else {
+            return Err("an answer to something else".into());
+        };
+        let ids: Vec<Option<ObjectId>> = found.iter().map(|f| f.as_ref().map(|f| f.id)).collect();
+        let expected: Vec<Option<ObjectId>> = known.keys().map(|id| Some(*id)).collect();
+        if ids != expected {
+            findings.push(format!(
+                "by ID attributes at rest: {ids:?}, not {expected:?}"
+            ));
+        }
+        let Some(map) = cluster.map() else {
+            return Err("the cluster has no map".into());
+        };
+        for at in 0..cluster.len() {
+            let Some(engine) = cluster.engine_of(at) else {
+                continue;
+            };
+            let told = super::ask::ask_engine(&engine, Ask::Find(Find::all(Expr::All)));
+            let Ok(Told::Found(found, _)) = told else {
+                findings.push(format!("engine {at} at rest: {told:?}"));
+                continue;
+            };
+            for object in found {
+                if map
+                    .home(object.id.vertex())
+                    .is_some_and(|home| home.0 as usize != at)
+                {
+                    findings.push(format!("object {} is on server {at}", object.id));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All of a client's.
+fn of_client(client: usize) -> Expr {
+    Expr::Term(Term {
+        name: CLIENT.into(),
+        test: Test::Compare(Comparison::Eq, Value::I64(client as i64)),
+    })
+}
+
+/// What is not as it should be.
+fn differences(
+    known: &BTreeMap<ObjectId, Mine>,
+    found: &[Found],
+    whose: &str,
+    findings: &mut Findings,
+) {
+    let mut ids = BTreeSet::new();
+    for object in found {
+        if !ids.insert(object.id) {
+            findings.push(format!("{whose}: object {} twice", object.id));
+        }
+        match known.get(&object.id) {
+            None => findings.push(format!("{whose}: {object:?}, which should not be there")),
+            Some(mine) => {
+                if object.identity().as_ref() != Some(&mine.identity) || object.tags != mine.tags {
+                    findings.push(format!("{whose}: {object:?}, not {mine:?}"));
+                }
+            }
+        }
+    }
+    for (id, mine) in known {
+        if !ids.contains(id) {
+            findings.push(format!("{whose}: no object {id}: {mine:?}"));
+        }
+    }
+}
+
+/// One client.
+struct Life<'a> {
+    all: &'a Rc<Shared>,
+    client: usize,
+    seen: Version,
+    /// Names of its own so far.
+    steps: i64,
+}
+
+impl Life<'_> {
+    async fn step(&mut self, rng: &mut Rng) {
+        match rng.below(100) {
+            0..30 => self.create(rng).await,
+            30..42 => self.tag(rng).await,
+            42..57 => self.rename(rng).await,
+            57..67 => self.delete(rng).await,
+            67..75 => self.tag_where(rng).await,
+            75..88 => self.look_up(rng).await,
+            _ => self.search(rng).await,
+        }
+    }
+
+    async fn call(&mut self, rng: &mut Rng, ask: Ask) -> Record {
+        let record = self
+            .all
+            .clients
+            .insist(self.client, rng, ask, self.seen)
+            .await;
+        self.all.records.set(self.all.records.get() + 1);
+        if let Ok(told) = &record.told {
+            self.seen = self.seen.max(told.newest());
+        }
+        record
+    }
+
+    async fn apply(&mut self, rng: &mut Rng, ops: Vec<Op>) -> (bool, u64, u64) {
+        let mut batch = Batch::new();
+        for op in ops {
+            batch.push(op);
+        }
+        batch.once = Some(self.all.clients.number().to_be_bytes().to_vec());
+        let record = self.call(rng, Ask::Apply(batch)).await;
+        if let Err(e) = &record.told
+            && e.kind != ErrorKind::Invalid
+        {
+            self.all.finding(format!("client {}: {e:?}", self.client));
+        }
+        if record.told.is_ok() {
+            self.all.applied.set(self.all.applied.get() + 1);
+        }
+        (record.told.is_ok(), record.begin, record.end)
+    }
+
+    /// ID attributes: its own, or such as all want.
+    fn identity(&mut self, rng: &mut Rng) -> Identity {
+        if rng.percent(40) {
+            self.steps += 1;
+            return Identity {
+                name: format!("own{}", self.client),
+                app: String::new(),
+                owner: self.client as i64,
+                step: self.steps,
+            };
+        }
+        Identity {
+            name: format!("shared{}", rng.below(NAMES)),
+            app: "sim".into(),
+            owner: 7,
+            step: rng.below(STEPS) as i64,
+        }
+    }
+
+    fn mine(&self) -> Vec<(ObjectId, Mine)> {
+        let mine = self.all.mine.borrow();
+        let mine = mine.get(self.client).into_iter().flatten();
+        mine.map(|(id, mine)| (*id, mine.clone())).collect()
+    }
+
+    fn with_mine<T>(&self, f: impl FnOnce(&mut BTreeMap<ObjectId, Mine>) -> T) -> T {
+        f(&mut self.all.mine.borrow_mut()[self.client])
+    }
+
+    async fn create(&mut self, rng: &mut Rng) {
+        let mut objects = BTreeMap::<Identity, Properties>::new();
+        for _ in 0..=rng.below(4) {
+            let tags = Properties::new()
+                .with(CLIENT, self.client as i64)
+                .with("color", rng.below(3) as i64);
+            objects.insert(self.identity(rng), tags);
+        }
+        let ops = objects.iter().map(|(identity, tags)| Op::CreateObject {
+            identity: identity.clone(),
+            attributes: Properties::new(),
+            tags: tags.clone(),
+        });
+        let ops = ops.collect();
+        let identities: Vec<Identity> = objects.keys().cloned().collect();
+        let (done, begin, end) = self.apply(rng, ops).await;
+        if !done {
+            let refusal = (identities, begin, end);
+            self.all.refusals.borrow_mut().push(refusal);
+            return;
+        }
+        for identity in &identities {
+            self.all.got(self.client, identity, begin);
+        }
+        let keys = identities.iter().cloned().map(ObjectKey::from).collect();
+        let record = self.call(rng, Ask::Objects(keys)).await;
+        let Ok(Told::Objects(found)) = record.told else {
+            self.all
+                .finding(format!("client {}: {:?}", self.client, record.told));
+            return;
+        };
+        for ((identity, tags), found) in objects.into_iter().zip(found) {
+            let Some(found) = found else {
+                self.all.finding(format!(
+                    "client {} was told that it has {identity}, and it is not there",
+                    self.client
+                ));
+                continue;
+            };
+            if found.tags != tags || found.identity().as_ref() != Some(&identity) {
+                self.all
+                    .finding(format!("created {identity} with {tags:?}, found {found:?}"));
+            }
+            self.with_mine(|mine| mine.insert(found.id, Mine { identity, tags }));
+        }
+    }
+
+    async fn tag(&mut self, rng: &mut Rng) {
+        let mine = self.mine();
+        if mine.is_empty() {
+            return;
+        }
+        let number = self.all.clients.number() as i64;
+        let set = Properties::new().with(PAIR, number);
+        let chosen: BTreeSet<ObjectId> = (0..=rng.below(4)).map(|_| rng.pick(&mine).0).collect();
+        let ops = chosen.iter().filter_map(|id| {
+            Some(Op::SetAttributes {
+                vertex: object_ref(&self.all.schema, *id)?,
+                set: set.clone(),
+                remove: Vec::new(),
+            })
+        });
+        let (done, ..) = self.apply(rng, ops.collect()).await;
+        if !done {
+            self.all.finding(format!(
+                "client {} may not tag its own objects",
+                self.client
+            ));
+            return;
+        }
+        self.with_mine(|mine| {
+            for id in chosen {
+                if let Some(mine) = mine.get_mut(&id) {
+                    mine.tags.set(PAIR, number);
+                }
+            }
+        });
+    }
+
+    async fn rename(&mut self, rng: &mut Rng) {
+        let mine = self.mine();
+        if mine.is_empty() {
+            return;
+        }
+        let (object, Mine { identity: from, .. }) = rng.pick(&mine).clone();
+        let to = self.identity(rng);
+        if to == from {
+            return;
+        }
+        self.all.set_certain(self.client, &from, false);
+        let op = Op::MoveObject {
+            object,
+            from: from.clone(),
+            to: to.clone(),
+        };
+        let (done, begin, end) = self.apply(rng, vec![op]).await;
+        if !done {
+            self.all.set_certain(self.client, &from, true);
+            self.all.refusals.borrow_mut().push((vec![to], begin, end));
+            return;
+        }
+        self.all.gave(self.client, &from);
+        self.all.got(self.client, &to, begin);
+        self.with_mine(|mine| {
+            if let Some(mine) = mine.get_mut(&object) {
+                mine.identity = to;
+            }
+        });
+    }
+
+    async fn delete(&mut self, rng: &mut Rng) {
+        let mine = self.mine();
+        if mine.is_empty() {
+            return;
+        }
+        let (object, Mine { identity, .. }) = rng.pick(&mine).clone();
+        let Some(vertex) = object_ref(&self.all.schema, object) else {
+            return;
+        };
+        self.all.set_certain(self.client, &identity, false);
+        let (done, ..) = self.apply(rng, vec![Op::DeleteVertex { vertex }]).await;
+        if !done {
+            self.all.finding(format!(
+                "client {} may not delete object {object}",
+                self.client
+            ));
+            return;
+        }
+        self.all.gave(self.client, &identity);
+        self.with_mine(|mine| mine.remove(&object));
+    }
+
+    /// Tags all its objects of a colour, on all servers.
+    async fn tag_where(&mut self, rng: &mut Rng) {
+        let color = Value::I64(rng.below(3) as i64);
+        let number = self.all.clients.number();
+        let set = Properties::new().with("group", number as i64);
+        let has = Expr::Term(Term {
+            name: "color".into(),
+            test: Test::Compare(Comparison::Eq, color.clone()),
+        });
+        let change = TagWhere {
+            filter: Expr::And(vec![of_client(self.client), has]),
+            change: TagChange {
+                set,
+                keep: false,
+                remove: vec![PAIR.into()],
+            },
+            asker: None,
+            dry_run: false,
+            once: Some(number.to_be_bytes().to_vec()),
+        };
+        let record = self.call(rng, Ask::TagWhere(change)).await;
+        let Ok(Told::Tagged(report)) = record.told else {
+            self.all
+                .finding(format!("client {}: {:?}", self.client, record.told));
+            return;
+        };
+        let changed = self.with_mine(|mine| {
+            let mut changed = 0;
+            for mine in mine
+                .values_mut()
+                .filter(|m| m.tags.get("color") == Some(&color))
+            {
+                mine.tags.set("group", number as i64);
+                mine.tags.remove(PAIR);
+                changed += 1;
+            }
+            changed
+        });
+        // One that was repeated does not count what was done before.
+        if record.attempts == 1 && self.all.calm && report.changed != changed {
+            self.all
+                .finding(format!("{} objects tagged, not {changed}", report.changed));
+        }
+    }
+
+    /// Some of its objects by number and by ID attributes, and names that it has given up.
+    async fn look_up(&mut self, rng: &mut Rng) {
+        let mine = self.mine();
+        if mine.is_empty() {
+            return;
+        }
+        let chosen: Vec<(ObjectId, Mine)> = (0..=rng.below(6))
+            .map(|_| rng.pick(&mine).clone())
+            .collect();
+        let by_name = rng.percent(60);
+        let key = |(id, mine): &(ObjectId, Mine)| {
+            if by_name {
+                ObjectKey::from(mine.identity.clone())
+            } else {
+                ObjectKey::from(*id)
+            }
+        };
+        let record = self
+            .call(rng, Ask::Objects(chosen.iter().map(key).collect()))
+            .await;
+        let Ok(Told::Objects(found)) = record.told else {
+            self.all
+                .finding(format!("client {}: {:?}", self.client, record.told));
+            return;
+        };
+        for ((id, mine), found) in chosen.iter().zip(&found) {
+            let right = found.as_ref().is_some_and(|found| {
+                found.id == *id
+                    && found.tags == mine.tags
+                    && found.identity().as_ref() == Some(&mine.identity)
+            });
+            if !right {
+                self.all
+                    .finding(format!("looked up {id}: {found:?}, not {mine:?}"));
+            }
+        }
+    }
+
+    /// All that are its own, or everybody's; with a limit, page by page.
+    async fn search(&mut self, rng: &mut Rng) {
+        let own = rng.percent(50);
+        let limit = rng.percent(40).then(|| 1 + rng.below(4) as u64);
+        let mut find = Find {
+            limit,
+            ..Find::all(if own {
+                of_client(self.client)
+            } else {
+                Expr::All
+            })
+        };
+        let mut all: Vec<Found> = Vec::new();
+        let mut missing = BTreeSet::new();
+        loop {
+            let record = self.call(rng, Ask::Find(find.clone())).await;
+            let Ok(Told::Found(found, report)) = record.told else {
+                self.all
+                    .finding(format!("client {}: {:?}", self.client, record.told));
+                return;
+            };
+            if limit.is_some_and(|limit| found.len() as u64 > limit) {
+                self.all
+                    .finding(format!("{} found, limit {limit:?}", found.len()));
+            }
+            missing.extend(report.missing.iter().copied());
+            let enough = found.is_empty() || limit.is_none();
+            if limit.is_none() && report.complete != report.missing.is_empty() {
+                self.all
+                    .finding(format!("a search without a limit: {report:?}"));
+            }
+            find.after = found.last().map(|f| f.id);
+            all.extend(found);
+            if enough {
+                break;
+            }
+        }
+        let client = Value::I64(self.client as i64);
+        all.retain(|f| f.tags.get(CLIENT) == Some(&client));
+        let mut findings = Findings::new();
+        let mut known: BTreeMap<ObjectId, Mine> = self.mine().into_iter().collect();
+        let map = self.all.clients.cluster.map();
+        known.retain(|id, _| {
+            let home = map.as_ref().and_then(|map| map.home(id.vertex()));
+            home.is_some_and(|home| !missing.contains(&home.0))
+        });
+        all.retain(|f| known.contains_key(&f.id) || missing.is_empty());
+        differences(
+            &known,
+            &all,
+            &format!("client {} searches", self.client),
+            &mut findings,
+        );
+        for finding in findings {
+            self.all.finding(finding);
+        }
+    }
+}
