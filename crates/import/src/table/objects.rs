@@ -18,6 +18,9 @@ const OF_ESKER: [&str; 3] = ["id", "created", "modified"];
 /// Columns whose roles are remembered: a line of NDJSON may bring ever new ones.
 const ROLES_MAX: usize = 4_096;
 
+/// What the markers of batches begin with.
+const MARKER: &[u8] = b"esker-objects/1/";
+
 /// Where an ID attribute comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IdSource {
@@ -110,12 +113,45 @@ pub struct ObjectRecord {
 
 impl ObjectRecord {
     /// The change that creates it.
-    pub fn create(self) -> Op {
+    pub fn create(&self) -> Op {
         Op::CreateObject {
-            identity: self.identity,
-            attributes: self.attributes,
-            tags: self.tags,
+            identity: self.identity.clone(),
+            attributes: self.attributes.clone(),
+            tags: self.tags.clone(),
         }
+    }
+
+    /// What it is known by, with its place in the table: the same record in the same line has the same digest. Gives the
+    /// bytes that it takes, too.
+    pub fn digest(&self) -> ([u8; 16], usize) {
+        let mut bytes = Vec::with_capacity(256);
+        bytes.extend_from_slice(&self.line.to_be_bytes());
+        bytes.extend_from_slice(&self.identity.hash());
+        self.attributes.encode(&mut bytes);
+        self.tags.encode(&mut bytes);
+        let mut digest = [0; 16];
+        blake3::Hasher::new()
+            .update(&bytes)
+            .finalize_xof()
+            .fill(&mut digest);
+        (digest, bytes.len())
+    }
+
+    /// The marker of a batch of records with these digests, so that the batch counts once however often it is applied.
+    /// Batches with another salt are other batches.
+    pub fn marker(salt: &[u8], digests: impl Iterator<Item = [u8; 16]>) -> Vec<u8> {
+        let mut hasher = blake3::Hasher::new();
+        hasher
+            .update(&(salt.len() as u64).to_be_bytes())
+            .update(salt);
+        for digest in digests {
+            hasher.update(&digest);
+        }
+        let mut marker = vec![0; MARKER.len() + 16];
+        let (head, tail) = marker.split_at_mut(MARKER.len());
+        head.copy_from_slice(MARKER);
+        hasher.finalize_xof().fill(tail);
+        marker
     }
 }
 
@@ -297,7 +333,7 @@ impl ObjectReader {
                 }
                 Role::Attributes => {
                     let map = object(cell, "attributes")?.unwrap_or_default();
-                    self.all_attributes(map, &mut attributes)?;
+                    self.all_attributes(map, &mut attributes, &mut id)?;
                 }
                 Role::Tags => {
                     for (name, json) in object(cell, "tags")?.unwrap_or_default() {
@@ -328,12 +364,17 @@ impl ObjectReader {
         &self,
         map: Map<String, Json>,
         attributes: &mut Properties,
+        id: &mut [Option<Cell>; 4],
     ) -> Result<(), String> {
         for (name, json) in map {
             let Some(declared) = self.schema.attribute(self.type_id, &name) else {
                 return Err(format!("`{name}` is no predefined attribute of objects"));
             };
-            if ID_ATTRIBUTES.contains(&name.as_str()) {
+            // Esker's own JSON has the ID attributes here; a column of their own comes first.
+            if let Some(place) = ID_ATTRIBUTES.iter().position(|a| *a == name) {
+                if let Some(empty @ None) = id.get_mut(place) {
+                    *empty = Some(Cell::Json(json));
+                }
                 continue;
             }
             let value = Cell::Json(json).value(Some(declared.kind), true);
