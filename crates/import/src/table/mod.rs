@@ -35,6 +35,8 @@ mod value;
 mod write;
 
 #[cfg(test)]
+mod objects_tests;
+#[cfg(test)]
 mod tests;
 
 pub use objects::{IdColumns, IdSource, ObjectReader, ObjectRecord, ObjectTable};
