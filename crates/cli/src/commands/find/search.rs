@@ -10,11 +10,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 /// Reads a filter; nothing holds of everything.
 pub(crate) fn parse(text: &str) -> anyhow::Result<Expr> {
-    let _ = now();
-    if text.trim().is_empty() {
-        return Ok(Expr::All);
-    }
-    Err(usage("filters are not built yet"))
+    Expr::parse(text, now()).map_err(|e| usage(e.render(text)))
 }
 
 /// Nanoseconds since 1970: what `30d ago` counts from.

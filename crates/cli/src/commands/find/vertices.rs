@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::graph::vertex_type_name;
 use crate::output::{Cell, quote, value_text, vertex_attributes_json};
-use esker_model::filter::{Expr, SPECIAL_NAMES, VertexFields};
+use esker_model::filter::{Expr, Prepared, SPECIAL_NAMES, VertexFields};
 use esker_model::object::{Find, FindReport, PlanStep};
 use esker_model::schema::nearest;
 use esker_model::{
@@ -63,6 +63,7 @@ pub(super) fn run(
     let mut names = Names::new(&find.filter, &schema, type_id);
     let limit = find.limit.unwrap_or(u64::MAX);
     report.complete = true;
+    let filter = Prepared::new(&find.filter);
     let mut each = |print: &mut dyn FnMut(&Vertex) -> anyhow::Result<()>| {
         let mut answer = Ok(());
         let scanned = database.scan_vertices(&VertexSelect::of(type_id), &mut |vertex| {
@@ -71,7 +72,10 @@ pub(super) fn run(
                 report.complete = false;
                 return ControlFlow::Break(());
             }
-            if !holds(&find.filter, &vertex, &schema) {
+            if !filter.holds(&VertexFields {
+                vertex: &vertex,
+                schema: &schema,
+            }) {
                 return ControlFlow::Continue(());
             }
             if report.matches >= limit {
@@ -103,10 +107,6 @@ pub(super) fn run(
     search::refuse_unknown(&report, &args.filter, args.lenient)?;
     summary(&report, began.elapsed(), context);
     Ok(finish(args, &report, context))
-}
-
-fn holds(filter: &Expr, vertex: &Vertex, schema: &Schema) -> bool {
-    filter.holds(&VertexFields::new(vertex, schema))
 }
 
 /// What a row shows: the name, then what was selected, or type, version and all attributes.
@@ -171,7 +171,9 @@ impl Names {
             missing: BTreeSet::new(),
             known: BTreeMap::new(),
         };
-        names.collect(filter);
+        names
+            .missing
+            .extend(filter.names().into_iter().map(str::to_owned));
         let types: Vec<VertexTypeId> = std::iter::once(type_id)
             .chain(schema.specialisations(type_id))
             .collect();
@@ -183,17 +185,6 @@ impl Names {
                     .any(|a| a.name.eq_ignore_ascii_case(name))
         });
         names
-    }
-
-    fn collect(&mut self, filter: &Expr) {
-        match filter {
-            Expr::All => {}
-            Expr::And(parts) | Expr::Or(parts) => parts.iter().for_each(|p| self.collect(p)),
-            Expr::Not(inner) => self.collect(inner),
-            Expr::Term(term) => {
-                self.missing.insert(term.name.clone());
-            }
-        }
     }
 
     fn saw(&mut self, vertex: &Vertex) {
