@@ -3,6 +3,7 @@
 //! [`API`] is the one list of paths: the routes and the `OpenAPI` document are made from it.
 
 mod api;
+mod body;
 mod json;
 mod openapi;
 mod ops;
@@ -205,11 +206,20 @@ impl Refused {
     }
 
     fn at_line(self, line: usize) -> Self {
+        self.below(&format!("line {line}"))
+    }
+
+    /// The same, of what a key holds.
+    fn within(self, key: &str) -> Self {
+        self.below(&format!("`{key}`"))
+    }
+
+    fn below(self, place: &str) -> Self {
         let (status, message) = match self {
             Self::Said(status, message) => (status, message),
             Self::Failed(e) => (status_of(e.kind()), e.to_string()),
         };
-        Self::Said(status, format!("line {line}: {message}"))
+        Self::Said(status, format!("{place}: {message}"))
     }
 
     fn response(&self) -> Response<Body> {
