@@ -92,25 +92,36 @@ pub(crate) fn retag(
     sync: bool,
     cancel: &dyn Cancel,
 ) -> Result<TagReport> {
-    let report = match &service.cluster {
-        // Servers of a cluster write as their cluster file says.
-        Some(cluster) => return ClusterGraph::tag_where(cluster, change, cancel),
-        None => service.database.tag_where(change, cancel)?,
+    let sync = sync && !change.dry_run;
+    let Some(cluster) = &service.cluster else {
+        let report = service.database.tag_where(change, cancel)?;
+        service.saw(report.version);
+        if sync {
+            service.database.persist()?;
+        }
+        return Ok(report);
     };
-    service.saw(report.version);
-    if sync && !change.dry_run {
-        service.database.persist()?;
+    if sync && !cluster.is_sync() {
+        return Err(cluster.refuse(
+            "a write that is on disk when it is acknowledged",
+            "set durability = \"sync\" in the cluster file, or write with --durability relaxed",
+        ));
     }
-    Ok(report)
+    ClusterGraph::tag_where(cluster, change, cancel)
 }
 
 pub(crate) fn set_index(
     service: &Service,
     request: &proto::SetIndexRequest,
 ) -> Result<Reply, Stop> {
-    let changed = match &service.cluster {
-        Some(cluster) => ClusterGraph::set_index(cluster, &request.name, request.on)?,
-        None => service.database.set_index(&request.name, request.on)?,
-    };
+    let changed = index(service, &request.name, request.on)?;
     Ok(Reply::SetIndex(proto::SetIndexReply { changed }))
+}
+
+/// Lets searches use an index on a name, or forbids it, here or everywhere.
+pub(crate) fn index(service: &Service, name: &str, on: bool) -> Result<bool> {
+    match &service.cluster {
+        Some(cluster) => ClusterGraph::set_index(cluster, name, on),
+        None => service.database.set_index(name, on),
+    }
 }
