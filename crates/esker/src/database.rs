@@ -164,7 +164,7 @@ impl Database {
     }
 
     /// Makes a call, again with the next owner if the present one goes away in the middle.
-    fn run<T>(&self, mut call: impl FnMut(&Session) -> Result<T, Broken>) -> Result<T> {
+    pub(crate) fn run<T>(&self, mut call: impl FnMut(&Session) -> Result<T, Broken>) -> Result<T> {
         let mut session = self.session()?;
         let mut same_owner = (0, 0, Instant::now());
         loop {
@@ -197,12 +197,22 @@ impl Database {
     }
 
     /// A caller that asked for sync gets it, whatever the owner was opened with.
-    fn durable<T>(&self, remote: &Remote, done: Result<T, Broken>) -> Result<T, Broken> {
+    pub(crate) fn durable<T>(&self, remote: &Remote, done: Result<T, Broken>) -> Result<T, Broken> {
         let done = done?;
-        if self.shared.options.durability == Durability::Sync {
+        if self.is_sync() {
             remote.value::<()>(&Request::Persist, None)?;
         }
         Ok(done)
+    }
+
+    /// Whether callers want what they wrote to survive a power failure.
+    pub(crate) fn is_sync(&self) -> bool {
+        self.shared.options.durability == Durability::Sync
+    }
+
+    /// The number of the next write that goes through another process.
+    pub(crate) fn next_number(&self) -> Result<Number> {
+        self.shared.sender.next(SystemClock.now_millis())
     }
 
     /// What this process is to the database right now. It changes when an owner ends and this process takes over.
@@ -334,7 +344,7 @@ impl Database {
     /// applied when this returns.
     pub fn submit(&self, batch: Batch) -> Result<Submitted> {
         if let Session::Server(client) = &*self.session()? {
-            let sync = self.shared.options.durability == Durability::Sync;
+            let sync = self.is_sync();
             return client.submit(batch, sync).map(Submitted::Sent);
         }
         Ok(Submitted::Done(self.apply(batch)))
@@ -567,7 +577,7 @@ impl GraphWrite for Database {
             Session::Owner(o) => Ok(o.operations()?.apply(std::mem::take(&mut batch))?),
             Session::Attached(r) => {
                 if batch.once.is_none() {
-                    let next = self.shared.sender.next(SystemClock.now_millis())?;
+                    let next = self.next_number()?;
                     batch.once = Some(next.marker());
                     number = Some(next);
                 }
@@ -580,7 +590,7 @@ impl GraphWrite for Database {
                 commit
             }
             Session::Server(c) => {
-                let sync = self.shared.options.durability == Durability::Sync;
+                let sync = self.is_sync();
                 Ok(c.apply_with(std::mem::take(&mut batch), sync)?)
             }
         });
@@ -609,54 +619,9 @@ impl GraphWrite for Database {
                 self.durable(r, schema).map(Arc::new)
             }
             Session::Server(c) => {
-                let sync = self.shared.options.durability == Durability::Sync;
+                let sync = self.is_sync();
                 Ok(c.define_with(changes, sync)?)
             }
         })
-    }
-}
-
-
-fn no_objects<T>() -> Result<T> {
-    Err(Error::Unavailable("objects are not built yet".into()))
-}
-
-impl esker_model::object::ObjectRead for Database {
-    fn read_objects(
-        &self,
-        _: &[esker_model::object::ObjectKey],
-        _: Option<&esker_model::object::Asker>,
-    ) -> Result<Vec<Option<esker_model::object::Found>>> {
-        no_objects()
-    }
-
-    fn find(
-        &self,
-        _: &esker_model::object::Find,
-        _: &dyn Cancel,
-        _: &mut dyn FnMut(esker_model::object::Found) -> Flow,
-    ) -> Result<esker_model::object::FindReport> {
-        no_objects()
-    }
-
-    fn tags(
-        &self,
-        _: Option<&esker_model::object::Asker>,
-    ) -> Result<Vec<esker_model::object::TagInfo>> {
-        no_objects()
-    }
-}
-
-impl esker_model::object::ObjectWrite for Database {
-    fn tag_where(
-        &self,
-        _: &esker_model::object::TagWhere,
-        _: &dyn Cancel,
-    ) -> Result<esker_model::object::TagReport> {
-        no_objects()
-    }
-
-    fn set_index(&self, _: &str, _: bool) -> Result<bool> {
-        no_objects()
     }
 }

@@ -43,3 +43,7 @@ pub const REQUEST_MARKER_MAX: Duration = Duration::from_secs(3600);
 pub const ARCHIVE_ROWS_PER_GROUP: usize = 8_192;
 /// Archive files before they are merged into one.
 pub const ARCHIVE_FILES_MAX: usize = 16;
+/// Objects of the first page that an iterator over a search asks for; each further page has four times as many.
+pub const FIND_PAGE_FIRST: u64 = 256;
+/// Most objects of one page.
+pub const FIND_PAGE_MAX: u64 = 8_192;

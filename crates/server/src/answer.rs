@@ -4,6 +4,7 @@ use crate::admin::{check_out, stats_out};
 use crate::call::{Call, Gone};
 use crate::cluster::ClusterGraph;
 use crate::limits::AT_LEAST_MAX;
+use crate::objects;
 use crate::service::Service;
 use esker::{CheckOptions, Stats};
 use esker_model::{
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Why there is no answer.
-enum Stop {
+pub(crate) enum Stop {
     /// The client is told.
     Failed(Error),
     /// The client takes no more.
@@ -92,7 +93,7 @@ fn reach(service: &Service, version: Version) -> Result<()> {
 }
 
 /// Items gathered into pieces of a good size.
-struct Pieces<'a, M> {
+pub(crate) struct Pieces<'a, M> {
     call: &'a Call,
     items: Vec<M>,
     bytes: usize,
@@ -100,7 +101,7 @@ struct Pieces<'a, M> {
 }
 
 impl<'a, M: Message> Pieces<'a, M> {
-    fn new(call: &'a Call, reply: fn(Vec<M>) -> Reply) -> Self {
+    pub(crate) fn new(call: &'a Call, reply: fn(Vec<M>) -> Reply) -> Self {
         Self {
             call,
             items: Vec::new(),
@@ -121,12 +122,17 @@ impl<'a, M: Message> Pieces<'a, M> {
     }
 
     /// What is left, as the last piece.
-    fn last(self) -> Reply {
+    pub(crate) fn last(self) -> Reply {
         (self.reply)(self.items)
     }
 
+    /// What is left, for a last piece that holds more than items.
+    pub(crate) fn rest(self) -> Vec<M> {
+        self.items
+    }
+
     /// For the sinks of scans.
-    fn flow(&mut self, item: M, gone: &mut bool) -> Flow {
+    pub(crate) fn flow(&mut self, item: M, gone: &mut bool) -> Flow {
         if self.push(item).is_err() {
             *gone = true;
             return ControlFlow::Break(());
@@ -135,7 +141,7 @@ impl<'a, M: Message> Pieces<'a, M> {
     }
 }
 
-fn all<T, M: Message>(
+pub(crate) fn all<T, M: Message>(
     call: &Call,
     items: Vec<T>,
     encode: impl Fn(&T) -> M,
@@ -149,7 +155,7 @@ fn all<T, M: Message>(
 }
 
 /// Refuses more than the limit on one request.
-fn within(service: &Service, what: &str, got: usize) -> Result<(), Stop> {
+pub(crate) fn within(service: &Service, what: &str, got: usize) -> Result<(), Stop> {
     let limit = service.settings.limits.frontier;
     if got <= limit {
         return Ok(());
@@ -161,7 +167,7 @@ fn within(service: &Service, what: &str, got: usize) -> Result<(), Stop> {
     }))
 }
 
-fn wanted(call: &Call) -> Result<(), Stop> {
+pub(crate) fn wanted(call: &Call) -> Result<(), Stop> {
     if call.watch.cancelled() {
         return Err(Stop::Failed(Error::Interrupted));
     }
@@ -299,6 +305,11 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
                 Some(cluster) => cluster.placed(vertex.id)?,
             })
         }
+        Request::ReadObjects(request) => objects::read(service, graph, request, call)?,
+        Request::Find(request) => objects::find(graph, request, call)?,
+        Request::Tags(request) => objects::tags(graph, request, call)?,
+        Request::TagWhere(request) => objects::tag_where(service, request, call)?,
+        Request::SetIndex(request) => objects::set_index(service, &request)?,
         Request::Peer(_) => {
             return Err(Stop::Failed(Error::Invalid(
                 "only servers of a cluster ask each other that".into(),

@@ -17,6 +17,7 @@ mod http;
 pub mod limits;
 mod listen;
 mod metrics;
+mod objects;
 mod outbox;
 mod server;
 mod service;

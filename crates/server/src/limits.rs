@@ -30,3 +30,5 @@ pub const FLUSH_MAX: Duration = Duration::from_secs(2);
 pub const MESSAGE_BYTES: usize = 256 << 10;
 /// A message of calls may have so many bytes, however small the limit on one call is: several calls travel in one.
 pub const MESSAGE_BYTES_LEAST: usize = 1 << 20;
+/// One answer of JSON to a search ends once it has more bytes than this, and says where to go on.
+pub const JSON_ANSWER_BYTES: usize = 32 << 20;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The calls, in the order of their numbers in `Request`; number 0 is none of them.
-pub(crate) const CALLS: [&str; 25] = [
+pub(crate) const CALLS: [&str; 30] = [
     "unknown",
     "ping",
     "schema",
@@ -32,6 +32,11 @@ pub(crate) const CALLS: [&str; 25] = [
     "peer",
     "cluster",
     "placement",
+    "read_objects",
+    "find",
+    "tags",
+    "tag_where",
+    "set_index",
 ];
 
 /// A number that only grows.

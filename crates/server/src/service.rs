@@ -53,8 +53,12 @@ pub(crate) struct Service {
 
 /// Which threads a call is for.
 fn is_long(number: usize) -> bool {
-    // Scans, differences, traversals, top degrees, histories with archives, check, compact, backup.
-    matches!(number, 6 | 7 | 8 | 9 | 11 | 13 | 14 | 18 | 19 | 21)
+    // Scans, differences, traversals, top degrees, histories with archives, check, compact, backup; searches for objects,
+    // what tags there are, tagging, indexes.
+    matches!(
+        number,
+        6 | 7 | 8 | 9 | 11 | 13 | 14 | 18 | 19 | 21 | 26 | 27 | 28 | 29
+    )
 }
 
 impl Service {

@@ -182,6 +182,11 @@ fn number_of(request: &proto::Request) -> usize {
             Message::Peer(_) => 22,
             Message::Cluster(_) => 23,
             Message::Placement(_) => 24,
+            Message::ReadObjects(_) => 25,
+            Message::Find(_) => 26,
+            Message::Tags(_) => 27,
+            Message::TagWhere(_) => 28,
+            Message::SetIndex(_) => 29,
         },
     }
 }
@@ -307,4 +312,9 @@ impl Esker for Unary {
     unary!(backup, Backup, BackupRequest => Backup BackupReply);
     unary!(cluster, Cluster, ClusterRequest => Cluster ClusterReply);
     unary!(placement, Placement, PlacementRequest => Placement PlacementReply);
+    unary!(read_objects, ReadObjects, ReadObjectsRequest => ReadObjects ReadObjectsReply, items);
+    streaming!(find, Find, FindRequest => FindStream FindReply);
+    unary!(tags, Tags, TagsRequest => Tags TagsReply, tags);
+    unary!(tag_where, TagWhere, TagWhereRequest => TagWhere TagWhereReply);
+    unary!(set_index, SetIndex, SetIndexRequest => SetIndex SetIndexReply);
 }

@@ -8,6 +8,7 @@ use crate::wire::frame::{self, Kind};
 use crate::wire::request::Request;
 use crate::wire::{error, travel};
 use esker_model::codec::Reader;
+use esker_model::object::ObjectRead as _;
 use esker_model::traversal::StopReason;
 use esker_model::{Cancel, Error, Flow, GraphRead, Result};
 use rustix::net::RecvFlags;
@@ -235,5 +236,27 @@ pub(super) fn answer(core: &Core, request: Request, out: &mut Answer<'_>) -> io:
         }
         Request::Backup(directory) => out.end(core.backup(&directory)),
         Request::Persist => out.end(core.persist()),
+        Request::ReadObjects(keys, asker) => out.all(engine.read_objects(&keys, asker.as_ref())),
+        Request::Find(find) => {
+            let watch = out.watch();
+            let mut broken = None;
+            let report = engine.find(&find, &watch, &mut |found| match out.item(&found) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(e) => {
+                    broken = Some(e);
+                    ControlFlow::Break(())
+                }
+            });
+            match broken {
+                Some(e) => Err(e),
+                None => out.end(report),
+            }
+        }
+        Request::Tags(asker) => out.all(engine.tags(asker.as_ref())),
+        Request::TagWhere(change) => {
+            let watch = out.watch();
+            out.end(core.tag_where(&change, &watch))
+        }
+        Request::SetIndex(name, on) => out.end(core.set_index(&name, on)),
     }
 }

@@ -8,6 +8,7 @@ use crate::folder::Folder;
 use crate::limits::{HEARTBEAT, OWNER_SILENT_MAX, REQUEST_MARKER_MAX};
 use crate::marker;
 use crate::options::StoreEngine;
+use esker_model::object::{ObjectWrite as _, TagReport, TagWhere};
 use esker_model::{
     Batch, Cancel, Commit, Error, Flow, GraphWrite, Mutation, Result, Schema, SchemaChange, Version,
 };
@@ -159,6 +160,22 @@ impl Core {
         let schema = self.engine.define(changes);
         self.dirty.store(true, Ordering::Release);
         schema
+    }
+
+    /// Changes the tags of what a filter holds of.
+    pub(crate) fn tag_where(&self, change: &TagWhere, cancel: &dyn Cancel) -> Result<TagReport> {
+        self.before_write()?;
+        let report = self.engine.tag_where(change, cancel);
+        self.dirty.store(true, Ordering::Release);
+        report
+    }
+
+    /// Lets searches use an index, or forbids it.
+    pub(crate) fn set_index(&self, name: &str, on: bool) -> Result<bool> {
+        self.before_write()?;
+        let changed = self.engine.set_index(name, on);
+        self.dirty.store(true, Ordering::Release);
+        changed
     }
 
     /// Loads sorted tables.

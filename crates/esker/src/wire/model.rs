@@ -6,7 +6,6 @@ use super::encoding::{Wire, wire_enum, wire_newtype, wire_struct};
 use crate::BackupReport;
 use crate::engine::{BulkReport, CheckOptions, CheckReport, CompactReport, Problem, Stats};
 use esker_model::codec::{DecodeError, Reader};
-use esker_model::object::{Identity, ObjectId};
 use esker_model::record::UserAttribute;
 use esker_model::{
     AttributeDefinition, Batch, Commit, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey,
@@ -16,7 +15,7 @@ use esker_model::{
 };
 use esker_store::{StoreStats, Table};
 
-wire_newtype!(Version, VertexId, VertexTypeId, EdgeTypeId, ObjectId);
+wire_newtype!(Version, VertexId, VertexTypeId, EdgeTypeId);
 wire_struct!(VersionRange { from, until });
 wire_struct!(VertexRef { id, type_id });
 wire_struct!(VertexName { type_name, key });
@@ -68,12 +67,6 @@ wire_struct!(Degree {
     degree
 });
 wire_struct!(Counts { vertices, edges });
-wire_struct!(Identity {
-    name,
-    app,
-    owner,
-    step
-});
 wire_struct!(Mutation { version, op });
 wire_struct!(Batch { mutations, once });
 wire_struct!(Commit {

@@ -5,6 +5,7 @@
 use super::encoding::{Wire, wire_enum, wire_struct};
 use crate::engine::CheckOptions;
 use esker_model::codec::{DecodeError, Reader};
+use esker_model::object::{Asker, Find, ObjectKey, TagWhere};
 use esker_model::traversal::Budget;
 use esker_model::{
     Batch, EdgeKey, EdgeSelect, EdgeTypeId, SchemaChange, Traversal, Version, VersionRange,
@@ -71,6 +72,11 @@ pub(crate) enum Request {
     Compact(Option<Version>),
     Backup(PathBuf),
     Persist,
+    ReadObjects(Vec<ObjectKey>, Option<Asker>),
+    Find(Find),
+    Tags(Option<Asker>),
+    TagWhere(TagWhere),
+    SetIndex(String, bool),
 }
 
 wire_enum!(Request {
@@ -94,4 +100,9 @@ wire_enum!(Request {
     17 Compact(retain_after),
     18 Backup(directory),
     19 Persist,
+    20 ReadObjects(keys, asker),
+    21 Find(find),
+    22 Tags(asker),
+    23 TagWhere(change),
+    24 SetIndex(name, on),
 });

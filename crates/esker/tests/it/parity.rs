@@ -13,9 +13,9 @@ use std::fmt::Debug;
 use std::ops::ControlFlow;
 
 /// One database, opened twice in one process.
-struct Pair {
-    owner: Database,
-    other: Database,
+pub(crate) struct Pair {
+    pub(crate) owner: Database,
+    pub(crate) other: Database,
     // Dropped behind the handles, in this order.
     _server: Option<Server>,
     _dir: tempfile::TempDir,
@@ -23,14 +23,14 @@ struct Pair {
 
 /// The second handle goes through the owner's socket, or through a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Through {
+pub(crate) enum Through {
     Socket,
     Server,
 }
 
-const EITHER: [Through; 2] = [Through::Socket, Through::Server];
+pub(crate) const EITHER: [Through; 2] = [Through::Socket, Through::Server];
 
-fn both(through: Through) -> Pair {
+pub(crate) fn both(through: Through) -> Pair {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("lab.esker");
     let options = OpenOptions::new().create(true).memory_bytes(32 << 20);
@@ -63,7 +63,7 @@ fn both(through: Through) -> Pair {
     }
 }
 
-fn same<T: Debug>(what: &str, owner: &esker::Result<T>, attached: &esker::Result<T>) {
+pub(crate) fn same<T: Debug>(what: &str, owner: &esker::Result<T>, attached: &esker::Result<T>) {
     let text = |r: &esker::Result<T>| match r {
         Ok(value) => format!("{value:#?}"),
         Err(e) => format!("{:?}: {e}\n{e:?}", e.kind()),

@@ -15,16 +15,16 @@ use esker_model::{
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-const LONG: Wait<'static> = Wait {
+pub(super) const LONG: Wait<'static> = Wait {
     cancel: None,
     long: true,
 };
-const SHORT: Wait<'static> = Wait {
+pub(super) const SHORT: Wait<'static> = Wait {
     cancel: None,
     long: false,
 };
 
-fn cancellable(cancel: &dyn Cancel) -> Wait<'_> {
+pub(super) fn cancellable(cancel: &dyn Cancel) -> Wait<'_> {
     Wait {
         cancel: Some(cancel),
         long: true,
@@ -32,7 +32,7 @@ fn cancellable(cancel: &dyn Cancel) -> Wait<'_> {
 }
 
 /// The reply of the kind that was asked for.
-macro_rules! expect {
+macro_rules! expected {
     ($reply:expr, $kind:ident, $value:ident => $read:expr) => {
         match $reply {
             Reply::$kind($value) => $read,
@@ -40,6 +40,7 @@ macro_rules! expect {
         }
     };
 }
+pub(super) use expected;
 
 impl Client {
     /// Nothing: what a call costs by itself.
@@ -52,7 +53,7 @@ impl Client {
     /// Counts, sizes, cache figures.
     pub fn stats(&self) -> Result<proto::StatsReply> {
         self.value(Call::Stats(proto::StatsRequest {}), LONG, |reply| {
-            Ok(expect!(reply, Stats, stats => Some(stats)))
+            Ok(expected!(reply, Stats, stats => Some(stats)))
         })
     }
 
@@ -92,7 +93,7 @@ impl Client {
             retain_after: retain_after.map(|v| v.0),
         };
         self.value(Call::Compact(request), cancellable(cancel), |reply| {
-            Ok(expect!(reply, Compact, done => Some(done)))
+            Ok(expected!(reply, Compact, done => Some(done)))
         })
     }
 
@@ -108,14 +109,14 @@ impl Client {
         let directory = directory.to_owned();
         let request = Call::Backup(proto::BackupRequest { directory });
         self.value(request, LONG, |reply| {
-            Ok(expect!(reply, Backup, done => Some(done)))
+            Ok(expected!(reply, Backup, done => Some(done)))
         })
     }
 
     /// What the server says about its cluster; one that stands alone names no servers.
     pub fn cluster(&self) -> Result<proto::ClusterReply> {
         self.value(Call::Cluster(proto::ClusterRequest {}), SHORT, |reply| {
-            Ok(expect!(reply, Cluster, cluster => Some(cluster)))
+            Ok(expected!(reply, Cluster, cluster => Some(cluster)))
         })
     }
 
@@ -125,7 +126,7 @@ impl Client {
             vertex: Some(convert::vertex_ref_out(vertex)),
         };
         self.value(Call::Placement(request), SHORT, |reply| {
-            Ok(expect!(reply, Placement, placement => Some(placement)))
+            Ok(expected!(reply, Placement, placement => Some(placement)))
         })
     }
 
@@ -163,7 +164,7 @@ fn each<M, T>(
     Ok(ControlFlow::Continue(()))
 }
 
-fn extend<M, T>(
+pub(super) fn extend<M, T>(
     all: &mut Vec<T>,
     items: Vec<M>,
     decode: impl Fn(M) -> convert::Decoded<T>,
@@ -178,7 +179,7 @@ fn extend<M, T>(
 impl GraphRead for Client {
     fn schema(&self) -> Result<Arc<Schema>> {
         self.value(Call::Schema(proto::SchemaRequest {}), SHORT, |reply| {
-            Ok(expect!(reply, Schema, schema => Some(Arc::new(convert::schema_in(schema)?))))
+            Ok(expected!(reply, Schema, schema => Some(Arc::new(convert::schema_in(schema)?))))
         })
     }
 
@@ -189,7 +190,7 @@ impl GraphRead for Client {
             as_of: convert::as_of_out(as_of),
         });
         let all: Vec<_> = self.collect(call, SHORT, |all, reply| {
-            expect!(reply, ReadVertices, piece => extend(all, piece.items, |item| {
+            expected!(reply, ReadVertices, piece => extend(all, piece.items, |item| {
                 item.vertex.map(convert::vertex_in).transpose()
             }))
         })?;
@@ -202,7 +203,7 @@ impl GraphRead for Client {
             as_of: convert::as_of_out(as_of),
         });
         let all: Vec<_> = self.collect(call, SHORT, |all, reply| {
-            expect!(reply, ReadEdges, piece => extend(all, piece.items, |item| {
+            expected!(reply, ReadEdges, piece => extend(all, piece.items, |item| {
                 item.edge.map(convert::edge_in).transpose()
             }))
         })?;
@@ -270,7 +271,7 @@ impl GraphRead for Client {
             range: Some(convert::range_out(range)),
         });
         self.collect(call, LONG, |all, reply| {
-            expect!(reply, VertexHistory, piece => extend(all, piece.events, convert::vertex_event_in))
+            expected!(reply, VertexHistory, piece => extend(all, piece.events, convert::vertex_event_in))
         })
     }
 
@@ -280,7 +281,7 @@ impl GraphRead for Client {
             range: Some(convert::range_out(range)),
         });
         self.collect(call, LONG, |all, reply| {
-            expect!(reply, EdgeHistory, piece => extend(all, piece.events, convert::edge_event_in))
+            expected!(reply, EdgeHistory, piece => extend(all, piece.events, convert::edge_event_in))
         })
     }
 
@@ -294,7 +295,7 @@ impl GraphRead for Client {
         let all: Vec<u64> = self.collect(
             call,
             SHORT,
-            |all, reply| expect!(reply, Degrees, piece => extend(all, piece.degrees, Ok)),
+            |all, reply| expected!(reply, Degrees, piece => extend(all, piece.degrees, Ok)),
         )?;
         self.whole(all, of.len())
     }
@@ -305,13 +306,13 @@ impl GraphRead for Client {
             limit: u32::try_from(limit).unwrap_or(u32::MAX),
         });
         self.collect(call, LONG, |all, reply| {
-            expect!(reply, TopDegrees, piece => extend(all, piece.top, convert::degree_in))
+            expected!(reply, TopDegrees, piece => extend(all, piece.top, convert::degree_in))
         })
     }
 
     fn counts(&self) -> Result<Counts> {
         self.value(Call::Counts(proto::CountsRequest {}), LONG, |reply| {
-            Ok(expect!(reply, Counts, counts => Some(convert::counts_in(counts)?)))
+            Ok(expected!(reply, Counts, counts => Some(convert::counts_in(counts)?)))
         })
     }
 
@@ -375,14 +376,14 @@ impl GraphRead for Client {
         let once = once.to_vec();
         let call = Call::Applied(proto::AppliedRequest { once });
         self.value(call, SHORT, |reply| {
-            Ok(expect!(reply, Applied, reply => Some(reply.applied)))
+            Ok(expected!(reply, Applied, reply => Some(reply.applied)))
         })
     }
 }
 
 impl Client {
     /// A list with as many answers as questions.
-    fn whole<T>(&self, answers: Vec<T>, questions: usize) -> Result<Vec<T>> {
+    pub(super) fn whole<T>(&self, answers: Vec<T>, questions: usize) -> Result<Vec<T>> {
         if answers.len() == questions {
             Ok(answers)
         } else {
@@ -395,7 +396,7 @@ impl Client {
         let changes = changes.iter().map(convert::change_out).collect();
         let call = Call::Define(proto::DefineRequest { changes });
         let schema = self.value(call, SHORT, |reply| {
-            Ok(expect!(reply, Schema, schema => Some(Arc::new(convert::schema_in(schema)?))))
+            Ok(expected!(reply, Schema, schema => Some(Arc::new(convert::schema_in(schema)?))))
         })?;
         if sync {
             self.persist()?;
@@ -414,50 +415,5 @@ impl GraphWrite for Client {
 
     fn define(&self, changes: &[SchemaChange]) -> Result<Arc<Schema>> {
         self.define_with(changes, false)
-    }
-}
-
-
-fn no_objects<T>() -> Result<T> {
-    Err(esker_model::Error::Unavailable("objects are not built yet".into()))
-}
-
-impl esker_model::object::ObjectRead for Client {
-    fn read_objects(
-        &self,
-        _: &[esker_model::object::ObjectKey],
-        _: Option<&esker_model::object::Asker>,
-    ) -> Result<Vec<Option<esker_model::object::Found>>> {
-        no_objects()
-    }
-
-    fn find(
-        &self,
-        _: &esker_model::object::Find,
-        _: &dyn Cancel,
-        _: &mut dyn FnMut(esker_model::object::Found) -> Flow,
-    ) -> Result<esker_model::object::FindReport> {
-        no_objects()
-    }
-
-    fn tags(
-        &self,
-        _: Option<&esker_model::object::Asker>,
-    ) -> Result<Vec<esker_model::object::TagInfo>> {
-        no_objects()
-    }
-}
-
-impl esker_model::object::ObjectWrite for Client {
-    fn tag_where(
-        &self,
-        _: &esker_model::object::TagWhere,
-        _: &dyn Cancel,
-    ) -> Result<esker_model::object::TagReport> {
-        no_objects()
-    }
-
-    fn set_index(&self, _: &str, _: bool) -> Result<bool> {
-        no_objects()
     }
 }

@@ -10,6 +10,7 @@
 mod connect;
 mod connection;
 mod graph;
+mod objects;
 mod outgoing;
 mod peer;
 mod pending;

@@ -10,6 +10,7 @@ mod admin;
 mod graph;
 mod ids;
 mod mutation;
+mod object;
 mod schema;
 mod travel;
 mod value;
@@ -24,6 +25,11 @@ pub use ids::{
     ids_out, number_in, range_in, range_out, type_in, vertex_id, vertex_ref_in, vertex_ref_out,
 };
 pub use mutation::{batch_in, batch_out, commit_in, commit_out, mutation_in, mutation_out};
+pub use object::{
+    asker_in, asker_out, filter_in, filter_out, find_in, find_out, found_in, found_out,
+    identity_in, identity_out, object_key_in, object_key_out, report_in, report_out, tag_info_in,
+    tag_info_out, tag_report_in, tag_report_out, tag_where_in, tag_where_out,
+};
 pub use schema::{change_in, change_out, schema_in, schema_out};
 pub use travel::{Assembly, budget_in, budget_out, pieces, reason_in, reason_out, traversal_in};
 pub use value::{properties_in, properties_out, value_in, value_out};

@@ -1,5 +1,6 @@
 //! Batches of mutations, and what a commit did.
 
+use super::object::{identity_in, identity_out, object_id_in};
 use super::value::{properties_in, properties_out};
 use super::{At as _, Decoded, Form, Malformed, edge_type_in, vertex_ref_in, vertex_ref_out};
 use crate::proto;
@@ -75,7 +76,20 @@ pub fn mutation_out(mutation: &Mutation) -> proto::Mutation {
             type_name: String::new(),
             destination: vertex(destination),
         }),
-        Op::CreateObject { .. } | Op::MoveObject { .. } => unimplemented!("objects"),
+        Op::CreateObject {
+            identity,
+            attributes,
+            tags,
+        } => Message::CreateObject(proto::CreateObject {
+            identity: Some(identity_out(identity)),
+            attributes: properties_out(attributes, Form::Packed),
+            tags: properties_out(tags, Form::Packed),
+        }),
+        Op::MoveObject { object, from, to } => Message::MoveObject(proto::MoveObject {
+            object: object.0,
+            from: Some(identity_out(from)),
+            to: Some(identity_out(to)),
+        }),
     };
     proto::Mutation {
         version: mutation.version.map(|v| v.0),
@@ -133,6 +147,8 @@ pub fn mutation_in(mutation: proto::Mutation, schema: &Schema) -> Decoded<Mutati
         },
         Some(Message::PutEdge(m)) => put_edge(m, schema).at("put_edge")?,
         Some(Message::DeleteEdge(m)) => delete_edge(&m, schema).at("delete_edge")?,
+        Some(Message::CreateObject(m)) => create_object(m).at("create_object")?,
+        Some(Message::MoveObject(m)) => move_object(m).at("move_object")?,
     };
     Ok(Mutation {
         version: mutation.version.map(Version),
@@ -185,6 +201,22 @@ fn delete_edge(m: &proto::DeleteEdge, schema: &Schema) -> Decoded<Op> {
         source: vertex_in(m.source.as_ref(), "source", schema)?,
         edge_type: edge_type_in(m.r#type, &m.type_name, schema)?,
         destination: vertex_in(m.destination.as_ref(), "destination", schema)?,
+    })
+}
+
+fn create_object(m: proto::CreateObject) -> Decoded<Op> {
+    Ok(Op::CreateObject {
+        identity: identity_in(m.identity, "identity")?,
+        attributes: properties_in(m.attributes).at("attributes")?,
+        tags: properties_in(m.tags).at("tags")?,
+    })
+}
+
+fn move_object(m: proto::MoveObject) -> Decoded<Op> {
+    Ok(Op::MoveObject {
+        object: object_id_in(m.object, "object")?,
+        from: identity_in(m.from, "from")?,
+        to: identity_in(m.to, "to")?,
     })
 }
 

@@ -199,6 +199,286 @@ impl NullValue {
         }
     }
 }
+/// The four ID attributes: together they name one object.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Identity {
+    /// At least one byte.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// The application; may be empty.
+    #[prost(string, tag = "2")]
+    pub app: ::prost::alloc::string::String,
+    /// A user's number.
+    #[prost(sint64, tag = "3")]
+    pub owner: i64,
+    /// The time step; 0 where there is none.
+    #[prost(sint64, tag = "4")]
+    pub step: i64,
+}
+/// What an object is asked for by.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ObjectKey {
+    #[prost(oneof = "object_key::Key", tags = "1, 2")]
+    pub key: ::core::option::Option<object_key::Key>,
+}
+/// Nested message and enum types in `ObjectKey`.
+pub mod object_key {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Key {
+        /// Its number, below 2^63.
+        #[prost(uint64, tag = "1")]
+        Id(u64),
+        #[prost(message, tag = "2")]
+        Identity(super::Identity),
+    }
+}
+/// On whose behalf something is asked: only what they may read is seen, by each object's owner, group and mode. Whoever
+/// calls says who they are, and is believed: there is no authentication yet. Absent, everything is seen.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Asker {
+    #[prost(sint64, tag = "1")]
+    pub uid: i64,
+    #[prost(sint64, repeated, tag = "2")]
+    pub gids: ::prost::alloc::vec::Vec<i64>,
+}
+/// An object.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Found {
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// Versions: when it was created, when anything about it changed last.
+    #[prost(fixed64, tag = "2")]
+    pub created: u64,
+    #[prost(fixed64, tag = "3")]
+    pub modified: u64,
+    /// Predefined attributes, the four of its identity among them; those that were selected.
+    #[prost(message, optional, tag = "4")]
+    pub attributes: ::core::option::Option<Properties>,
+    /// User-defined tags, those that were selected; null is a tag without a value.
+    #[prost(message, optional, tag = "5")]
+    pub tags: ::core::option::Option<Properties>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ReadObjectsRequest {
+    #[prost(message, repeated, tag = "1")]
+    pub keys: ::prost::alloc::vec::Vec<ObjectKey>,
+    #[prost(message, optional, tag = "2")]
+    pub asker: ::core::option::Option<Asker>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ReadObjectsReply {
+    /// In the order asked for.
+    #[prost(message, repeated, tag = "1")]
+    pub items: ::prost::alloc::vec::Vec<read_objects_reply::Item>,
+}
+/// Nested message and enum types in `ReadObjectsReply`.
+pub mod read_objects_reply {
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Item {
+        /// Absent where there is none, or none that the asker may read.
+        #[prost(message, optional, tag = "1")]
+        pub object: ::core::option::Option<super::Found>,
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FindRequest {
+    /// What must hold, in the filter language (docs/book/filters.md): `name = 'VPIC' AND step BETWEEN 10 AND 20`. Empty
+    /// for everything. A time such as `30d ago` is reckoned from the server's clock.
+    #[prost(string, tag = "1")]
+    pub filter: ::prost::alloc::string::String,
+    /// Which attributes and tags to give; absent for all.
+    #[prost(message, optional, tag = "2")]
+    pub select: ::core::option::Option<Selection>,
+    /// At most so many objects; absent for all.
+    #[prost(uint64, optional, tag = "3")]
+    pub limit: ::core::option::Option<u64>,
+    /// Only count them.
+    #[prost(bool, tag = "4")]
+    pub count: bool,
+    /// Only say how it would be done.
+    #[prost(bool, tag = "5")]
+    pub explain: bool,
+    #[prost(message, optional, tag = "6")]
+    pub asker: ::core::option::Option<Asker>,
+    /// One of the shares of a search that several clients issue together; absent for the whole of it.
+    #[prost(message, optional, tag = "7")]
+    pub share: ::core::option::Option<Share>,
+    /// Go on behind that object: the last one of an earlier answer to the same search.
+    #[prost(uint64, optional, tag = "8")]
+    pub after: ::core::option::Option<u64>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Selection {
+    #[prost(string, repeated, tag = "1")]
+    pub names: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// Each object is in exactly one of the shares.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Share {
+    /// Which, from 0.
+    #[prost(uint32, tag = "1")]
+    pub rank: u32,
+    /// Of how many.
+    #[prost(uint32, tag = "2")]
+    pub of: u32,
+}
+/// Objects come first, in as many pieces as it takes, then the report.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct FindReply {
+    #[prost(message, repeated, tag = "1")]
+    pub objects: ::prost::alloc::vec::Vec<Found>,
+    #[prost(message, optional, tag = "2")]
+    pub report: ::core::option::Option<FindReport>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct FindReport {
+    /// Objects that were given, or counted.
+    #[prost(uint64, tag = "1")]
+    pub matches: u64,
+    /// False where the limit or the caller stopped it.
+    #[prost(bool, tag = "2")]
+    pub complete: bool,
+    /// Servers of a cluster that did not answer: their objects are missing.
+    #[prost(uint32, repeated, tag = "3")]
+    pub missing: ::prost::alloc::vec::Vec<u32>,
+    #[prost(message, repeated, tag = "4")]
+    pub plan: ::prost::alloc::vec::Vec<PlanStep>,
+    #[prost(message, repeated, tag = "5")]
+    pub unknown: ::prost::alloc::vec::Vec<UnknownName>,
+}
+/// How one term was answered; in the order in which they are looked at.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PlanStep {
+    #[prost(uint32, tag = "1")]
+    pub server: u32,
+    /// As the filter language writes it.
+    #[prost(string, tag = "2")]
+    pub term: ::prost::alloc::string::String,
+    /// By what: `index`, `text index`, `column`, `all`.
+    #[prost(string, tag = "3")]
+    pub access: ::prost::alloc::string::String,
+    /// Objects that it was expected to leave, objects that it left, microseconds.
+    #[prost(uint64, tag = "4")]
+    pub estimate: u64,
+    #[prost(uint64, optional, tag = "5")]
+    pub left: ::core::option::Option<u64>,
+    #[prost(uint64, optional, tag = "6")]
+    pub micros: ::core::option::Option<u64>,
+}
+/// A name in the filter that no object has which the asker may read.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UnknownName {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// The nearest name that there is, and how many objects have it.
+    #[prost(string, optional, tag = "2")]
+    pub nearest: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(uint64, tag = "3")]
+    pub objects: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TagsRequest {
+    #[prost(message, optional, tag = "1")]
+    pub asker: ::core::option::Option<Asker>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TagsReply {
+    /// By name, predefined attributes first.
+    #[prost(message, repeated, tag = "1")]
+    pub tags: ::prost::alloc::vec::Vec<TagInfo>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TagInfo {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(bool, tag = "2")]
+    pub predefined: bool,
+    /// Objects that have it.
+    #[prost(uint64, tag = "3")]
+    pub objects: u64,
+    /// Different values, where an index knows.
+    #[prost(uint64, optional, tag = "4")]
+    pub distinct: ::core::option::Option<u64>,
+    /// Whether searches may use an index on it.
+    #[prost(bool, tag = "5")]
+    pub indexed: bool,
+    /// Bytes of memory.
+    #[prost(uint64, tag = "6")]
+    pub value_bytes: u64,
+    #[prost(uint64, tag = "7")]
+    pub index_bytes: u64,
+}
+/// Changes the tags of all objects that a filter holds of.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TagWhereRequest {
+    #[prost(string, tag = "1")]
+    pub filter: ::prost::alloc::string::String,
+    /// Null for a tag without a value.
+    #[prost(message, optional, tag = "2")]
+    pub set: ::core::option::Option<Properties>,
+    /// Set them only where an object lacks the tag.
+    #[prost(bool, tag = "3")]
+    pub keep: bool,
+    #[prost(string, repeated, tag = "4")]
+    pub remove: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Objects that they may not change are left alone and counted.
+    #[prost(message, optional, tag = "5")]
+    pub asker: ::core::option::Option<Asker>,
+    /// Only count.
+    #[prost(bool, tag = "6")]
+    pub dry_run: bool,
+    /// As in ApplyRequest.
+    #[prost(bytes = "vec", tag = "7")]
+    pub once: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bool, tag = "8")]
+    pub sync: bool,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TagWhereReply {
+    #[prost(uint64, tag = "1")]
+    pub matches: u64,
+    #[prost(uint64, tag = "2")]
+    pub changed: u64,
+    #[prost(uint64, tag = "3")]
+    pub refused: u64,
+    #[prost(fixed64, tag = "4")]
+    pub version: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetIndexRequest {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Allowed, or forbidden. An index is built by the first search that wants it.
+    #[prost(bool, tag = "2")]
+    pub on: bool,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetIndexReply {
+    /// False if it was so already.
+    #[prost(bool, tag = "1")]
+    pub changed: bool,
+}
+/// Creates an object; refused if there is one with these ID attributes. ReadObjects gives its number.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CreateObject {
+    #[prost(message, optional, tag = "1")]
+    pub identity: ::core::option::Option<Identity>,
+    /// Other predefined attributes.
+    #[prost(message, optional, tag = "2")]
+    pub attributes: ::core::option::Option<Properties>,
+    #[prost(message, optional, tag = "3")]
+    pub tags: ::core::option::Option<Properties>,
+}
+/// Gives an object other ID attributes; refused if another one has them, or if this one no longer has the old ones.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MoveObject {
+    #[prost(uint64, tag = "1")]
+    pub object: u64,
+    #[prost(message, optional, tag = "2")]
+    pub from: ::core::option::Option<Identity>,
+    #[prost(message, optional, tag = "3")]
+    pub to: ::core::option::Option<Identity>,
+}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SchemaRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -675,7 +955,7 @@ pub struct Mutation {
     /// When it happened, if its source knows; else the commit's own version.
     #[prost(fixed64, optional, tag = "1")]
     pub version: ::core::option::Option<u64>,
-    #[prost(oneof = "mutation::Op", tags = "2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "mutation::Op", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10")]
     pub op: ::core::option::Option<mutation::Op>,
 }
 /// Nested message and enum types in `Mutation`.
@@ -696,6 +976,10 @@ pub mod mutation {
         DeleteEdge(super::DeleteEdge),
         #[prost(message, tag = "8")]
         ChangeVertex(super::ChangeVertex),
+        #[prost(message, tag = "9")]
+        CreateObject(super::CreateObject),
+        #[prost(message, tag = "10")]
+        MoveObject(super::MoveObject),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1795,7 +2079,7 @@ pub struct Call {
 pub struct Request {
     #[prost(
         oneof = "request::Call",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29"
     )]
     pub call: ::core::option::Option<request::Call>,
 }
@@ -1852,6 +2136,16 @@ pub mod request {
         Cluster(super::ClusterRequest),
         #[prost(message, tag = "24")]
         Placement(super::PlacementRequest),
+        #[prost(message, tag = "25")]
+        ReadObjects(super::ReadObjectsRequest),
+        #[prost(message, tag = "26")]
+        Find(super::FindRequest),
+        #[prost(message, tag = "27")]
+        Tags(super::TagsRequest),
+        #[prost(message, tag = "28")]
+        TagWhere(super::TagWhereRequest),
+        #[prost(message, tag = "29")]
+        SetIndex(super::SetIndexRequest),
     }
 }
 /// The answer is not wanted any more, or not in full: a traversal answers with what it found, other calls end.
@@ -1915,7 +2209,7 @@ pub struct Answer {
 pub struct Reply {
     #[prost(
         oneof = "reply::Reply",
-        tags = "1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 31"
+        tags = "1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 31"
     )]
     pub reply: ::core::option::Option<reply::Reply>,
 }
@@ -1969,6 +2263,16 @@ pub mod reply {
         Cluster(super::ClusterReply),
         #[prost(message, tag = "24")]
         Placement(super::PlacementReply),
+        #[prost(message, tag = "25")]
+        ReadObjects(super::ReadObjectsReply),
+        #[prost(message, tag = "26")]
+        Find(super::FindReply),
+        #[prost(message, tag = "27")]
+        Tags(super::TagsReply),
+        #[prost(message, tag = "28")]
+        TagWhere(super::TagWhereReply),
+        #[prost(message, tag = "29")]
+        SetIndex(super::SetIndexReply),
         #[prost(message, tag = "31")]
         Failure(super::Failure),
     }
@@ -2530,6 +2834,105 @@ pub mod esker_client {
             req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Placement"));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn read_objects(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ReadObjectsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ReadObjectsReply>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/esker.v1.Esker/ReadObjects",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("esker.v1.Esker", "ReadObjects"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn find(
+            &mut self,
+            request: impl tonic::IntoRequest<super::FindRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::FindReply>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/Find");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Find"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        pub async fn tags(
+            &mut self,
+            request: impl tonic::IntoRequest<super::TagsRequest>,
+        ) -> std::result::Result<tonic::Response<super::TagsReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/Tags");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Tags"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn tag_where(
+            &mut self,
+            request: impl tonic::IntoRequest<super::TagWhereRequest>,
+        ) -> std::result::Result<tonic::Response<super::TagWhereReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/TagWhere");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "TagWhere"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn set_index(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SetIndexRequest>,
+        ) -> std::result::Result<tonic::Response<super::SetIndexReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/SetIndex");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "SetIndex"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -2690,6 +3093,35 @@ pub mod esker_server {
             &self,
             request: tonic::Request<super::PlacementRequest>,
         ) -> std::result::Result<tonic::Response<super::PlacementReply>, tonic::Status>;
+        async fn read_objects(
+            &self,
+            request: tonic::Request<super::ReadObjectsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ReadObjectsReply>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the Find method.
+        type FindStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::FindReply, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        async fn find(
+            &self,
+            request: tonic::Request<super::FindRequest>,
+        ) -> std::result::Result<tonic::Response<Self::FindStream>, tonic::Status>;
+        async fn tags(
+            &self,
+            request: tonic::Request<super::TagsRequest>,
+        ) -> std::result::Result<tonic::Response<super::TagsReply>, tonic::Status>;
+        async fn tag_where(
+            &self,
+            request: tonic::Request<super::TagWhereRequest>,
+        ) -> std::result::Result<tonic::Response<super::TagWhereReply>, tonic::Status>;
+        async fn set_index(
+            &self,
+            request: tonic::Request<super::SetIndexRequest>,
+        ) -> std::result::Result<tonic::Response<super::SetIndexReply>, tonic::Status>;
     }
     #[derive(Debug)]
     pub struct EskerServer<T> {
@@ -3804,6 +4236,224 @@ pub mod esker_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = PlacementSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/esker.v1.Esker/ReadObjects" => {
+                    #[allow(non_camel_case_types)]
+                    struct ReadObjectsSvc<T: Esker>(pub Arc<T>);
+                    impl<T: Esker> tonic::server::UnaryService<super::ReadObjectsRequest>
+                    for ReadObjectsSvc<T> {
+                        type Response = super::ReadObjectsReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ReadObjectsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Esker>::read_objects(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ReadObjectsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/esker.v1.Esker/Find" => {
+                    #[allow(non_camel_case_types)]
+                    struct FindSvc<T: Esker>(pub Arc<T>);
+                    impl<
+                        T: Esker,
+                    > tonic::server::ServerStreamingService<super::FindRequest>
+                    for FindSvc<T> {
+                        type Response = super::FindReply;
+                        type ResponseStream = T::FindStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::FindRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Esker>::find(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = FindSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/esker.v1.Esker/Tags" => {
+                    #[allow(non_camel_case_types)]
+                    struct TagsSvc<T: Esker>(pub Arc<T>);
+                    impl<T: Esker> tonic::server::UnaryService<super::TagsRequest>
+                    for TagsSvc<T> {
+                        type Response = super::TagsReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::TagsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Esker>::tags(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = TagsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/esker.v1.Esker/TagWhere" => {
+                    #[allow(non_camel_case_types)]
+                    struct TagWhereSvc<T: Esker>(pub Arc<T>);
+                    impl<T: Esker> tonic::server::UnaryService<super::TagWhereRequest>
+                    for TagWhereSvc<T> {
+                        type Response = super::TagWhereReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::TagWhereRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Esker>::tag_where(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = TagWhereSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/esker.v1.Esker/SetIndex" => {
+                    #[allow(non_camel_case_types)]
+                    struct SetIndexSvc<T: Esker>(pub Arc<T>);
+                    impl<T: Esker> tonic::server::UnaryService<super::SetIndexRequest>
+                    for SetIndexSvc<T> {
+                        type Response = super::SetIndexReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::SetIndexRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Esker>::set_index(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SetIndexSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

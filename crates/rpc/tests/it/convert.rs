@@ -1,5 +1,6 @@
 //! What the model's types become on the wire, and that they come back.
 
+use crate::objects::{identity, object_id};
 use esker_model::record::UserAttribute;
 use esker_model::traversal::{
     Budget, PathNode, PathStep, Paths, ServerStep, StepProfile, Stop, StopReason,
@@ -31,7 +32,7 @@ pub(crate) fn value() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(3, 12, 4, |inner| vec(inner, 0..4).prop_map(Value::List))
 }
 
-fn properties() -> impl Strategy<Value = Properties> {
+pub(crate) fn properties() -> impl Strategy<Value = Properties> {
     vec((".{1,8}", value()), 0..5).prop_map(|pairs| pairs.into_iter().collect())
 }
 
@@ -39,7 +40,7 @@ fn id() -> impl Strategy<Value = VertexId> {
     any::<[u8; 16]>().prop_map(VertexId)
 }
 
-fn version() -> impl Strategy<Value = Version> {
+pub(crate) fn version() -> impl Strategy<Value = Version> {
     any::<u64>().prop_map(Version)
 }
 
@@ -138,6 +139,15 @@ fn op() -> impl Strategy<Value = Op> {
                 destination,
             }
         }),
+        (identity(), properties(), properties()).prop_map(|(identity, attributes, tags)| {
+            Op::CreateObject {
+                identity,
+                attributes,
+                tags,
+            }
+        }),
+        (object_id(), identity(), identity())
+            .prop_map(|(object, from, to)| { Op::MoveObject { object, from, to } }),
     ]
 }
 
@@ -149,11 +159,11 @@ pub(crate) fn batch() -> impl Strategy<Value = Batch> {
 }
 
 /// Through bytes, as it travels.
-fn sent<M: prost::Message + Default>(message: &M) -> M {
+pub(crate) fn sent<M: prost::Message + Default>(message: &M) -> M {
     M::decode(&message.encode_to_vec()[..]).unwrap()
 }
 
-const FORMS: [Form; 2] = [Form::Packed, Form::Typed];
+pub(crate) const FORMS: [Form; 2] = [Form::Packed, Form::Typed];
 
 proptest! {
     #[test]

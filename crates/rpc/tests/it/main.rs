@@ -6,3 +6,4 @@ mod convert;
 mod failure;
 mod generated;
 mod malformed;
+mod objects;

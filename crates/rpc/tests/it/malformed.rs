@@ -34,6 +34,13 @@ fn take_in(request: Call, schema: &Schema) {
             m.of.into_iter()
                 .for_each(|d| drop(convert::degree_of_in(d)));
         }
+        Call::ReadObjects(m) => {
+            m.keys
+                .into_iter()
+                .for_each(|k| drop(convert::object_key_in(k)));
+        }
+        Call::Find(m) => drop(convert::find_in(m, Some(0))),
+        Call::TagWhere(m) => drop(convert::tag_where_in(m, Some(0))),
         _ => {}
     }
 }
@@ -68,6 +75,13 @@ fn try_everything(bytes: &[u8]) {
         if assembly.take(piece).is_ok() {
             let _ = assembly.finish();
         }
+    }
+    if let Ok(piece) = proto::FindReply::decode(bytes) {
+        piece
+            .objects
+            .into_iter()
+            .for_each(|o| drop(convert::found_in(o)));
+        drop(piece.report.map(convert::report_in));
     }
     if let Ok(failure) = proto::Failure::decode(bytes) {
         let _ = esker_rpc::failure::failure_in(failure);

@@ -3,6 +3,7 @@
 use super::Cluster;
 use crate::service::Service;
 use esker::Database;
+use esker_model::object::{ObjectRead, TagReport, TagWhere};
 use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
     Cancel, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect, EdgeTypeId, Flow,
@@ -21,7 +22,7 @@ pub(crate) enum Graph<'a> {
 }
 
 impl<'a> Deref for Graph<'a> {
-    type Target = dyn GraphRead + 'a;
+    type Target = dyn ObjectRead + 'a;
 
     fn deref(&self) -> &Self::Target {
         match self {
@@ -64,6 +65,14 @@ pub(crate) struct ClusterGraph<'a> {
 impl ClusterGraph<'_> {
     pub(crate) fn define(cluster: &Cluster, changes: &[SchemaChange]) -> Result<Arc<Schema>> {
         cluster.wait(cluster.node.define(changes))
+    }
+
+    pub(crate) fn tag_where(_: &Cluster, _: &TagWhere, _: &dyn Cancel) -> Result<TagReport> {
+        no_objects()
+    }
+
+    pub(crate) fn set_index(_: &Cluster, _: &str, _: bool) -> Result<bool> {
+        no_objects()
     }
 }
 
@@ -152,12 +161,13 @@ impl GraphRead for ClusterGraph<'_> {
     }
 }
 
-
 fn no_objects<T>() -> Result<T> {
-    Err(esker_model::Error::Unavailable("objects are not built yet".into()))
+    Err(esker_model::Error::Unavailable(
+        "objects are not built yet".into(),
+    ))
 }
 
-impl esker_model::object::ObjectRead for ClusterGraph<'_> {
+impl ObjectRead for ClusterGraph<'_> {
     fn read_objects(
         &self,
         _: &[esker_model::object::ObjectKey],

@@ -1,7 +1,8 @@
 //! The graph as JSON, in the shapes of `docs/book/json.md`, and JSON as values.
 
+use esker_model::object::{FindReport, Found};
 use esker_model::traversal::parse_value;
-use esker_model::{Edge, Properties, Schema, Value, ValueKind, Vertex, VertexId};
+use esker_model::{Edge, Properties, Schema, Value, ValueKind, Version, Vertex, VertexId};
 use serde_json::{Map, Value as Json, json};
 
 /// Null, bool, i64, finite f64, string and list as JSON's own; a timestamp as RFC 3339; bytes as base64; NaN and
@@ -62,6 +63,41 @@ pub(super) fn vertex_out(id: VertexId, vertex: Option<&Vertex>, schema: &Schema)
 /// The name of a vertex; its id where only that is known.
 pub(super) fn name_of(id: VertexId, vertex: Option<&Vertex>, schema: &Schema) -> String {
     vertex.map_or_else(|| format!("?:{id}"), |v| v.name(schema))
+}
+
+/// `{"id","created","modified","attributes","tags"}`. The number is text: 63 bits are more than the numbers of many readers
+/// of JSON hold.
+pub(super) fn found_out(found: &Found) -> Json {
+    json!({
+        "id": found.id.to_string(),
+        "created": version_out(found.created),
+        "modified": version_out(found.modified),
+        "attributes": properties_out(&found.attributes),
+        "tags": properties_out(&found.tags),
+    })
+}
+
+/// What a search did.
+pub(super) fn report_out(report: &FindReport) -> Json {
+    let plan = report.plan.iter().map(|step| {
+        json!({"server": step.server, "term": step.term, "access": step.access, "estimate": step.estimate,
+               "left": step.left, "micros": step.micros})
+    });
+    let unknown = report.unknown.iter().map(|(name, near)| {
+        let (nearest, objects) = near.as_ref().map(|(name, objects)| (name, objects)).unzip();
+        json!({"name": name, "nearest": nearest, "objects": objects})
+    });
+    json!({
+        "matches": report.matches,
+        "complete": report.complete,
+        "missing": report.missing,
+        "plan": plan.collect::<Json>(),
+        "unknown": unknown.collect::<Json>(),
+    })
+}
+
+pub(super) fn version_out(version: Version) -> Json {
+    version.to_string().into()
 }
 
 /// `{"src","type","dst","version","properties"}`.

@@ -3,7 +3,10 @@
 //! [`API`] is the one list of paths: the routes and the `OpenAPI` document are made from it.
 
 mod api;
+mod body;
+mod find;
 mod json;
+mod objects;
 mod openapi;
 mod ops;
 mod query;
@@ -16,7 +19,7 @@ use api::{Answer, Asked};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, patch, post};
 use esker_model::{Error, ErrorKind};
 use esker_rpc::proto;
 use esker_rpc::proto::failure::Kind;
@@ -24,12 +27,15 @@ use http::{HeaderValue, Request, Response, StatusCode, header};
 use query::Query;
 use serde_json::json;
 use std::sync::Arc;
+use write::What;
 
 /// How a path is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verb {
     Get,
     Post,
+    Patch,
+    Delete,
 }
 
 /// One path of the API.
@@ -52,7 +58,9 @@ struct Endpoint {
 #[derive(Clone, Copy)]
 enum Run {
     Read(fn(&Asked<'_>) -> Answer),
-    Write,
+    /// A search, asked behind the question mark or in the body.
+    Find,
+    Write(What),
     Describe,
 }
 
@@ -62,7 +70,7 @@ const fn read(
     counts_as: usize,
     parameters: &'static [&'static str],
     answer: &'static str,
-    run: fn(&Asked<'_>) -> Answer,
+    run: Run,
     summary: &'static str,
 ) -> Endpoint {
     Endpoint {
@@ -74,18 +82,18 @@ const fn read(
         body: None,
         answer,
         counts_as,
-        run: Run::Read(run),
+        run,
     }
 }
 
-const API: [Endpoint; 11] = [
+const API: [Endpoint; 21] = [
     read(
         "/api/v1/schema",
         "schema",
         2,
         &[],
         "Schema",
-        api::schema,
+        Run::Read(api::schema),
         "All types",
     ),
     read(
@@ -94,7 +102,7 @@ const API: [Endpoint; 11] = [
         17,
         &[],
         "Stats",
-        api::stats,
+        Run::Read(api::stats),
         "Counts, sizes and cache figures",
     ),
     read(
@@ -103,7 +111,7 @@ const API: [Endpoint; 11] = [
         4,
         &["id", "as_of"],
         "Vertex",
-        api::vertex,
+        Run::Read(api::vertex),
         "One vertex with its attributes",
     ),
     read(
@@ -112,7 +120,7 @@ const API: [Endpoint; 11] = [
         7,
         &["vertex_type", "after", "limit", "as_of"],
         "Vertices",
-        api::vertices,
+        Run::Read(api::vertices),
         "Vertices of a type",
     ),
     read(
@@ -121,7 +129,7 @@ const API: [Endpoint; 11] = [
         6,
         &["id", "type", "limit", "as_of"],
         "Edges",
-        api::edges,
+        Run::Read(api::edges),
         "The edges that leave a vertex",
     ),
     read(
@@ -130,7 +138,7 @@ const API: [Endpoint; 11] = [
         8,
         &["id", "type", "dst", "from", "until"],
         "History",
-        api::history,
+        Run::Read(api::history),
         "All that happened to a vertex or an edge, newest first",
     ),
     read(
@@ -139,7 +147,7 @@ const API: [Endpoint; 11] = [
         14,
         &["id", "as_of", "depth"],
         "Graph",
-        api::lineage,
+        Run::Read(api::lineage),
         "How a file came to be: the jobs, inputs, executables and users behind it",
     ),
     read(
@@ -148,7 +156,7 @@ const API: [Endpoint; 11] = [
         14,
         &["id", "as_of", "depth"],
         "Graph",
-        api::impact,
+        Run::Read(api::impact),
         "What was derived from a file",
     ),
     Endpoint {
@@ -171,7 +179,121 @@ const API: [Endpoint; 11] = [
         body: Some(("application/x-ndjson", "Operations")),
         answer: "Commit",
         counts_as: 16,
-        run: Run::Write,
+        run: Run::Write(What::Lines),
+    },
+    read(
+        "/api/v1/find",
+        "find",
+        26,
+        &[
+            "filter",
+            "select",
+            "limit",
+            "count",
+            "explain",
+            "uid",
+            "gids",
+            "rank",
+            "of",
+            "after_object",
+            "format",
+        ],
+        "Found",
+        Run::Find,
+        "Search for objects by their attributes and tags",
+    ),
+    Endpoint {
+        verb: Verb::Post,
+        path: "/api/v1/find",
+        name: "findByBody",
+        summary: "The same, with what is asked in the body",
+        parameters: &[],
+        body: Some(("application/json", "FindRequest")),
+        answer: "Found",
+        counts_as: 26,
+        run: Run::Find,
+    },
+    read(
+        "/api/v1/objects/{id}",
+        "object",
+        25,
+        &["object", "uid", "gids"],
+        "Object",
+        Run::Read(objects::object),
+        "One object, by its number",
+    ),
+    read(
+        "/api/v1/objects",
+        "objectByIdentity",
+        25,
+        &["name", "app", "owner", "step", "uid", "gids"],
+        "Object",
+        Run::Read(objects::by_identity),
+        "One object, by its four ID attributes",
+    ),
+    Endpoint {
+        verb: Verb::Post,
+        path: "/api/v1/objects",
+        name: "createObject",
+        summary: "Create an object; the answer has its number",
+        parameters: &["once", "sync"],
+        body: Some(("application/json", "NewObject")),
+        answer: "Created",
+        counts_as: 16,
+        run: Run::Write(What::Create),
+    },
+    Endpoint {
+        verb: Verb::Patch,
+        path: "/api/v1/objects/{id}",
+        name: "updateObject",
+        summary: "Set and remove attributes and tags of an object; setting ID attributes moves it",
+        parameters: &["object", "once", "sync"],
+        body: Some(("application/json", "Changes")),
+        answer: "Commit",
+        counts_as: 16,
+        run: Run::Write(What::Update),
+    },
+    Endpoint {
+        verb: Verb::Delete,
+        path: "/api/v1/objects/{id}",
+        name: "deleteObject",
+        summary: "Delete an object",
+        parameters: &["object", "once", "sync"],
+        body: None,
+        answer: "Commit",
+        counts_as: 16,
+        run: Run::Write(What::Delete),
+    },
+    read(
+        "/api/v1/tags",
+        "tags",
+        27,
+        &["uid", "gids"],
+        "Tags",
+        Run::Read(objects::tags),
+        "All names that objects have values under",
+    ),
+    Endpoint {
+        verb: Verb::Post,
+        path: "/api/v1/tag",
+        name: "tag",
+        summary: "Set and remove tags of all objects that a filter holds of",
+        parameters: &["once", "sync"],
+        body: Some(("application/json", "TagRequest")),
+        answer: "Tagged",
+        counts_as: 28,
+        run: Run::Read(objects::tag),
+    },
+    Endpoint {
+        verb: Verb::Post,
+        path: "/api/v1/index",
+        name: "index",
+        summary: "Let searches use an index on a name, or forbid it",
+        parameters: &[],
+        body: Some(("application/json", "IndexRequest")),
+        answer: "Indexed",
+        counts_as: 29,
+        run: Run::Read(objects::index),
     },
     Endpoint {
         verb: Verb::Get,
@@ -205,11 +327,20 @@ impl Refused {
     }
 
     fn at_line(self, line: usize) -> Self {
+        self.below(&format!("line {line}"))
+    }
+
+    /// The same, of what a key holds.
+    fn within(self, key: &str) -> Self {
+        self.below(&format!("`{key}`"))
+    }
+
+    fn below(self, place: &str) -> Self {
         let (status, message) = match self {
             Self::Said(status, message) => (status, message),
             Self::Failed(e) => (status_of(e.kind()), e.to_string()),
         };
-        Self::Said(status, format!("line {line}: {message}"))
+        Self::Said(status, format!("{place}: {message}"))
     }
 
     fn response(&self) -> Response<Body> {
@@ -253,17 +384,16 @@ pub(crate) fn routes(service: &Arc<Service>) -> Router {
         let handler = move |State(service): State<Arc<Service>>, request: Request<Body>| async move {
             service.metrics.http.add(1);
             match answer(service, endpoint, request).await {
-                Ok(text) => json_response(text),
-                Err(response) => response,
+                Ok(response) | Err(response) => response,
             }
         };
-        router = router.route(
-            endpoint.path,
-            match endpoint.verb {
-                Verb::Get => get(handler),
-                Verb::Post => post(handler),
-            },
-        );
+        let method = match endpoint.verb {
+            Verb::Get => get(handler),
+            Verb::Post => post(handler),
+            Verb::Patch => patch(handler),
+            Verb::Delete => delete(handler),
+        };
+        router = router.route(endpoint.path, method);
     }
     router
         .fallback(nothing)
@@ -275,13 +405,23 @@ async fn answer(
     service: Arc<Service>,
     endpoint: &'static Endpoint,
     request: Request<Body>,
-) -> Result<String, Response<Body>> {
+) -> Result<Response<Body>, Response<Body>> {
     let known: Vec<&str> = endpoint
         .parameters
         .iter()
-        .map(|p| if *p == "vertex_type" { "type" } else { p })
+        .filter(|p| !openapi::in_path(p))
+        .map(|p| openapi::shown(p))
         .collect();
-    let query = Query::parse(request.uri().query(), &known).map_err(|e| e.response())?;
+    let query = Query::parse(request.uri().query(), &known);
+    let query = match endpoint.path.rsplit_once("/{id}") {
+        // The router has seen that there is such a part.
+        Some(_) => {
+            let part = request.uri().path().rsplit('/').next();
+            query.and_then(|q| q.with("id", part.unwrap_or_default()))
+        }
+        None => query,
+    };
+    let query = query.map_err(|e| e.response())?;
     let limit = service.settings.limits.request_bytes;
     let body = axum::body::to_bytes(request.into_body(), limit)
         .await
@@ -295,8 +435,12 @@ async fn answer(
     let body = String::from_utf8(body.into())
         .map_err(|_| Refused::bad("the request's body is not UTF-8".into()).response())?;
     match endpoint.run {
-        Run::Describe => Ok(openapi::document().to_string()),
-        Run::Write => write::apply(&service, &query, body).await,
+        Run::Describe => Ok(json_response(openapi::document().to_string())),
+        Run::Write(what) => {
+            let done = write::write(&service, what, query, body).await;
+            done.map(json_response)
+        }
+        Run::Find => find::find(&service, query, body, endpoint.body.is_some()).await,
         Run::Read(run) => {
             let work = move |service: &Service, watch: &Watch| {
                 run(&Asked {
@@ -308,7 +452,7 @@ async fn answer(
             };
             let answered = service.work(endpoint.counts_as, work).await;
             match answered {
-                Ok(Ok(text)) => Ok(text),
+                Ok(Ok(text)) => Ok(json_response(text)),
                 Ok(Err(refused)) => Err(refused.response()),
                 Err(turned_away) => Err(failed(&turned_away)),
             }

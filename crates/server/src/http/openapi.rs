@@ -1,12 +1,95 @@
 //! The API's own description, as `OpenAPI` 3.1. It is made from the same table that the routes are.
 
 use super::ops::OPS;
-use super::{API, Endpoint, Verb};
+use super::{API, Endpoint, Run, Verb};
 use serde_json::{Map, Value as Json, json};
+
+/// Whether a parameter is a part of the path.
+pub(super) fn in_path(name: &str) -> bool {
+    name == "object"
+}
+
+/// The name that callers know a parameter by: one name may mean several things.
+pub(super) fn shown(name: &str) -> &str {
+    match name {
+        "vertex_type" => "type",
+        "after_object" => "after",
+        "object" => "id",
+        _ => name,
+    }
+}
 
 /// What a parameter means, by name.
 fn parameter(name: &str) -> Json {
     let (description, schema, required) = match name {
+        "object" => (
+            "an object's number",
+            json!({"type": "string", "pattern": "^(object:)?[0-9]+$"}),
+            true,
+        ),
+        "filter" => (
+            "what must hold, in the language of docs/book/filters.md; everything does if it is empty",
+            json!({"type": "string", "examples": ["name = 'VPIC' AND step BETWEEN 10 AND 20"]}),
+            false,
+        ),
+        "select" => (
+            "attributes and tags to give, with commas; all if it is left out",
+            json!({"type": "string"}),
+            false,
+        ),
+        "count" => ("`true`: only count", json!({"type": "boolean"}), false),
+        "explain" => (
+            "`true`: only say how it would be done",
+            json!({"type": "boolean"}),
+            false,
+        ),
+        "uid" => (
+            "on whose behalf, a user's number: only what they may read is seen",
+            json!({"type": "integer"}),
+            false,
+        ),
+        "gids" => (
+            "the numbers of the groups that they are in, with commas",
+            json!({"type": "string"}),
+            false,
+        ),
+        "rank" => (
+            "which share of a search that several clients issue together, from 0",
+            json!({"type": "integer", "minimum": 0}),
+            false,
+        ),
+        "of" => (
+            "how many shares there are: each object is in exactly one",
+            json!({"type": "integer", "minimum": 1}),
+            false,
+        ),
+        "after_object" => (
+            "go on behind that object: `next` of the answer before",
+            json!({"type": "string"}),
+            false,
+        ),
+        "format" => (
+            "`ndjson`: a line for each object as it is found, without a limit unless one is given, and a last line with the \
+             report",
+            json!({"enum": ["json", "ndjson"], "default": "json"}),
+            false,
+        ),
+        "name" => ("ID attribute", json!({"type": "string"}), true),
+        "app" => (
+            "ID attribute: the application",
+            json!({"type": "string", "default": ""}),
+            false,
+        ),
+        "owner" => (
+            "ID attribute: a user's number",
+            json!({"type": "integer"}),
+            true,
+        ),
+        "step" => (
+            "ID attribute: the time step",
+            json!({"type": "integer", "default": 0}),
+            false,
+        ),
         "id" => (
             "a vertex, as TYPE:KEY",
             json!({"type": "string", "examples": ["file:/scratch/a.h5"]}),
@@ -61,8 +144,8 @@ fn parameter(name: &str) -> Json {
         ),
         _ => ("", json!({}), false),
     };
-    let shown = if name == "vertex_type" { "type" } else { name };
-    json!({"name": shown, "in": "query", "required": required, "description": description, "schema": schema})
+    let place = if in_path(name) { "path" } else { "query" };
+    json!({"name": shown(name), "in": place, "required": required, "description": description, "schema": schema})
 }
 
 fn schema_of(name: &str) -> Json {
@@ -72,9 +155,20 @@ fn schema_of(name: &str) -> Json {
 fn operation(endpoint: &Endpoint) -> Json {
     let failure = |description: &str| json!({"description": description, "content": {"application/json": {"schema": schema_of("Failure")}}});
     let mut responses = Map::new();
+    let mut content = Map::new();
+    content.insert(
+        "application/json".into(),
+        json!({"schema": schema_of(endpoint.answer)}),
+    );
+    if matches!(endpoint.run, Run::Find) {
+        content.insert(
+            "application/x-ndjson".into(),
+            json!({"schema": schema_of("FoundLine")}),
+        );
+    }
     responses.insert(
         "200".into(),
-        json!({"description": "done", "content": {"application/json": {"schema": schema_of(endpoint.answer)}}}),
+        json!({"description": "done", "content": content}),
     );
     responses.insert(
         "400".into(),
@@ -116,10 +210,13 @@ pub(super) fn document() -> Json {
         let verb = match endpoint.verb {
             Verb::Get => "get",
             Verb::Post => "post",
+            Verb::Patch => "patch",
+            Verb::Delete => "delete",
         };
-        let mut item = Map::new();
-        item.insert(verb.into(), operation(endpoint));
-        paths.insert(endpoint.path.into(), item.into());
+        let item = paths
+            .entry(endpoint.path)
+            .or_insert_with(|| Map::new().into());
+        item[verb] = operation(endpoint);
     }
     let ops: Json = OPS
         .iter()
@@ -129,13 +226,15 @@ pub(super) fn document() -> Json {
             properties.insert("version".into(), json!({"type": "string", "description": "when it happened"}));
             for key in *keys {
                 let schema = match *key {
-                    "attributes" | "set" | "properties" => json!({"type": "object"}),
+                    "attributes" | "set" | "properties" | "tags" => json!({"type": "object"}),
+                    "from" | "to" => schema_of("Identity"),
+                    "owner" | "step" => json!({"type": "integer"}),
                     "remove" => json!({"type": "array", "items": {"type": "string"}}),
                     _ => json!({"type": "string"}),
                 };
                 properties.insert((*key).into(), schema);
             }
-            let required: Vec<_> = ["op", "id", "src", "type", "dst"]
+            let required: Vec<_> = ["op", "id", "src", "type", "dst", "name", "owner", "object", "from", "to"]
                 .into_iter()
                 .filter(|k| *k == "op" || keys.contains(k))
                 .collect();
@@ -143,7 +242,7 @@ pub(super) fn document() -> Json {
         })
         .collect();
     let graph = json!({"type": "object", "required": ["target", "complete", "stopped"]});
-    json!({
+    let mut out = json!({
         "openapi": "3.1.0",
         "info": {
             "title": "Esker",
@@ -159,6 +258,8 @@ pub(super) fn document() -> Json {
                 "properties": {
                     "error": {"type": "string", "description": "what, where, what to do"},
                     "retry_after_ms": {"type": ["integer", "null"]},
+                    "at": {"type": "object", "description": "where in a filter: `byte`, `length`, `line`, `column`"},
+                    "suggestion": {"type": "string", "description": "what was probably meant there"},
                 },
             },
             "Schema": {"type": "object", "required": ["vertex_types", "edge_types"]},
@@ -239,7 +340,148 @@ pub(super) fn document() -> Json {
             },
             "OpenApi": {"type": "object", "required": ["openapi", "paths"]},
         }},
-    })
+    });
+    for (name, schema) in object_schemas() {
+        out["components"]["schemas"][name] = schema;
+    }
+    out
+}
+
+/// What the paths about objects take and give.
+fn object_schemas() -> [(&'static str, Json); 14] {
+    let text = || json!({"type": "string"});
+    let integer = || json!({"type": "integer"});
+    let object = || json!({"type": "object"});
+    let texts = || json!({"type": "array", "items": {"type": "string"}});
+    let integers = || json!({"type": "array", "items": {"type": "integer"}});
+    let flag = || json!({"type": "boolean"});
+    let identity = json!({
+        "type": "object",
+        "required": ["name", "owner"],
+        "additionalProperties": false,
+        "properties": {"name": text(), "app": text(), "owner": integer(), "step": integer()},
+    });
+    let mut new = identity.clone();
+    new["properties"]["attributes"] = object();
+    new["properties"]["tags"] = object();
+    let report = json!({
+        "type": "object",
+        "required": ["matches", "complete", "missing", "plan", "unknown"],
+        "properties": {
+            "matches": {"type": "integer", "description": "objects that were given, or counted"},
+            "complete": {"type": "boolean", "description": "false where the limit or a time-out stopped it"},
+            "missing": {"type": "array", "items": {"type": "integer"},
+                        "description": "servers of a cluster that did not answer: their objects are missing"},
+            "plan": {"type": "array", "items": object(), "description": "how each term was answered"},
+            "unknown": {"type": "array", "items": object(),
+                        "description": "names in the filter that no object has, with the nearest one there is"},
+        },
+    });
+    let mut found = report.clone();
+    found["required"] = json!([
+        "objects", "next", "matches", "complete", "missing", "plan", "unknown"
+    ]);
+    found["properties"]["objects"] = json!({"type": "array", "items": schema_of("Object")});
+    found["properties"]["next"] = json!({"type": ["string", "null"],
+        "description": "`after` of the next call; null at the end"});
+    let asked = json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "filter": text(), "select": texts(), "limit": integer(), "count": flag(), "explain": flag(),
+            "uid": integer(), "gids": integers(), "rank": integer(), "of": integer(), "after": text(),
+            "format": {"enum": ["json", "ndjson"]},
+        },
+    });
+    [
+        ("Identity", identity),
+        ("NewObject", new),
+        ("Report", report),
+        ("Found", found),
+        ("FindRequest", asked),
+        (
+            "Object",
+            json!({
+                "type": "object",
+                "required": ["id", "created", "modified", "attributes", "tags"],
+                "properties": {
+                    "id": {"type": "string", "description": "its number, below 2^63"},
+                    "created": text(),
+                    "modified": text(),
+                    "attributes": {"type": "object", "description": "predefined ones, the four of its identity among them"},
+                    "tags": {"type": "object", "description": "null is a tag without a value"},
+                },
+            }),
+        ),
+        (
+            "FoundLine",
+            json!({
+                "description": "objects, one a line; the last line is the report, or an error that came in the middle",
+                "oneOf": [
+                    schema_of("Object"),
+                    {"type": "object", "required": ["report"], "properties": {"report": schema_of("Report")}},
+                    {"type": "object", "required": ["error"], "properties": {"error": text()}},
+                ],
+            }),
+        ),
+        (
+            "Created",
+            json!({"type": "object", "required": ["id", "version"], "properties": {"id": text(), "version": text()}}),
+        ),
+        (
+            "Changes",
+            json!({
+                "type": "object",
+                "additionalProperties": false,
+                "properties": {
+                    "set": {"type": "object", "description": "null is a tag without a value; names that the type `Object` \
+                            has no attribute of are tags"},
+                    "remove": texts(),
+                },
+            }),
+        ),
+        (
+            "Tags",
+            json!({"type": "object", "required": ["tags"], "properties": {"tags": {"type": "array", "items": object()}}}),
+        ),
+        (
+            "TagRequest",
+            json!({
+                "type": "object",
+                "required": ["filter"],
+                "additionalProperties": false,
+                "properties": {
+                    "filter": text(),
+                    "set": object(),
+                    "keep": {"type": "boolean", "description": "set only what an object lacks"},
+                    "remove": texts(),
+                    "dry_run": flag(),
+                    "uid": integer(),
+                    "gids": integers(),
+                },
+            }),
+        ),
+        (
+            "Tagged",
+            json!({
+                "type": "object",
+                "required": ["matches", "changed", "refused", "version"],
+                "properties": {
+                    "matches": integer(), "changed": integer(), "version": text(),
+                    "refused": {"type": "integer", "description": "those that the user may not change"},
+                },
+            }),
+        ),
+        (
+            "IndexRequest",
+            json!({"type": "object", "required": ["name", "on"], "additionalProperties": false,
+                   "properties": {"name": text(), "on": flag()}}),
+        ),
+        (
+            "Indexed",
+            json!({"type": "object", "required": ["changed"], "properties": {"changed": flag()}}),
+        ),
+    ]
 }
 
 #[cfg(test)]

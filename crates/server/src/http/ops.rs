@@ -7,24 +7,31 @@
 //!  {"op": "delete_vertex", "id": "file:/a"}
 //!  {"op": "put_edge", "src": "job:1", "type": "write", "dst": "file:/a", "properties": {"bytes": 7}}
 //!  {"op": "delete_edge", "src": "job:1", "type": "write", "dst": "file:/a"}
+//!  {"op": "create_object", "name": "energy", "app": "vpic", "owner": 1001, "step": 7, "attributes": {}, "tags": {"Conf": 0}}
+//!  {"op": "move_object", "object": "8123", "from": {"name": "energy", "owner": 1001}, "to": {"name": "e", "owner": 1001}}
 //! ```
 //!
 //! Each may have `"version"`: when it happened.
 
 use super::Refused;
-use super::json::value_in;
-use esker_model::schema::nearest;
-use esker_model::{Batch, Mutation, Op, Properties, Schema, Version, VertexName, VertexRef};
-use serde_json::{Map, Value as Json};
+use super::body::{Fields, advice, object_id};
+use esker_model::object::object_type;
+use esker_model::{Batch, Mutation, Op, Schema, Version};
+use serde_json::Value as Json;
 
 /// The operations, and the keys of each beside `op` and `version`.
-pub(super) const OPS: [(&str, &[&str]); 6] = [
+pub(super) const OPS: [(&str, &[&str]); 8] = [
     ("put_vertex", &["id", "attributes"]),
     ("ensure_vertex", &["id"]),
     ("set", &["id", "set", "remove"]),
     ("delete_vertex", &["id"]),
     ("put_edge", &["src", "type", "dst", "properties"]),
     ("delete_edge", &["src", "type", "dst"]),
+    (
+        "create_object",
+        &["name", "app", "owner", "step", "attributes", "tags"],
+    ),
+    ("move_object", &["object", "from", "to"]),
 ];
 
 /// Reads a batch, a mutation a line. Empty lines are skipped.
@@ -40,33 +47,22 @@ pub(super) fn batch(text: &str, schema: &Schema) -> Result<Batch, Refused> {
     Ok(batch)
 }
 
-struct Line<'a> {
-    object: &'a Map<String, Json>,
-    schema: &'a Schema,
-}
-
 fn mutation(line: &str, schema: &Schema) -> Result<Mutation, Refused> {
     let json: Json = serde_json::from_str(line)
         .map_err(|e| Refused::bad(format!("not JSON (column {}): {e}", e.column())))?;
     let Json::Object(object) = &json else {
         return Err(Refused::bad("expected a JSON object".into()));
     };
-    let line = Line { object, schema };
+    let line = Fields { object, schema };
     let name = line.text("op")?;
     let names = || OPS.iter().map(|(n, _)| *n);
     let Some((name, keys)) = OPS.iter().find(|(n, _)| *n == name) else {
-        let advice = nearest(name, names()).map_or_else(
-            || format!("expected {}", names().collect::<Vec<_>>().join(", ")),
-            |near| format!("did you mean `{near}`?"),
-        );
+        let advice = advice(name, names());
         return Err(Refused::bad(format!("unknown op `{name}`; {advice}")));
     };
     let known = |key: &str| key == "op" || key == "version" || keys.contains(&key);
     if let Some(key) = object.keys().find(|k| !known(k)) {
-        let advice = nearest(key, keys.iter().copied()).map_or_else(
-            || format!("expected {}", keys.join(", ")),
-            |near| format!("did you mean `{near}`?"),
-        );
+        let advice = advice(key, keys.iter().copied());
         return Err(Refused::bad(format!(
             "unknown key `{key}` of `{name}`; {advice}"
         )));
@@ -81,60 +77,7 @@ fn mutation(line: &str, schema: &Schema) -> Result<Mutation, Refused> {
     })
 }
 
-impl Line<'_> {
-    fn text(&self, key: &str) -> Result<&str, Refused> {
-        match self.object.get(key) {
-            Some(Json::String(text)) => Ok(text),
-            Some(_) => Err(Refused::bad(format!("`{key}`: expected a string"))),
-            None => Err(Refused::bad(format!("`{key}` is missing"))),
-        }
-    }
-
-    fn vertex(&self, key: &str) -> Result<(VertexRef, String), Refused> {
-        let name = VertexName::parse(self.text(key)?)?;
-        let vertex = name.resolve(self.schema)?;
-        Ok((vertex, name.key))
-    }
-
-    fn object(&self, key: &str) -> Result<Option<&Map<String, Json>>, Refused> {
-        match self.object.get(key) {
-            None => Ok(None),
-            Some(Json::Object(object)) => Ok(Some(object)),
-            Some(_) => Err(Refused::bad(format!("`{key}`: expected an object"))),
-        }
-    }
-
-    fn properties(&self, key: &str, of: Option<VertexRef>) -> Result<Properties, Refused> {
-        let Some(object) = self.object(key)? else {
-            return Ok(Properties::new());
-        };
-        let pair = |(name, value): (&String, &Json)| {
-            let kind = of.and_then(|v| self.schema.attribute(v.type_id, name));
-            let kind = kind.map(|a| a.kind);
-            let value = value_in(value, kind).ok_or_else(|| {
-                let expected = match kind {
-                    Some(kind) => format!("a value of kind {}", kind.name()),
-                    None => "null, true, false, a number, a string or a list".to_owned(),
-                };
-                Refused::bad(format!("`{key}.{name}`: expected {expected}; got {value}"))
-            })?;
-            Ok((name.clone(), value))
-        };
-        object.iter().map(pair).collect()
-    }
-
-    fn names(&self, key: &str) -> Result<Vec<String>, Refused> {
-        let bad = || Refused::bad(format!("`{key}`: expected a list of strings"));
-        match self.object.get(key) {
-            None => Ok(Vec::new()),
-            Some(Json::Array(items)) => items
-                .iter()
-                .map(|i| i.as_str().map(str::to_owned).ok_or_else(bad))
-                .collect(),
-            Some(_) => Err(bad()),
-        }
-    }
-
+impl Fields<'_> {
     fn op(&self, name: &str) -> Result<Op, Refused> {
         if name.ends_with("_edge") {
             let (source, _) = self.vertex("src")?;
@@ -155,17 +98,32 @@ impl Line<'_> {
                 }
             });
         }
+        if name == "create_object" {
+            return Ok(Op::CreateObject {
+                identity: self.identity()?,
+                attributes: self.properties("attributes", object_type(self.schema))?,
+                tags: self.properties("tags", None)?,
+            });
+        }
+        if name == "move_object" {
+            return Ok(Op::MoveObject {
+                object: object_id(self.text("object")?)?,
+                from: self.identity_at("from")?,
+                to: self.identity_at("to")?,
+            });
+        }
         let (vertex, key) = self.vertex("id")?;
+        let of = Some(vertex.type_id);
         Ok(match name {
             "put_vertex" => Op::PutVertex {
                 vertex,
                 key,
-                attributes: self.properties("attributes", Some(vertex))?,
+                attributes: self.properties("attributes", of)?,
             },
             "ensure_vertex" => Op::EnsureVertex { vertex, key },
             "set" => Op::SetAttributes {
                 vertex,
-                set: self.properties("set", Some(vertex))?,
+                set: self.properties("set", of)?,
                 remove: self.names("remove")?,
             },
             _ => Op::DeleteVertex { vertex },
@@ -176,6 +134,8 @@ impl Line<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use esker_model::Properties;
+    use esker_model::object::{Identity, ObjectId};
 
     fn message(line: &str) -> String {
         let text = format!("\n{line}\n");
@@ -192,9 +152,36 @@ mod tests {
 {"op":"set","id":"file:/a","set":{"campaign":"spring"},"remove":["old"]}
 {"op":"put_edge","src":"job:1","type":"write","dst":"file:/a","properties":{"bytes":7},"version":"2026-01-01T00:00:00Z"}
 {"op":"delete_edge","src":"job:1","type":"write","dst":"file:/a"}
-{"op":"delete_vertex","id":"file:/a"}"#;
+{"op":"delete_vertex","id":"file:/a"}
+{"op":"create_object","name":"energy","owner":1001,"attributes":{"location":"/x"},"tags":{"Conf":0,"seen":null}}
+{"op":"move_object","object":"object:7","from":{"name":"a","owner":1,"step":2},"to":{"name":"b","app":"c","owner":1}}"#;
         let batch = batch(text, &Schema::default()).unwrap();
-        assert_eq!(batch.len(), 6);
+        assert_eq!(batch.len(), 8);
+        let identity = |name: &str, app: &str, owner, step| Identity {
+            name: name.into(),
+            app: app.into(),
+            owner,
+            step,
+        };
+        let tags = Properties::new()
+            .with("Conf", 0)
+            .with("seen", esker_model::Value::Null);
+        assert_eq!(
+            batch.mutations[6].op,
+            Op::CreateObject {
+                identity: identity("energy", "", 1001, 0),
+                attributes: Properties::new().with("location", "/x"),
+                tags,
+            }
+        );
+        assert_eq!(
+            batch.mutations[7].op,
+            Op::MoveObject {
+                object: ObjectId(7),
+                from: identity("a", "", 1, 2),
+                to: identity("b", "c", 1, 0),
+            }
+        );
         assert_eq!(
             batch.mutations[3].version,
             Some(Version::parse_since("2026-01-01T00:00:00Z").unwrap())
@@ -237,6 +224,23 @@ mod tests {
             (
                 r#"{"op":"set","id":"file:/a","remove":[1]}"#,
                 "`remove`: expected a list of strings",
+            ),
+            (r#"{"op":"create_object","name":"x"}"#, "`owner` is missing"),
+            (
+                r#"{"op":"create_object","name":"x","owner":1,"attributes":{"size":"large"}}"#,
+                "`attributes.size`: expected a value of kind i64",
+            ),
+            (
+                r#"{"op":"move_object","object":"-7"}"#,
+                "`-7` is no object's number",
+            ),
+            (
+                r#"{"op":"move_object","object":"7","from":{"name":"x","onwer":1}}"#,
+                "unknown key `onwer` of `from`; did you mean `owner`?",
+            ),
+            (
+                r#"{"op":"move_object","object":"7","from":{"name":"x"}}"#,
+                "`from`: `owner` is missing",
             ),
         ] {
             let message = message(line);

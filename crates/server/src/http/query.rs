@@ -1,6 +1,7 @@
 //! What stands behind the question mark of a URL.
 
 use super::Refused;
+use esker_model::object::Asker;
 use esker_model::schema::nearest;
 use esker_model::{Schema, Version, VertexId, VertexName, VertexRef, VertexTypeId};
 
@@ -23,6 +24,11 @@ fn decode(text: &str) -> Option<String> {
         });
     }
     String::from_utf8(out).ok()
+}
+
+/// A plus is itself in a path.
+fn decode_path(text: &str) -> Option<String> {
+    decode(&text.replace('+', "%2B"))
 }
 
 impl Query {
@@ -65,7 +71,7 @@ impl Query {
             .map(|(_, v)| v.as_str())
     }
 
-    fn required(&self, name: &str) -> Result<&str, Refused> {
+    pub(super) fn required(&self, name: &str) -> Result<&str, Refused> {
         self.get(name)
             .ok_or_else(|| Refused::bad(format!("parameter `{name}` is missing")))
     }
@@ -117,11 +123,69 @@ impl Query {
         }
     }
 
+    /// A whole number, possibly below zero.
+    pub(super) fn integer(&self, name: &str) -> Result<Option<i64>, Refused> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(text) => text.parse().map(Some).map_err(|_| {
+                Refused::bad(format!(
+                    "parameter `{name}`: expected a whole number; got `{text}`"
+                ))
+            }),
+        }
+    }
+
+    /// Yes or no; no if it is not given, yes if it is given without a value.
+    pub(super) fn flag(&self, name: &str) -> Result<bool, Refused> {
+        match self.get(name) {
+            None | Some("false") => Ok(false),
+            Some("true" | "") => Ok(true),
+            Some(other) => Err(Refused::bad(format!(
+                "parameter `{name}`: expected true or false; got `{other}`"
+            ))),
+        }
+    }
+
+    /// On whose behalf: `uid`, and `gids` with commas.
+    pub(super) fn asker(&self) -> Result<Option<Asker>, Refused> {
+        let gids = self.get("gids").map(|list| {
+            let gids = list.split(',').filter(|g| !g.is_empty());
+            gids.map(str::parse).collect::<Result<Vec<i64>, _>>()
+        });
+        let gids = gids.transpose().map_err(|_| {
+            Refused::bad("parameter `gids`: expected whole numbers with commas".into())
+        })?;
+        match (self.integer("uid")?, gids) {
+            (Some(uid), gids) => Ok(Some(Asker {
+                uid,
+                gids: gids.unwrap_or_default(),
+            })),
+            (None, None) => Ok(None),
+            (None, Some(_)) => Err(Refused::bad("parameter `gids` needs `uid`".into())),
+        }
+    }
+
+    /// The same with a part of the path as one more parameter.
+    pub(super) fn with(mut self, name: &str, value: &str) -> Result<Self, Refused> {
+        let Some(value) = decode_path(value) else {
+            return Err(Refused::bad(format!(
+                "`{value}` is not encoded as a part of a URL: expected UTF-8 with %XX"
+            )));
+        };
+        self.0.push((name.to_owned(), value));
+        Ok(self)
+    }
+
     /// How many items, at most.
     pub(super) fn limit(&self) -> Result<usize, Refused> {
+        Self::limit_of(self.number("limit")?)
+    }
+
+    /// How many items, at most, if so many were asked for.
+    pub(super) fn limit_of(limit: Option<u64>) -> Result<usize, Refused> {
         const DEFAULT: u64 = 1_000;
         const MOST: u64 = 100_000;
-        let limit = self.number("limit")?.unwrap_or(DEFAULT);
+        let limit = limit.unwrap_or(DEFAULT);
         if !(1..=MOST).contains(&limit) {
             return Err(Refused::bad(format!(
                 "parameter `limit`: expected 1 to {MOST}; got {limit}"

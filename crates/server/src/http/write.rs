@@ -1,36 +1,78 @@
-//! `POST /api/v1/apply`: lines of JSON as one batch, through the writer like every other.
+//! What changes the graph: batches from lines of JSON and from single requests, through the writer like every other.
 
 use super::query::Query;
-use super::{Refused, failed, ops};
+use super::{Refused, failed, objects, ops};
 use crate::call::{Call, Sink, Terms, Watch};
 use crate::service::Service;
 use axum::body::Body;
-use esker_model::Version;
+use esker_model::{Batch, Version};
+use esker_rpc::proto;
 use esker_rpc::proto::reply::Reply;
 use http::Response;
 use serde_json::json;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-pub(super) async fn apply(
+/// The numbers of calls in `Request`.
+const APPLY: usize = 16;
+const READ_OBJECTS: usize = 25;
+
+/// What a request writes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum What {
+    /// Lines of operations.
+    Lines,
+    /// A new object.
+    Create,
+    /// Other attributes and tags of an object.
+    Update,
+    /// An object that goes.
+    Delete,
+}
+
+pub(super) async fn write(
     service: &Arc<Service>,
-    query: &Query,
+    what: What,
+    query: Query,
     body: String,
 ) -> Result<String, Response<Body>> {
-    const APPLY: usize = 16;
-    let sync = match query.get("sync") {
-        None | Some("false") => false,
-        Some("true" | "") => true,
-        Some(other) => {
-            let message = format!("parameter `sync`: expected true or false; got `{other}`");
-            return Err(Refused::bad(message).response());
-        }
-    };
+    let sync = query.flag("sync").map_err(|e| e.response())?;
+    let once = query.get("once").map(|once| once.as_bytes().to_vec());
     let bytes = body.len();
-    let read = move |service: &Service, _: &Watch| ops::batch(&body, &*service.schema()?);
-    let batch = service.work(0, read).await.map_err(|e| failed(&e))?;
-    let mut batch = batch.map_err(|e| e.response())?;
-    batch.once = query.get("once").map(|once| once.as_bytes().to_vec());
+    let read = move |service: &Service, _: &Watch| match what {
+        What::Lines => Ok((ops::batch(&body, &*service.schema()?)?, None)),
+        What::Create => {
+            let (batch, identity) = objects::create(&body, &*service.schema()?)?;
+            Ok((batch, Some(identity)))
+        }
+        What::Update => Ok((objects::update(service, &query, &body)?, None)),
+        What::Delete => Ok((objects::delete(service, &query)?, None)),
+    };
+    let batch: Result<_, Refused> = service.work(0, read).await.map_err(|e| failed(&e))?;
+    let (mut batch, created) = batch.map_err(|e| e.response())?;
+    batch.once = once;
+    let commit = commit(service, batch, sync, bytes).await?;
+    if let Some(identity) = created {
+        let find = move |service: &Service, _: &Watch| objects::created(service, identity);
+        let found = service.work(READ_OBJECTS, find).await;
+        return found.map_err(|e| failed(&e))?.map_err(|e| e.response());
+    }
+    Ok(json!({
+        "applied": commit.applied,
+        "version": Version(commit.version).to_string(),
+        "vertices_created": commit.vertices_created,
+        "edges_created": commit.edges_created,
+        "unchanged": commit.unchanged,
+    })
+    .to_string())
+}
+
+async fn commit(
+    service: &Arc<Service>,
+    batch: Batch,
+    sync: bool,
+    bytes: usize,
+) -> Result<proto::ApplyReply, Response<Body>> {
     let deadline = service.deadline(None);
     let watch = Watch::new(deadline, Arc::clone(&service.cut));
     let (sender, mut answer) = mpsc::channel(1);
@@ -41,15 +83,8 @@ pub(super) async fn apply(
     let call = Call::new(service, APPLY, bytes, terms, watch, Sink::Channel(sender));
     service.write(batch, sync, call);
     match answer.recv().await.and_then(|r| r.reply) {
-        Some(Reply::Apply(commit)) => Ok(json!({
-            "applied": commit.applied,
-            "version": Version(commit.version).to_string(),
-            "vertices_created": commit.vertices_created,
-            "edges_created": commit.edges_created,
-            "unchanged": commit.unchanged,
-        })
-        .to_string()),
+        Some(Reply::Apply(commit)) => Ok(commit),
         Some(Reply::Failure(e)) => Err(failed(&e)),
-        _ => Err(failed(&esker_rpc::proto::Failure::default())),
+        _ => Err(failed(&proto::Failure::default())),
     }
 }

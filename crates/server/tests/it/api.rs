@@ -262,14 +262,32 @@ fn the_document_describes_the_routes() {
     assert_eq!(status, 200);
     assert_eq!(document["openapi"], "3.1.0");
     let paths = document["paths"].as_object().unwrap();
-    assert!(paths.len() >= 11);
+    assert!(paths.len() >= 17);
     for (path, item) in paths {
         for (verb, operation) in item.as_object().unwrap() {
+            // One that is asked for, changed, or deleted.
+            let name = format!("{verb} {path}").replace(['/', '{', '}', ' '], "_");
+            let object = json!({"name": name, "app": "vpic", "owner": 1001, "step": 7}).to_string();
+            let (_, object) = served.json("POST", "/api/v1/objects", &object);
             let mut query = Vec::new();
             for parameter in operation["parameters"].as_array().into_iter().flatten() {
-                let name = parameter["name"].as_str().unwrap();
-                let value = match (path.as_str(), name) {
+                if parameter["in"] == "path" {
+                    continue;
+                }
+                let parameter = parameter["name"].as_str().unwrap();
+                let value = match (path.as_str(), parameter) {
                     ("/api/v1/vertices", "type") => "File",
+                    ("/api/v1/find", "after") => object["id"].as_str().unwrap(),
+                    (_, "filter") => "step%20%3D%207",
+                    (_, "select" | "name") => &*name,
+                    (_, "count" | "explain") => "false",
+                    (_, "rank") => "0",
+                    (_, "of") => "1",
+                    (_, "format") => "json",
+                    (_, "uid" | "owner") => "1001",
+                    (_, "gids") => "1,2",
+                    (_, "app") => "vpic",
+                    (_, "step") => "7",
                     (_, "type") => "write",
                     ("/api/v1/lineage" | "/api/v1/impact", "id") | (_, "after" | "dst") => {
                         "file:/out"
@@ -279,15 +297,25 @@ fn the_document_describes_the_routes() {
                     (_, "as_of") => "now",
                     (_, "from") => "2020-01-01",
                     (_, "until") => "2100-01-01",
-                    (_, "once") => "marker",
+                    (_, "once") => &*name,
                     (_, "sync") => "false",
                     other => panic!("what is {other:?}?"),
                 };
-                query.push(format!("{name}={value}"));
+                query.push(format!("{parameter}={value}"));
             }
-            let body = match path.as_str() {
-                "/api/v1/travel" => r#"{"chain": "v(\"user:1\")"}"#,
-                "/api/v1/apply" => r#"{"op":"ensure_vertex","id":"job:2"}"#,
+            let new = format!(
+                r#"{{"name": "new {name}", "owner": 1, "attributes": {{}}, "tags": {{"x": 1}}}}"#
+            );
+            let body = match (path.as_str(), verb.as_str()) {
+                ("/api/v1/travel", _) => r#"{"chain": "v(\"user:1\")"}"#,
+                ("/api/v1/apply", _) => r#"{"op":"ensure_vertex","id":"job:2"}"#,
+                ("/api/v1/find", "post") => {
+                    r#"{"filter": "step = 7", "select": ["step"], "limit": 3}"#
+                }
+                ("/api/v1/objects", "post") => &*new,
+                ("/api/v1/objects/{id}", "patch") => r#"{"set": {"x": 1}, "remove": ["y"]}"#,
+                ("/api/v1/tag", _) => r#"{"filter": "step = 7", "set": {"z": 1}}"#,
+                ("/api/v1/index", _) => r#"{"name": "z", "on": true}"#,
                 _ => "",
             };
             assert_eq!(
@@ -295,6 +323,7 @@ fn the_document_describes_the_routes() {
                 !body.is_empty(),
                 "{path}"
             );
+            let path = path.replace("{id}", object["id"].as_str().unwrap());
             let asked = format!("{path}?{}", query.join("&"));
             let (status, answer) = served.json(&verb.to_uppercase(), &asked, body);
             assert_eq!(status, 200, "{asked}: {answer}");

@@ -8,20 +8,20 @@ use prost::Message as _;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request};
 
-fn runtime() -> tokio::runtime::Runtime {
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap()
 }
 
-async fn connect(served: &Served) -> EskerClient<Channel> {
+pub(crate) async fn connect(served: &Served) -> EskerClient<Channel> {
     let uri = format!("http://{}", served.server.address());
     let channel = Endpoint::from_shared(uri).unwrap().connect().await.unwrap();
     EskerClient::new(channel)
 }
 
-fn typed<T>(message: T) -> Request<T> {
+pub(crate) fn typed<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
     request
         .metadata_mut()

@@ -1,0 +1,231 @@
+//! Objects, whoever owns the database.
+
+use crate::database::Database;
+use crate::limits::{FIND_PAGE_FIRST, FIND_PAGE_MAX};
+use crate::remote::Receiver;
+use crate::session::Session;
+use crate::wire::encoding::Wire;
+use crate::wire::request::Request;
+use esker_model::object::{
+    Asker, Find, FindReport, Found, ObjectKey, ObjectRead, ObjectWrite, TagInfo, TagReport,
+    TagWhere,
+};
+use esker_model::{Cancel, Error, Flow, NeverCancel, Result};
+use esker_rpc::marker::Number;
+use esker_rpc::resume::FindResume;
+use std::ops::ControlFlow;
+
+impl ObjectRead for Database {
+    fn read_objects(
+        &self,
+        keys: &[ObjectKey],
+        asker: Option<&Asker>,
+    ) -> Result<Vec<Option<Found>>> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.engine()?.read_objects(keys, asker)?),
+            Session::Attached(r) => r.list(&Request::ReadObjects(keys.to_vec(), asker.cloned())),
+            Session::Server(c) => Ok(c.read_objects(keys, asker)?),
+        })
+    }
+
+    /// Through another process, the report of a search that its sink ended says how much the sink got, and no more.
+    fn find(
+        &self,
+        find: &Find,
+        cancel: &dyn Cancel,
+        sink: &mut dyn FnMut(Found) -> Flow,
+    ) -> Result<FindReport> {
+        let mut resume = FindResume::new(find);
+        self.run(|s| match s {
+            Session::Owner(o) => {
+                let rest = resume.rest().clone();
+                let engine = o.engine()?;
+                let report = engine.find(&rest, cancel, &mut |f| resume.pass(f, sink))?;
+                Ok(resume.report(report))
+            }
+            Session::Attached(r) => {
+                let request = Request::Find(resume.rest().clone());
+                let receiver = Receiver {
+                    item: &mut |r| Found::take(r).map(|f| resume.pass(f, sink)),
+                    progress: &mut |_| {},
+                    cancel: Some(cancel),
+                };
+                let report: Option<FindReport> = r.call(&request, receiver)?;
+                Ok(match report {
+                    Some(report) => resume.report(report),
+                    None => resume.broken_off(),
+                })
+            }
+            Session::Server(c) => Ok(c.find(find, cancel, sink)?),
+        })
+    }
+
+    fn tags(&self, asker: Option<&Asker>) -> Result<Vec<TagInfo>> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.engine()?.tags(asker)?),
+            Session::Attached(r) => r.list(&Request::Tags(asker.cloned())),
+            Session::Server(c) => Ok(c.tags(asker)?),
+        })
+    }
+}
+
+impl ObjectWrite for Database {
+    /// Through another process, what has no marker of its own gets one, so that it can be sent again if the owner dies
+    /// before it answers.
+    fn tag_where(&self, change: &TagWhere, cancel: &dyn Cancel) -> Result<TagReport> {
+        let mut number: Option<Number> = None;
+        let mut change = change.clone();
+        let answer = self.run(|s| match s {
+            Session::Owner(o) => Ok(o.operations()?.tag_where(&change, cancel)?),
+            Session::Attached(r) => {
+                if change.once.is_none() && !change.dry_run {
+                    let next = self.next_number()?;
+                    change.once = Some(next.marker());
+                    number = Some(next);
+                }
+                let request = Request::TagWhere(change.clone());
+                self.durable(r, r.value(&request, Some(cancel)))
+            }
+            Session::Server(c) => Ok(c.tag_where_with(&change, self.is_sync(), cancel)?),
+        });
+        // Whoever is told that it failed may do it anew, and must not find this one done too later.
+        if let Some(number) = number {
+            number.settle();
+        }
+        answer
+    }
+
+    fn set_index(&self, name: &str, on: bool) -> Result<bool> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.operations()?.set_index(name, on)?),
+            Session::Attached(r) => {
+                let changed = r.value(&Request::SetIndex(name.to_owned(), on), None);
+                self.durable(r, changed)
+            }
+            Session::Server(c) => Ok(c.set_index(name, on)?),
+        })
+    }
+}
+
+impl Database {
+    /// Searches for objects one by one, page by page: what is not taken is not looked for. Each page is of one moment. What
+    /// the search has counted or planned is in [`FindIter::report`]; with `count` or `explain` it gives the objects all the
+    /// same.
+    ///
+    /// ```no_run
+    /// use esker::OpenOptions;
+    /// use esker::model::filter::Expr;
+    /// use esker::model::object::Find;
+    /// let db = OpenOptions::new().open("lab.esker")?;
+    /// let filter = Expr::parse("Name = 'VPIC' AND energy > 2", None)?;
+    /// for object in db.find_iter(Find::all(filter)) {
+    ///     println!("{}", object?.id);
+    /// }
+    /// # Ok::<(), esker::Error>(())
+    /// ```
+    pub fn find_iter(&self, find: Find) -> FindIter {
+        FindIter {
+            database: self.clone(),
+            left: find.limit,
+            find: Find {
+                count: false,
+                explain: false,
+                ..find
+            },
+            page: Vec::new().into_iter(),
+            size: FIND_PAGE_FIRST,
+            report: None,
+            ended: false,
+            told: false,
+        }
+    }
+}
+
+/// The objects that [`Database::find_iter`] finds.
+#[derive(Debug)]
+pub struct FindIter {
+    database: Database,
+    find: Find,
+    page: std::vec::IntoIter<Found>,
+    /// How many the next page may have.
+    size: u64,
+    /// How many may come still.
+    left: Option<u64>,
+    report: Option<FindReport>,
+    /// No further page is asked for.
+    ended: bool,
+    /// That it lacks something, if it does.
+    told: bool,
+}
+
+impl FindIter {
+    /// What the search did so far; nothing before the first object was asked for. The plan and the names that are not known
+    /// are those of the first page.
+    pub fn report(&self) -> Option<&FindReport> {
+        self.report.as_ref()
+    }
+
+    /// Asks for the next page.
+    fn turn(&mut self) -> Result<()> {
+        let limit = self.left.map_or(self.size, |left| left.min(self.size));
+        self.find.limit = Some(limit);
+        let mut page = Vec::new();
+        let done = self.database.find(&self.find, &NeverCancel, &mut |f| {
+            page.push(f);
+            ControlFlow::Continue(())
+        })?;
+        self.size = (self.size * 4).min(FIND_PAGE_MAX);
+        if let Some(last) = page.last() {
+            self.find.after = Some(last.id);
+        }
+        let count = page.len() as u64;
+        self.left = self.left.map(|left| left.saturating_sub(count));
+        // At the limit there may be more, and the report cannot always say so.
+        self.ended = done.complete || count == 0 || self.left == Some(0);
+        match &mut self.report {
+            None => self.report = Some(done),
+            Some(report) => {
+                report.matches += done.matches;
+                report.complete = done.complete;
+                report.missing.extend(done.missing);
+                report.missing.sort_unstable();
+                report.missing.dedup();
+            }
+        }
+        self.page = page.into_iter();
+        Ok(())
+    }
+
+    /// What to say once of servers whose objects are missing.
+    fn lacking(&mut self) -> Option<Error> {
+        let missing = &self.report.as_ref()?.missing;
+        if std::mem::replace(&mut self.told, true) || missing.is_empty() {
+            return None;
+        }
+        let names: Vec<_> = missing.iter().map(|s| format!("server {s}")).collect();
+        Some(Error::Unavailable(format!(
+            "the objects of {} are missing here, because it did not answer: repeat the search once it is back",
+            names.join(", ")
+        )))
+    }
+}
+
+/// After an error nothing more comes. An answer that lacks a server ends with one.
+impl Iterator for FindIter {
+    type Item = Result<Found>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(found) = self.page.next() {
+                return Some(Ok(found));
+            }
+            if self.ended {
+                return self.lacking().map(Err);
+            }
+            if let Err(e) = self.turn() {
+                (self.ended, self.told) = (true, true);
+                return Some(Err(e));
+            }
+        }
+    }
+}
