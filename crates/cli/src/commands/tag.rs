@@ -2,7 +2,7 @@
 
 use super::find::search;
 use super::note_if_stopped;
-use super::object::{object_name, parse_id};
+use super::object::{missing, parse_id};
 use crate::args::{TagChangeArgs, TagCommand, TagHow, TagListArgs, TagRemoveArgs, TagWhom};
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -15,7 +15,7 @@ use esker_model::object::{
     Asker, Find, ObjectId, ObjectKey, ObjectRead as _, ObjectWrite as _, TagChange, TagReport,
     TagWhere,
 };
-use esker_model::{Error, GraphRead as _, Value};
+use esker_model::{GraphRead as _, Value};
 use std::ops::ControlFlow;
 
 pub(crate) fn run(command: &TagCommand, context: &mut Context) -> anyhow::Result<Outcome> {
@@ -108,14 +108,9 @@ fn check_there(whom: &TagWhom, asker: Option<&Asker>, database: &Database) -> an
     let ids = ids_of(whom)?;
     let keys: Vec<ObjectKey> = ids.iter().copied().map(ObjectKey::Id).collect();
     let found = database.read_objects(&keys, asker)?;
-    let missing = ids.iter().zip(&found).find(|(_, found)| found.is_none());
-    match missing {
+    match ids.iter().zip(&found).find(|(_, found)| found.is_none()) {
         None => Ok(()),
-        Some((id, _)) => Err(Error::NoVertex {
-            name: object_name(*id),
-            hint: "; nothing was changed".to_owned(),
-        }
-        .into()),
+        Some((id, _)) => Err(missing(&ObjectKey::Id(*id)).context("nothing was changed")),
     }
 }
 

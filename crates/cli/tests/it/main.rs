@@ -8,5 +8,6 @@ mod cases;
 mod cluster;
 mod cluster_same;
 mod normalise;
+mod objects;
 mod processes;
 mod serve;

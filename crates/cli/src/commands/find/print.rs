@@ -1,6 +1,7 @@
 //! Objects as they are found, in whatever format, on standard output or into a file.
 
 use crate::args::{FindFormat, RowFormat};
+use crate::commands::export::SharedOut;
 use crate::context::Context;
 use crate::exit::usage;
 use crate::output::{Cell, ObjectColumn, Rows, Style};
@@ -12,6 +13,8 @@ use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Writes objects, or whatever else has cells and values.
 pub(super) struct Printer<'w> {
@@ -22,7 +25,8 @@ pub(super) struct Printer<'w> {
 
 enum Sink<'w> {
     Rows(Rows<'w>),
-    Parquet(Box<TypedWriter<Box<dyn Write + Send>>>),
+    /// With whether the reader of standard output has left: that is no error, in whatever words the writer puts it.
+    Parquet(Box<TypedWriter<Box<dyn Write + Send>>>, Arc<AtomicBool>),
 }
 
 /// A file that gets its name once it is whole.
@@ -71,6 +75,7 @@ impl<'w> Printer<'w> {
             FindFormat::Ndjson => RowFormat::Ndjson,
             FindFormat::Csv => RowFormat::Csv,
             FindFormat::Parquet => {
+                let gone = Arc::new(AtomicBool::new(false));
                 let (out, file): (Box<dyn Write + Send>, _) = match output {
                     Some(name) => {
                         let (out, file) = create(&name)?;
@@ -79,12 +84,12 @@ impl<'w> Printer<'w> {
                     None if io::stdout().is_terminal() => {
                         return Err(usage("Parquet is no text: give --output FILE"));
                     }
-                    None => (Box::new(io::stdout()), None),
+                    None => (Box::new(SharedOut(Arc::clone(&gone))), None),
                 };
                 let names = names.into_iter().map(Cow::into_owned).collect();
                 return Ok(Self {
                     columns: Vec::new(),
-                    sink: Sink::Parquet(Box::new(TypedWriter::new(out, names))),
+                    sink: Sink::Parquet(Box::new(TypedWriter::new(out, names)), gone),
                     file,
                 });
             }
@@ -111,8 +116,9 @@ impl<'w> Printer<'w> {
             Sink::Rows(rows) => {
                 rows.row(self.columns.iter().map(|c| c.cell(found)).collect())?;
             }
-            Sink::Parquet(table) => {
-                table.row(self.columns.iter().map(|c| c.value(found)).collect())?;
+            Sink::Parquet(table, gone) => {
+                let values = self.columns.iter().map(|c| c.value(found)).collect();
+                table.row(values).or_else(|error| unless(gone, error))?;
             }
         }
         Ok(())
@@ -126,7 +132,9 @@ impl<'w> Printer<'w> {
     ) -> anyhow::Result<()> {
         match &mut self.sink {
             Sink::Rows(rows) => rows.row(cells())?,
-            Sink::Parquet(table) => table.row(values())?,
+            Sink::Parquet(table, gone) => {
+                table.row(values()).or_else(|error| unless(gone, error))?;
+            }
         }
         Ok(())
     }
@@ -136,7 +144,11 @@ impl<'w> Printer<'w> {
         let Self { sink, file, .. } = self;
         match sink {
             Sink::Rows(rows) => rows.finish_and_flush()?,
-            Sink::Parquet(table) => table.finish()?.flush()?,
+            Sink::Parquet(table, gone) => {
+                let finished = table.finish().map_err(anyhow::Error::from);
+                let flushed = finished.and_then(|mut out| Ok(out.flush()?));
+                flushed.or_else(|error| unless(&gone, error))?;
+            }
         }
         let Some(file) = file else {
             return Ok(());
@@ -150,6 +162,14 @@ impl<'w> Printer<'w> {
         fs::rename(&file.under_way, &file.name)
             .with_context(|| format!("writing {}", file.name.display()))
     }
+}
+
+/// The error, but where nobody reads any more: then the words that end a command without complaint.
+fn unless(gone: &AtomicBool, error: impl Into<anyhow::Error>) -> anyhow::Result<()> {
+    if gone.load(Ordering::Relaxed) {
+        return Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
+    }
+    Err(error.into())
 }
 
 fn create(name: &Path) -> anyhow::Result<(BufWriter<File>, Unfinished)> {

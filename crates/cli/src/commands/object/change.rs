@@ -132,7 +132,7 @@ pub(super) fn shift(args: &ObjectMoveArgs, context: &mut Context) -> anyhow::Res
 fn one(database: &Database, id: ObjectId) -> anyhow::Result<Found> {
     let found = database.read_objects(&[id.into()], None)?;
     let found = found.into_iter().flatten().next();
-    found.ok_or_else(|| missing(&ObjectKey::Id(id)).into())
+    found.ok_or_else(|| missing(&ObjectKey::Id(id)))
 }
 
 pub(super) fn delete(args: &ObjectDeleteArgs, context: &mut Context) -> anyhow::Result<Outcome> {

@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::exit::Outcome;
 use crate::output::{ObjectColumn, Rows, Style, attribute_text, quote, value_text};
 use esker_model::Value;
-use esker_model::object::{Found, ObjectRead as _};
+use esker_model::object::{Found, ID_ATTRIBUTES, ObjectRead as _};
 use std::io::{self, Write};
 
 pub(super) fn run(args: &ObjectGetArgs, context: &mut Context) -> anyhow::Result<Outcome> {
@@ -53,7 +53,12 @@ fn write_object(out: &mut dyn Write, object: &Found, style: Style) -> io::Result
         ("created".into(), object.created.to_string(), ""),
         ("modified".into(), object.modified.to_string(), ""),
     ];
-    for (name, value) in object.attributes.iter() {
+    // What identifies it comes first.
+    let id = ID_ATTRIBUTES.iter();
+    let id = id.filter_map(|name| Some((*name, object.attributes.get(name)?)));
+    let others = object.attributes.iter();
+    let others = others.filter(|(name, _)| !ID_ATTRIBUTES.contains(name));
+    for (name, value) in id.chain(others) {
         lines.push((quote(name), attribute_text(name, value), ""));
     }
     for (name, value) in object.tags.iter() {

@@ -4,7 +4,7 @@ use crate::args::{IdentityArgs, ObjectNames};
 use crate::exit::usage;
 use esker::Database;
 use esker_model::object::{Found, Identity, ObjectId, ObjectKey, ObjectRead as _, object_ref};
-use esker_model::{Error, Schema, VertexRef};
+use esker_model::{Schema, VertexRef};
 
 /// Reads `NUMBER` or `object:NUMBER`.
 pub(crate) fn parse_id(text: &str) -> anyhow::Result<ObjectId> {
@@ -96,22 +96,16 @@ impl ObjectNames {
         let keys = self.keys()?;
         let found = database.read_objects(&keys, None)?;
         let each = keys.iter().zip(found);
-        each.map(|(key, found)| found.ok_or_else(|| missing(key).into()))
+        each.map(|(key, found)| found.ok_or_else(|| missing(key)))
             .collect()
     }
 }
 
 /// That there is no such object.
-pub(super) fn missing(key: &ObjectKey) -> Error {
+pub(crate) fn missing(key: &ObjectKey) -> anyhow::Error {
     match key {
-        ObjectKey::Id(id) => Error::NoVertex {
-            name: object_name(*id),
-            hint: String::new(),
-        },
-        ObjectKey::Identity(identity) => Error::NoVertex {
-            name: "object".to_owned(),
-            hint: format!(" with {identity}"),
-        },
+        ObjectKey::Id(id) => anyhow::anyhow!("no object `{id}`"),
+        ObjectKey::Identity(identity) => anyhow::anyhow!("no object with {identity}"),
     }
 }
 
