@@ -9,6 +9,8 @@ need_command make || missing+=(make)
 need_command python3 || missing+=(python3)
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
 need_command unzip || missing+=(unzip)
+# Tests of collective searches run real MPI ranks.
+need_command mpirun || missing+=(openmpi-bin)
 if [ "${1:-}" = rocksdb ]; then
     need_command c++ || missing+=(g++)
     # RocksDB's bindings are generated when they are built.

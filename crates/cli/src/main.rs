@@ -4,6 +4,7 @@
 //! what all of them are given, [`output`] is how they print. [`exit`] decides what the exit code is.
 
 mod args;
+mod asker;
 mod bench;
 mod commands;
 mod context;
@@ -13,6 +14,7 @@ mod interrupt;
 mod output;
 mod panic;
 mod progress;
+mod share;
 mod shell;
 mod times;
 mod units;

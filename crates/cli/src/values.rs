@@ -6,8 +6,9 @@
 
 use crate::exit::usage;
 use esker_model::limits::LIST_DEPTH_MAX;
+use esker_model::object::{ID_ATTRIBUTES, object_type};
 use esker_model::schema::check_attribute_name;
-use esker_model::{AttributeDefinition, Schema, Value, ValueKind, VertexTypeId};
+use esker_model::{AttributeDefinition, Properties, Schema, Value, ValueKind, VertexTypeId};
 use jiff::Timestamp;
 use jiff::civil;
 use serde_json::Value as Json;
@@ -107,6 +108,68 @@ impl Assignment {
             defined.kind.name(),
             looks_like(defined.kind),
         ))
+    }
+}
+
+/// One tag as written: `NAME` alone, or as an [`Assignment`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TagArg {
+    /// A tag without a value.
+    Bare(String),
+    /// A tag with one.
+    Valued(Assignment),
+}
+
+impl TagArg {
+    /// Reads `NAME`, `NAME=VALUE` or `NAME:KIND=VALUE`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        if text.contains('=') {
+            return Assignment::parse(text).map(Self::Valued);
+        }
+        check_attribute_name(text).map_err(|e| e.to_string())?;
+        Ok(Self::Bare(text.to_owned()))
+    }
+
+    /// All of them, typed; none may be a predefined attribute of objects.
+    pub(crate) fn all(tags: &[Self], schema: &Schema) -> anyhow::Result<Properties> {
+        let mut all = Properties::new();
+        for tag in tags {
+            let (name, value) = match tag {
+                Self::Bare(name) => (name, Value::Null),
+                Self::Valued(assignment) => (&assignment.name, assignment.value()?),
+            };
+            check_tag(name, schema)?;
+            if all.get(name).is_some() {
+                return Err(usage(format!("tag `{name}` is given twice")));
+            }
+            all.set(name, value);
+        }
+        Ok(all)
+    }
+}
+
+/// Whether objects can have a tag of that name.
+pub(crate) fn check_tag(name: &str, schema: &Schema) -> anyhow::Result<()> {
+    let predefined = object_type(schema).is_some_and(|t| schema.attribute(t, name).is_some());
+    if !predefined {
+        return Ok(());
+    }
+    let how = if ID_ATTRIBUTES.contains(&name) {
+        "an ID attribute: `esker object move` changes it"
+    } else {
+        "a predefined attribute: `esker object update` changes it"
+    };
+    Err(usage(format!("`{name}` is no tag but {how}")))
+}
+
+/// Reads a file mode in octal: `0644`, `644` or `0o644`.
+pub(crate) fn parse_mode(text: &str) -> Result<i64, String> {
+    let digits = text.strip_prefix("0o").unwrap_or(text);
+    match i64::from_str_radix(digits, 8) {
+        Ok(mode) if (0..=0o7777).contains(&mode) && !digits.starts_with('+') => Ok(mode),
+        _ => Err(format!(
+            "`{text}` is no mode: expected octal digits as for files, as in 0640"
+        )),
     }
 }
 
@@ -384,5 +447,31 @@ mod tests {
         assert_eq!(parse_attribute("dc:nodes:i64").unwrap().name, "dc:nodes");
         assert!(parse_attribute("nodes").unwrap_err().contains("NAME:KIND"));
         assert!(parse_attribute("nodes:int").unwrap_err().contains("i64"));
+    }
+
+    #[test]
+    fn modes_are_octal() {
+        assert_eq!(parse_mode("0640"), Ok(0o640));
+        assert_eq!(parse_mode("755"), Ok(0o755));
+        assert_eq!(parse_mode("0o600"), Ok(0o600));
+        for bad in ["", "8", "rw", "-1", "+7", "77777"] {
+            assert!(parse_mode(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn tags_may_have_no_value_and_no_predefined_name() {
+        let schema = Schema::default();
+        let all = |texts: &[&str]| {
+            let tags: Vec<_> = texts.iter().map(|t| TagArg::parse(t).unwrap()).collect();
+            TagArg::all(&tags, &schema).map_err(|e| e.to_string())
+        };
+        let tags = all(&["Conf_0", "energy=2.5", "run:string=7"]).unwrap();
+        assert_eq!(tags.get("Conf_0"), Some(&Value::Null));
+        assert_eq!(tags.get("energy"), Some(&Value::F64(2.5)));
+        assert_eq!(tags.get("run"), Some(&Value::from("7")));
+        assert!(all(&["a", "a=1"]).unwrap_err().contains("twice"));
+        assert!(all(&["name=x"]).unwrap_err().contains("object move"));
+        assert!(all(&["size=1"]).unwrap_err().contains("object update"));
     }
 }

@@ -5,7 +5,9 @@
 
 mod admin;
 mod cluster;
+mod find;
 mod import;
+mod object;
 mod placement;
 mod read;
 mod serve;
@@ -20,9 +22,17 @@ pub(crate) use cluster::{
     ClusterArgs, ClusterCommand, ClusterDownArgs, ClusterServerArgs, ClusterStatusArgs,
     ClusterUpArgs,
 };
+pub(crate) use find::{
+    FindArgs, FindFormat, IndexArgs, IndexChangeArgs, IndexCommand, IndexListArgs, TagArgs,
+    TagChangeArgs, TagCommand, TagHow, TagListArgs, TagRemoveArgs, TagWhom,
+};
 pub(crate) use import::{
     ExportArgs, ExportCommand, ExportTableArgs, ImportArgs, ImportCommand, ImportDarshanArgs,
-    ImportTableArgs, TableKind,
+    ImportTableArgs, TableFormatArg, TableKind,
+};
+pub(crate) use object::{
+    IdentityArgs, ObjectArgs, ObjectCommand, ObjectCreateArgs, ObjectDeleteArgs, ObjectGetArgs,
+    ObjectImportArgs, ObjectMoveArgs, ObjectNames, ObjectUpdateArgs, OnDuplicate,
 };
 pub(crate) use placement::{
     ExplainArgs, ExplainFormat, PlacementArgs, PlacementCommand, TreeArg, kind_parser,
@@ -124,6 +134,13 @@ pub(crate) enum RowFormat {
     Csv,
 }
 
+impl RowFormat {
+    /// Whether it is JSON, in one document or in lines.
+    pub(crate) fn is_json(self) -> bool {
+        matches!(self, Self::Json | Self::Ndjson)
+    }
+}
+
 /// `--format` of a command that prints rows.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct FormatArgs {
@@ -169,6 +186,14 @@ pub(crate) enum Command {
     Delete(DeleteArgs),
     /// Run a traversal
     Travel(TravelArgs),
+    /// Create, import, read and change objects: data with a number, ID attributes and tags
+    Object(ObjectArgs),
+    /// Search objects by attributes and tags
+    Find(Box<FindArgs>),
+    /// Tag objects, alone or all that a filter holds of
+    Tag(TagArgs),
+    /// Which tags and attributes searches have an index on
+    Index(IndexArgs),
     /// Show or extend the schema
     Schema(SchemaArgs),
     /// Counts, sizes and cache figures

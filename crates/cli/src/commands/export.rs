@@ -117,7 +117,7 @@ fn write_file(
 }
 
 /// Standard output for writers that want to own what they write to; notes whether its reader has left.
-struct SharedOut(Arc<AtomicBool>);
+pub(crate) struct SharedOut(pub(crate) Arc<AtomicBool>);
 
 impl SharedOut {
     fn watch<T>(&self, result: io::Result<T>) -> io::Result<T> {

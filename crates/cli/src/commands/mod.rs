@@ -8,14 +8,17 @@ mod completions;
 mod delete;
 mod diff;
 mod export;
+mod find;
 mod get;
 mod history;
 mod import_darshan;
 mod import_table;
+mod index;
 mod init;
 mod lineage;
 mod link;
 mod man;
+mod object;
 mod placement;
 mod put;
 mod restore;
@@ -24,6 +27,7 @@ mod schema;
 mod serve;
 mod set;
 mod stats;
+mod tag;
 mod top;
 pub(crate) mod travel;
 mod write;
@@ -117,6 +121,10 @@ fn run(command: Command, context: &mut Context, interrupt: &Interrupt) -> anyhow
         Command::Set(args) => set::run(&args, context),
         Command::Delete(args) => delete::run(&args, context),
         Command::Travel(args) => travel::run(&args, context),
+        Command::Object(args) => object::run(&args.command, context),
+        Command::Find(args) => find::run(&args, context),
+        Command::Tag(args) => tag::run(&args.command, context),
+        Command::Index(args) => index::run(&args.command, context),
         Command::Schema(args) => schema::run(&args, context),
         Command::Stats(args) => stats::run(&args, context),
         Command::Top(args) => top::run(&args, context),

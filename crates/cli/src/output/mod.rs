@@ -4,12 +4,14 @@
 
 mod cell;
 mod json;
+mod object;
 mod report;
 mod rows;
 mod style;
 
 pub(crate) use cell::{Cell, quote, value_text};
 pub(crate) use json::{properties_json, vertex_attributes_json};
+pub(crate) use object::{ObjectColumn, attribute_text};
 pub(crate) use report::report;
 pub(crate) use rows::Rows;
 pub(crate) use style::Style;

@@ -5,6 +5,7 @@
 
 use super::{Cell, Style};
 use crate::args::RowFormat;
+use std::borrow::Cow;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr as _;
 
@@ -15,7 +16,7 @@ const LOOKAHEAD: usize = 256;
 pub(crate) struct Rows<'w> {
     out: &'w mut dyn Write,
     format: RowFormat,
-    columns: &'static [&'static str],
+    columns: Vec<Cow<'static, str>>,
     style: Style,
     waiting: Vec<Vec<Cell>>,
     widths: Option<Vec<usize>>,
@@ -28,7 +29,18 @@ impl<'w> Rows<'w> {
         out: &'w mut dyn Write,
         format: RowFormat,
         style: Style,
-        columns: &'static [&'static str],
+        columns: &[&'static str],
+    ) -> Self {
+        let columns = columns.iter().map(|c| Cow::Borrowed(*c)).collect();
+        Self::named(out, format, style, columns)
+    }
+
+    /// The same with columns that somebody chose.
+    pub(crate) fn named(
+        out: &'w mut dyn Write,
+        format: RowFormat,
+        style: Style,
+        columns: Vec<Cow<'static, str>>,
     ) -> Self {
         Self {
             out,
@@ -80,7 +92,7 @@ impl<'w> Rows<'w> {
         let pairs = self.columns.iter().zip(cells);
         serde_json::Value::Object(
             pairs
-                .map(|(name, cell)| ((*name).to_owned(), cell.json()))
+                .map(|(name, cell)| (name.clone().into_owned(), cell.json()))
                 .collect(),
         )
     }
@@ -115,7 +127,11 @@ impl<'w> Rows<'w> {
     }
 
     fn csv_header(&mut self) -> io::Result<()> {
-        let columns: Vec<String> = self.columns.iter().map(|c| (*c).to_owned()).collect();
+        let columns: Vec<String> = self
+            .columns
+            .iter()
+            .map(|c| c.clone().into_owned())
+            .collect();
         self.csv_record(&columns)
     }
 
@@ -131,8 +147,19 @@ impl<'w> Rows<'w> {
         self.out.write_all(line.as_bytes())
     }
 
+    /// Ends the list, and hands all of it on.
+    pub(crate) fn finish_and_flush(mut self) -> io::Result<()> {
+        self.end()?;
+        self.out.flush()
+    }
+
     /// Ends the list. Gives the number of rows.
     pub(crate) fn finish(mut self) -> io::Result<u64> {
+        self.end()?;
+        Ok(self.count)
+    }
+
+    fn end(&mut self) -> io::Result<()> {
         match self.format {
             RowFormat::Table => {
                 if !self.waiting.is_empty() {
@@ -150,7 +177,7 @@ impl<'w> Rows<'w> {
                     .write_all(if self.count == 0 { b"[]\n" } else { b"\n]\n" })?;
             }
         }
-        Ok(self.count)
+        Ok(())
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::args::Cli;
 use clap::{ArgAction, CommandFactory as _};
 use esker::Database;
+use esker_model::object::ObjectRead as _;
 use esker_model::{GraphRead as _, Schema, VertexSelect, VertexTypeId};
 use reedline::{Completer, Span, Suggestion};
 use std::ops::ControlFlow;
@@ -69,6 +70,9 @@ impl ShellCompleter {
         if *first == "travel" {
             return in_chain(&schema, word);
         }
+        if ["find", "tag", "index", "object"].contains(first) && !word.contains(':') {
+            return self.tags(word);
+        }
         if let Some((type_name, key)) = word.split_once(':') {
             return match schema.vertex_type_id(type_name) {
                 Ok(id) => self.vertex_names(&schema, id, type_name, key),
@@ -80,6 +84,15 @@ impl ShellCompleter {
             .map(|(id, _)| format!("{}:", schema.prefix(id)));
         let edges = schema.edge_types().map(|(_, t)| t.name.clone());
         prefixes.chain(edges).collect()
+    }
+
+    /// Names of attributes and tags of objects, behind whatever opens a quote or a parenthesis.
+    fn tags(&self, word: &str) -> Vec<String> {
+        let start = word.rfind(['"', '\'', '(']).map_or(0, |i| i + 1);
+        let (head, _) = word.split_at(start);
+        let tags = self.database.tags(None).unwrap_or_default();
+        let names = tags.into_iter().map(|tag| format!("{head}{}", tag.name));
+        names.collect()
     }
 
     fn command_names(&self) -> Vec<String> {

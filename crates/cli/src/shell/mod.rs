@@ -184,7 +184,7 @@ fn without_target(text: &str) -> String {
 fn with_target(mut words: Vec<String>) -> Vec<String> {
     let two = matches!(
         words.first().map(String::as_str),
-        Some("import" | "export" | "placement")
+        Some("import" | "export" | "placement" | "object" | "tag" | "index")
     );
     let at = if two { 2 } else { 1 };
     let wants_help = words.get(1).is_some_and(|w| w == "--help" || w == "-h");
@@ -229,6 +229,9 @@ mod tests {
     fn the_target_is_filled_in() {
         assert_eq!(with_target(words("get file:/x"))[1], TARGET);
         assert_eq!(with_target(words("import darshan logs"))[2], TARGET);
+        assert_eq!(with_target(words("object get 7"))[2], TARGET);
+        assert_eq!(with_target(words("tag list"))[2], TARGET);
+        assert_eq!(with_target(words("find a=1"))[1], TARGET);
         assert_eq!(with_target(words("import --help")), words("import --help"));
         assert_eq!(
             with_target(words("stats")),
@@ -252,6 +255,10 @@ mod tests {
             "get file:/x --format json",
             "schema add-attribute Job queue:string",
             "top --limit 3",
+            "object create --name a --step -1 --tag x",
+            "tag add --where x=1 y z=2",
+            "index add x",
+            "find x=1 --count",
         ] {
             let parsed = command().try_get_matches_from(with_target(words(text)));
             assert!(parsed.is_ok(), "{text}: {parsed:?}");

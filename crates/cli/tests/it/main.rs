@@ -9,5 +9,6 @@ mod cluster;
 mod cluster_same;
 mod failover;
 mod normalise;
+mod objects;
 mod processes;
 mod serve;

@@ -1,7 +1,7 @@
 //! What differs from run to run is named instead: versions, times that it took, the test's folder.
 
-/// Replaces the folder by `<DIR>`, versions of about now by `<VERSION>`, durations and rates by `<TIME>` and `<RATE>`, and runs of
-/// blanks inside a line by two: columns are as wide as versions happen to be.
+/// Replaces the folder by `<DIR>`, versions of about now by `<VERSION>`, numbers of objects by `<ID>`, durations and rates by
+/// `<TIME>` and `<RATE>`, and runs of blanks inside a line by two: columns are as wide as versions happen to be.
 pub(crate) fn normalise(text: &str, directory: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.replace(directory, "<DIR>").split_inclusive('\n') {
@@ -9,7 +9,8 @@ pub(crate) fn normalise(text: &str, directory: &str) -> String {
             Some(body) => (body, "\n"),
             None => (line, ""),
         };
-        out.push_str(squeeze(&replace_measures(&replace_versions(body))).trim_end());
+        let plain = replace_ids(&replace_measures(&replace_versions(body)));
+        out.push_str(squeeze(&plain).trim_end());
         out.push_str(end);
     }
     out
@@ -63,7 +64,7 @@ fn replace_measures(line: &str) -> String {
     for (i, word) in words.iter().enumerate() {
         let next = words
             .get(i + 1)
-            .map(|w| w.trim_end_matches([';', ',', ')']));
+            .map(|w| w.trim_end_matches([';', ',', ')', ':']));
         let number = word.trim_start_matches('(');
         let is_number = number.starts_with(|c: char| c.is_ascii_digit())
             && number
@@ -76,6 +77,24 @@ fn replace_measures(line: &str) -> String {
         }
     }
     out.join(" ")
+}
+
+/// Numbers of objects: 15 digits and more, but for the largest that there are.
+fn replace_ids(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (before, digits) = rest.split_at(at);
+        out.push_str(before);
+        let end = digits.find(|c: char| !c.is_ascii_digit());
+        let (number, after) = digits.split_at(end.unwrap_or(digits.len()));
+        // Behind a point they are a fraction, and nothing but 0 and 1 are bits.
+        let bits = number.bytes().all(|b| matches!(b, b'0' | b'1'));
+        let is_id = (15..=19).contains(&number.len()) && !before.ends_with('.') && !bits;
+        out.push_str(if is_id { "<ID>" } else { number });
+        rest = after;
+    }
+    out + rest
 }
 
 /// Runs of blanks behind the first word become two.
@@ -112,4 +131,11 @@ fn what_differs_is_named() {
         "in <TIME> s (<RATE> logs/s)"
     );
     assert_eq!(normalise("  a   b\n", "/tmp/x"), "  a  b\n");
+    assert_eq!(
+        normalise(
+            "object:2882586135896906080 1234 0.123456789012345678",
+            "/tmp/x"
+        ),
+        "object:<ID> 1234 0.123456789012345678"
+    );
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-fn esker(folder: &Path) -> Command {
+pub(crate) fn esker(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_esker"));
     command
         .current_dir(folder)
@@ -15,11 +15,11 @@ fn esker(folder: &Path) -> Command {
     command
 }
 
-fn run(folder: &Path, args: &[&str]) -> Output {
+pub(crate) fn run(folder: &Path, args: &[&str]) -> Output {
     esker(folder).args(args).output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
@@ -49,6 +49,7 @@ fn a_reader_that_leaves_is_no_error() {
             "--format",
             "json",
         ],
+        &["find", "lab.esker", "--type", "File", "--format", "ndjson"],
     ] {
         let mut child = esker(dir.path())
             .args(args)

@@ -35,8 +35,8 @@ impl Column {
             ("id", Rows::Vertices) => Self::Id,
             ("source" | "src" | "from", Rows::Edges) => Self::Source,
             ("destination" | "dst" | "to" | "target", Rows::Edges) => Self::Destination,
-            ("type", _) | ("label", Rows::Edges) => Self::Type,
-            ("version", _) => Self::Version,
+            ("type", Rows::Vertices | Rows::Edges) | ("label", Rows::Edges) => Self::Type,
+            ("version", Rows::Vertices | Rows::Edges) => Self::Version,
             ("deleted", Rows::Vertices) => Self::Deleted,
             ("attributes", Rows::Vertices) => Self::Attributes,
             ("user", Rows::Vertices) => Self::User,
@@ -55,6 +55,14 @@ impl Column {
         }
     }
 
+    /// Its name, if that is its own.
+    pub(super) fn named(&self) -> Option<&str> {
+        match self {
+            Self::Named(name, _) => Some(name),
+            _ => None,
+        }
+    }
+
     /// The columns of a heading.
     ///
     /// # Errors
@@ -68,6 +76,7 @@ impl Column {
         let needed: &[(Self, &str)] = match options.rows {
             Rows::Vertices => &[(Self::Id, "id")],
             Rows::Edges => &[(Self::Source, "source"), (Self::Destination, "destination")],
+            Rows::Objects => &[],
         };
         let found = headings
             .iter()
@@ -77,12 +86,22 @@ impl Column {
             .join(", ");
         if let Some((_, name)) = needed.iter().find(|(c, _)| !columns.contains(c)) {
             let hint = match options.rows {
-                Rows::Vertices => "",
+                Rows::Vertices | Rows::Objects => "",
                 Rows::Edges => "; a list of edges without a heading is read with --format edges",
             };
             return Err(whole(
                 options,
                 &format!("there is no column `{name}`; the first line has: {found}{hint}"),
+            ));
+        }
+        let has = |name: &str| {
+            let mut named = columns.iter();
+            named.any(|c| matches!(c, Self::Named(n, _) if n == name))
+        };
+        if let Some(name) = options.needed.iter().find(|n| !has(n)) {
+            return Err(whole(
+                options,
+                &format!("there is no column `{name}`; the first line has: {found}"),
             ));
         }
         let twice = columns.iter().enumerate().find_map(|(i, c)| {

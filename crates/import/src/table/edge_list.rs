@@ -22,7 +22,7 @@ pub(super) struct EdgeList<R> {
 
 impl<R: BufRead> EdgeList<R> {
     pub(super) fn new(input: R, options: &ReadOptions) -> Result<Self, RecordError> {
-        if options.rows == Rows::Vertices {
+        if options.rows != Rows::Edges {
             return Err(whole(
                 options,
                 "a list of edges holds no vertices of its own: import it as edges",

@@ -17,30 +17,44 @@
 //! Nothing here holds more than a row group in memory. A bad record is an error with its place, and the next call
 //! goes on behind it.
 //!
+//! Tables of objects have columns of any names: [`ObjectReader`] is told which hold the ID attributes. [`TypedWriter`]
+//! writes columns that have a kind each.
+//!
+//! Text that is compressed by gzip is told by its first bytes, and read as it is without.
+//!
 //! Start with [`TableReader::text`], [`TableReader::parquet`] and [`TableWriter::new`].
 
 mod columns;
 mod edge_list;
+mod objects;
 mod parquet;
 mod record;
 mod text;
+mod typed;
 mod value;
 mod write;
 
 #[cfg(test)]
+mod objects_tests;
+#[cfg(test)]
 mod tests;
 
+pub use objects::{IdColumns, IdSource, ObjectReader, ObjectRecord, ObjectTable};
+pub use typed::TypedWriter;
 pub use value::{value_from_json, value_to_json, version_from_text};
 pub use write::{TableError, TableWriter};
 
 use esker_model::{Mutation, Schema, SchemaError, Version};
 use record::{Builder, Row};
 use std::collections::VecDeque;
-use std::io::{BufReader, Read};
+use std::io::{BufRead as _, BufReader, Read};
 use std::sync::Arc;
 
 /// Longest record in bytes, whatever the format: a quote that is never closed must not swallow the memory.
 pub const RECORD_BYTES_MAX: u64 = 32 << 20;
+
+/// What gzip begins with.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// How a table is written down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -58,8 +72,9 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that the end of a file's name promises.
+    /// The format that the end of a file's name promises; `.gz` behind it does not count.
     pub fn of_file_name(name: &str) -> Option<Self> {
+        let name = name.strip_suffix(".gz").unwrap_or(name);
         let (_, extension) = name.rsplit_once('.')?;
         Some(match extension.to_ascii_lowercase().as_str() {
             "csv" => Self::Csv,
@@ -103,6 +118,8 @@ pub enum Rows {
     Vertices,
     /// Edges.
     Edges,
+    /// Objects.
+    Objects,
 }
 
 /// How to read a table.
@@ -124,6 +141,8 @@ pub struct ReadOptions {
     pub strict: bool,
     /// Cells without a declared kind that look like numbers or truth values become such; otherwise they stay text.
     pub infer: bool,
+    /// Columns that must be there, beside those that the rows need anyhow.
+    pub needed: Vec<String>,
 }
 
 impl ReadOptions {
@@ -138,6 +157,7 @@ impl ReadOptions {
             version: None,
             strict: false,
             infer: true,
+            needed: Vec::new(),
         }
     }
 }
@@ -169,6 +189,11 @@ fn place(line: u64, byte: Option<u64>) -> String {
 /// Rows of a file, or what was wrong with one.
 trait RowSource: Send {
     fn next_row(&mut self) -> Option<Result<Row, RecordError>>;
+
+    /// The names of its columns that have names of their own, where a heading says them.
+    fn headings(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Reads a table as mutations.
@@ -203,17 +228,7 @@ impl TableReader {
         options: &ReadOptions,
         schema: Arc<Schema>,
     ) -> Result<Self, RecordError> {
-        let input = BufReader::with_capacity(1 << 16, input);
-        let rows: Box<dyn RowSource> = match format {
-            Format::Csv => Box::new(text::Separated::new(input, b',', options)?),
-            Format::Tsv => text::tsv(input, options)?,
-            Format::Ndjson => Box::new(text::Lines::new(input, options)),
-            Format::EdgeList => Box::new(edge_list::EdgeList::new(input, options)?),
-            Format::Parquet => {
-                let message = "Parquet has its index at the end: it must be a file, not a stream";
-                return Err(whole(options, message));
-            }
-        };
+        let rows = text_rows(input, format, options)?;
         Self::new(rows, options, schema)
     }
 
@@ -238,6 +253,9 @@ impl TableReader {
         options: &ReadOptions,
         schema: Arc<Schema>,
     ) -> Result<Self, RecordError> {
+        if options.rows == Rows::Objects {
+            return Err(whole(options, "objects have a reader of their own"));
+        }
         let builder = Builder::new(options, schema)
             .map_err(|e: SchemaError| whole(options, &e.to_string()))?;
         Ok(Self {
@@ -279,6 +297,33 @@ impl Iterator for TableReader {
             }
         }
     }
+}
+
+/// The rows of any format but Parquet; unpacked where gzip packed them.
+fn text_rows(
+    input: impl Read + Send + 'static,
+    format: Format,
+    options: &ReadOptions,
+) -> Result<Box<dyn RowSource>, RecordError> {
+    let mut input = BufReader::with_capacity(1 << 16, Box::new(input) as Box<dyn Read + Send>);
+    let packed = input
+        .fill_buf()
+        .map_err(|e| whole(options, &e.to_string()))?
+        .starts_with(&GZIP);
+    if packed {
+        let unpacked = Box::new(flate2::bufread::MultiGzDecoder::new(input));
+        input = BufReader::with_capacity(1 << 16, unpacked);
+    }
+    Ok(match format {
+        Format::Csv => Box::new(text::Separated::new(input, b',', options)?),
+        Format::Tsv => text::tsv(input, options)?,
+        Format::Ndjson => Box::new(text::Lines::new(input, options)),
+        Format::EdgeList => Box::new(edge_list::EdgeList::new(input, options)?),
+        Format::Parquet => {
+            let message = "Parquet has its index at the end: it must be a file, not a stream";
+            return Err(whole(options, message));
+        }
+    })
 }
 
 /// An error about a file as a whole.

@@ -134,6 +134,14 @@ impl RowGroups {
 }
 
 impl RowSource for RowGroups {
+    fn headings(&self) -> Vec<String> {
+        self.heads
+            .iter()
+            .filter_map(|h| h.column.named())
+            .map(str::to_owned)
+            .collect()
+    }
+
     fn next_row(&mut self) -> Option<Result<Row, RecordError>> {
         loop {
             let Some(rows) = &mut self.rows else {

@@ -28,6 +28,31 @@ pub(super) enum Cell {
     Typed(Value),
 }
 
+impl Cell {
+    /// Its value: of that kind if one is declared, else what it looks like; `None` where there is nothing.
+    pub(super) fn value(
+        self,
+        kind: Option<ValueKind>,
+        infer: bool,
+    ) -> Result<Option<Value>, String> {
+        let value = match self {
+            Self::Text(text) => return value_from_cell(&text, kind, infer),
+            Self::Json(json) => value_from_json(&json)?,
+            Self::Typed(value) => value,
+        };
+        // Formats without timestamps hold them as text.
+        match (kind, value) {
+            (_, Value::Null) => Ok(None),
+            (Some(kind), Value::String(text))
+                if !matches!(kind, ValueKind::String | ValueKind::Any) =>
+            {
+                value_from_cell(&text, Some(kind), false)
+            }
+            (_, value) => Ok(Some(value)),
+        }
+    }
+}
+
 /// One record of a table.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
@@ -97,6 +122,7 @@ impl Builder {
         let built = parts(row).and_then(|parts| match self.options.rows {
             Rows::Vertices => self.vertex(parts),
             Rows::Edges => self.edge(parts),
+            Rows::Objects => Err("objects have a reader of their own".to_owned()),
         });
         match built {
             Ok(mutations) => {
@@ -290,21 +316,7 @@ impl Builder {
     }
 
     fn cell(&self, cell: Cell, kind: Option<ValueKind>) -> Result<Option<Value>, String> {
-        let value = match cell {
-            Cell::Text(text) => return value_from_cell(&text, kind, self.options.infer),
-            Cell::Json(json) => value_from_json(&json)?,
-            Cell::Typed(value) => value,
-        };
-        // Formats without timestamps hold them as text.
-        match (kind, value) {
-            (_, Value::Null) => Ok(None),
-            (Some(kind), Value::String(text))
-                if !matches!(kind, ValueKind::String | ValueKind::Any) =>
-            {
-                value_from_cell(&text, Some(kind), false)
-            }
-            (_, value) => Ok(Some(value)),
-        }
+        cell.value(kind, self.options.infer)
     }
 
     /// `type:key`, or with a type given the key alone.
@@ -383,7 +395,7 @@ fn version(cell: Cell) -> Result<Option<Version>, String> {
 }
 
 /// The text of a cell that names something: numbers are names too.
-fn text(cell: Cell) -> Result<String, String> {
+pub(super) fn text(cell: Cell) -> Result<String, String> {
     match cell {
         Cell::Text(t) | Cell::Json(Json::String(t)) | Cell::Typed(Value::String(t)) => Ok(t),
         Cell::Json(Json::Number(n)) => Ok(n.to_string()),
@@ -396,7 +408,7 @@ fn text(cell: Cell) -> Result<String, String> {
     }
 }
 
-fn object(cell: Cell, what: &str) -> Result<Option<Map<String, Json>>, String> {
+pub(super) fn object(cell: Cell, what: &str) -> Result<Option<Map<String, Json>>, String> {
     let json = match cell {
         Cell::Json(json) => json,
         Cell::Typed(Value::Null) => Json::Null,
@@ -426,7 +438,7 @@ fn user_attribute(json: &Json) -> Result<(Value, Option<Version>), String> {
     Ok((value_from_json(json)?, None))
 }
 
-fn check_limits(properties: &Properties) -> Result<(), String> {
+pub(super) fn check_limits(properties: &Properties) -> Result<(), String> {
     if properties.len() > PROPERTIES_MAX {
         return Err(format!(
             "{} properties; the limit is {PROPERTIES_MAX}",

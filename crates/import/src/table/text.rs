@@ -69,6 +69,14 @@ impl<R: Read> Separated<R> {
 }
 
 impl<R: Read + Send> RowSource for Separated<R> {
+    fn headings(&self) -> Vec<String> {
+        self.columns
+            .iter()
+            .filter_map(|c| c.named())
+            .map(str::to_owned)
+            .collect()
+    }
+
     fn next_row(&mut self) -> Option<Result<Row, RecordError>> {
         self.taken.store(0, Ordering::Relaxed);
         let (line, byte) = (self.reader.position().line(), self.reader.position().byte());
@@ -128,7 +136,7 @@ pub(super) fn tsv(
     let has_heading = headings
         .split('\t')
         .any(|h| matches!(Column::of(h, options.rows), Column::Source | Column::Id));
-    Ok(if has_heading || options.rows == Rows::Vertices {
+    Ok(if has_heading || options.rows != Rows::Edges {
         Box::new(Separated::new(input, b'\t', options)?)
     } else {
         Box::new(EdgeList::new(input, options)?)

@@ -21,6 +21,18 @@ pub enum TableError {
     /// The Parquet library failed.
     #[error("the Parquet file cannot be written: {0}")]
     Parquet(String),
+    /// A value of another kind than those before it.
+    #[error(
+        "column `{column}` of the Parquet file holds one kind of value, and row {row} has a {kind}; write csv or ndjson"
+    )]
+    Mixed {
+        /// The column.
+        column: String,
+        /// The row, from 1.
+        row: u64,
+        /// What it has.
+        kind: &'static str,
+    },
     /// A format that would lose what the graph holds.
     #[error(
         "a table in the format `{format}` cannot hold all of the {rows}; expected csv, tsv, ndjson or parquet"
@@ -74,8 +86,15 @@ impl<W: Write + Send> TableWriter<W> {
     /// Begins a table; the heading is written at once, so that no rows make a table too.
     ///
     /// # Errors
-    /// For [`Format::EdgeList`], which holds neither versions nor properties, and if the output fails.
+    /// For [`Format::EdgeList`], which holds neither versions nor properties, for objects ([`super::TypedWriter`] writes
+    /// those), and if the output fails.
     pub fn new(out: W, format: Format, rows: Rows) -> Result<Self, TableError> {
+        if rows == Rows::Objects {
+            return Err(TableError::Format {
+                format: format.name(),
+                rows: "objects",
+            });
+        }
         let vertices = rows == Rows::Vertices;
         let heading = if vertices {
             VERTEX_HEADING

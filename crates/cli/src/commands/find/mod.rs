@@ -1,0 +1,211 @@
+//! `esker find`: objects by what holds of them (SoMeta's P-search), printed as they come.
+
+mod print;
+pub(crate) mod search;
+mod vertices;
+
+use crate::args::{FindArgs, FindFormat, RowFormat};
+use crate::commands::note_if_stopped;
+use crate::commands::object::parse_id;
+use crate::context::Context;
+use crate::exit::{Outcome, usage};
+use crate::output::{self, Cell, Rows};
+use crate::share;
+use crate::units::{count, elapsed};
+use esker_import::table::Format;
+use esker_model::Flow;
+use esker_model::object::{Find, FindReport, OBJECT_TYPE, ObjectRead as _, PlanStep};
+use print::Printer;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+pub(crate) fn run(args: &FindArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let find = Find {
+        filter: search::parse(&args.filter)?,
+        select: args.select.clone(),
+        limit: args.limit,
+        count: args.count,
+        explain: args.explain,
+        asker: args.asker.asker.clone(),
+        share: match args.share {
+            None if args.collective => Some(share::of_launcher(|name| std::env::var(name).ok())?),
+            share => share,
+        },
+        after: args.after.as_deref().map(parse_id).transpose()?,
+    };
+    let output = args
+        .output
+        .as_ref()
+        .map(|file| with_rank(file, &find))
+        .transpose()?;
+    let format = format_of(args)?;
+    if !args.vertex_type.eq_ignore_ascii_case(OBJECT_TYPE) {
+        return vertices::run(args, &find, format, output, context);
+    }
+    let database = context.open(&args.target)?;
+    let interrupt = context.interrupt.clone();
+    let began = Instant::now();
+    if args.count || args.explain {
+        let report = database.find(&find, &interrupt, &mut |_| ControlFlow::Continue(()))?;
+        search::refuse_unknown(&report, &args.filter, args.lenient)?;
+        if args.explain {
+            print_plan(&report.plan, format, context)?;
+        } else {
+            print_count(&report, format, context)?;
+        }
+        return Ok(finish(args, &report, context));
+    }
+    let mut answer = Ok(());
+    let mut printer = Printer::new(args.select.as_deref(), format, output, context)?;
+    let report = database.find(&find, &interrupt, &mut |found| {
+        flow(printer.object(&found), &mut answer)
+    });
+    answer?;
+    let report = report?;
+    printer.finish(interrupt.stopped().is_some())?;
+    search::refuse_unknown(&report, &args.filter, args.lenient)?;
+    summary(&report, began.elapsed(), context);
+    if args.profile {
+        print_profile(&report.plan)?;
+    }
+    Ok(finish(args, &report, context))
+}
+
+/// Stops a search whose answer cannot be written.
+fn flow(written: anyhow::Result<()>, answer: &mut anyhow::Result<()>) -> Flow {
+    match written {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => {
+            *answer = Err(error);
+            ControlFlow::Break(())
+        }
+    }
+}
+
+/// The file to write: `%r` is the rank of the share.
+fn with_rank(file: &std::path::Path, find: &Find) -> anyhow::Result<PathBuf> {
+    let Some(text) = file.to_str().filter(|t| t.contains("%r")) else {
+        return Ok(file.to_path_buf());
+    };
+    match find.share {
+        Some(share) => Ok(PathBuf::from(text.replace("%r", &share.rank.to_string()))),
+        None => Err(usage(format!(
+            "`%r` in `{text}` is the rank of a share: give --share or --collective"
+        ))),
+    }
+}
+
+fn format_of(args: &FindArgs) -> anyhow::Result<FindFormat> {
+    let Some(file) = &args.output else {
+        return Ok(args.format.unwrap_or(FindFormat::Table));
+    };
+    let by_name = match Format::of_file_name(&file.to_string_lossy()) {
+        _ if args.format.is_some() => args.format,
+        Some(Format::Csv) => Some(FindFormat::Csv),
+        Some(Format::Ndjson) if file.extension().is_some_and(|e| e == "json") => {
+            Some(FindFormat::Json)
+        }
+        Some(Format::Ndjson) => Some(FindFormat::Ndjson),
+        Some(Format::Parquet) => Some(FindFormat::Parquet),
+        _ => None,
+    };
+    by_name.ok_or_else(|| {
+        usage(format!(
+            "{}: the ending does not tell the format; say it with --format table, json, ndjson, csv or parquet",
+            file.display()
+        ))
+    })
+}
+
+/// The format for a few figures; they are no table of objects.
+fn rows_of(format: FindFormat) -> anyhow::Result<RowFormat> {
+    Ok(match format {
+        FindFormat::Table => RowFormat::Table,
+        FindFormat::Json => RowFormat::Json,
+        FindFormat::Ndjson => RowFormat::Ndjson,
+        FindFormat::Csv => RowFormat::Csv,
+        FindFormat::Parquet => {
+            return Err(usage(
+                "--count and --explain print table, json, ndjson or csv",
+            ));
+        }
+    })
+}
+
+/// The number alone, so that a script can take it.
+fn print_count(
+    report: &FindReport,
+    format: FindFormat,
+    context: &mut Context,
+) -> anyhow::Result<()> {
+    let format = rows_of(format)?;
+    if format == RowFormat::Table {
+        writeln!(context.out, "{}", report.matches)?;
+        return Ok(());
+    }
+    let cells = vec![Cell::Count(report.matches), Cell::Bool(report.complete)];
+    output::report(context, format, "", &["matches", "complete"], cells)?;
+    Ok(())
+}
+
+const PLAN: [&str; 4] = ["server", "term", "access", "estimate"];
+const PROFILE: [&str; 6] = ["server", "term", "access", "estimate", "left", "micros"];
+
+fn print_plan(plan: &[PlanStep], format: FindFormat, context: &mut Context) -> anyhow::Result<()> {
+    let format = rows_of(format)?;
+    let mut rows = Rows::new(&mut context.out, format, context.style, &PLAN);
+    for step in plan {
+        let mut cells = plan_cells(step);
+        cells.truncate(PLAN.len());
+        rows.row(cells)?;
+    }
+    rows.finish()?;
+    Ok(())
+}
+
+fn plan_cells(step: &PlanStep) -> Vec<Cell> {
+    let figure = |n: Option<u64>| n.map_or(Cell::Empty, Cell::Count);
+    vec![
+        Cell::Count(u64::from(step.server)),
+        step.term.as_str().into(),
+        step.access.as_str().into(),
+        Cell::Count(step.estimate),
+        figure(step.left),
+        figure(step.micros),
+    ]
+}
+
+/// How it was found, beside the answer: on stderr.
+fn print_profile(plan: &[PlanStep]) -> anyhow::Result<()> {
+    let mut err = io::stderr();
+    let style = output::Style::new(crate::args::Color::Never, false);
+    let mut rows = Rows::new(&mut err, RowFormat::Table, style, &PROFILE);
+    for step in plan {
+        rows.row(plan_cells(step))?;
+    }
+    rows.finish()?;
+    Ok(err.flush()?)
+}
+
+fn summary(report: &FindReport, time: Duration, context: &Context) {
+    let objects = if report.matches == 1 {
+        "object"
+    } else {
+        "objects"
+    };
+    context.note(&format!(
+        "{} {objects} in {}",
+        count(report.matches),
+        elapsed(time)
+    ));
+}
+
+fn finish(args: &FindArgs, report: &FindReport, context: &Context) -> Outcome {
+    let limited = args.limit.is_some_and(|limit| report.matches >= limit);
+    if limited && !report.complete {
+        context.note("there are more: --limit stopped it");
+    }
+    search::tell_missing(report, context).and(note_if_stopped(context))
+}

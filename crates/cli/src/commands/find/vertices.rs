@@ -1,0 +1,219 @@
+//! `esker find --type File`: vertices that are no objects, by a scan.
+
+use super::print::Printer;
+use super::{finish, flow, print_count, print_plan, search, summary};
+use crate::args::{FindArgs, FindFormat};
+use crate::context::Context;
+use crate::exit::{Outcome, usage};
+use crate::graph::vertex_type_name;
+use crate::output::{Cell, quote, value_text, vertex_attributes_json};
+use esker_model::filter::{Expr, Prepared, SPECIAL_NAMES, VertexFields};
+use esker_model::object::{Find, FindReport, PlanStep};
+use esker_model::schema::nearest;
+use esker_model::{
+    Cancel as _, Error, GraphRead as _, Schema, Value, Vertex, VertexSelect, VertexTypeId,
+};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::Instant;
+
+pub(super) fn run(
+    args: &FindArgs,
+    find: &Find,
+    format: FindFormat,
+    output: Option<PathBuf>,
+    context: &mut Context,
+) -> anyhow::Result<Outcome> {
+    for (given, option) in [
+        (find.asker.is_some(), "--as"),
+        (find.share.is_some(), "--share and --collective"),
+        (find.after.is_some(), "--after"),
+    ] {
+        if given {
+            return Err(usage(format!(
+                "{option} is for objects, not for --type {}",
+                args.vertex_type
+            )));
+        }
+    }
+    let database = context.open(&args.target)?;
+    let schema = database.schema()?;
+    let type_id = schema
+        .vertex_type_id(&args.vertex_type)
+        .map_err(Error::from)?;
+    let mut report = FindReport::default();
+    if args.explain {
+        let counts = database.counts()?.vertices;
+        let of_type = counts.iter().filter(|(id, _)| schema.is_a(*id, type_id));
+        report.plan = vec![PlanStep {
+            server: 0,
+            term: args.filter.clone(),
+            access: "all".to_owned(),
+            estimate: of_type.map(|(_, n)| n).sum(),
+            left: None,
+            micros: None,
+        }];
+        print_plan(&report.plan, format, context)?;
+        return Ok(Outcome::Done);
+    }
+    let interrupt = context.interrupt.clone();
+    let began = Instant::now();
+    let mut names = Names::new(&find.filter, &schema, type_id);
+    let limit = find.limit.unwrap_or(u64::MAX);
+    report.complete = true;
+    let filter = Prepared::new(&find.filter);
+    let mut each = |print: &mut dyn FnMut(&Vertex) -> anyhow::Result<()>| {
+        let mut answer = Ok(());
+        let scanned = database.scan_vertices(&VertexSelect::of(type_id), &mut |vertex| {
+            names.saw(&vertex);
+            if interrupt.cancelled() {
+                report.complete = false;
+                return ControlFlow::Break(());
+            }
+            if !filter.holds(&VertexFields {
+                vertex: &vertex,
+                schema: &schema,
+            }) {
+                return ControlFlow::Continue(());
+            }
+            if report.matches >= limit {
+                report.complete = false;
+                return ControlFlow::Break(());
+            }
+            report.matches += 1;
+            flow(print(&vertex), &mut answer)
+        });
+        answer.and(scanned.map_err(Into::into))
+    };
+    if args.count {
+        each(&mut |_| Ok(()))?;
+        report.unknown = names.unknown(report.complete);
+        search::refuse_unknown(&report, &args.filter, args.lenient)?;
+        print_count(&report, format, context)?;
+        return Ok(finish(args, &report, context));
+    }
+    let columns = columns(args);
+    let mut printer = Printer::with_columns(columns.clone(), format, output, context)?;
+    each(&mut |vertex| {
+        printer.row(
+            || columns.iter().map(|c| cell(c, vertex, &schema)).collect(),
+            || columns.iter().map(|c| value(c, vertex, &schema)).collect(),
+        )
+    })?;
+    printer.finish(interrupt.cancelled())?;
+    report.unknown = names.unknown(report.complete);
+    search::refuse_unknown(&report, &args.filter, args.lenient)?;
+    summary(&report, began.elapsed(), context);
+    Ok(finish(args, &report, context))
+}
+
+/// What a row shows: the name, then what was selected, or type, version and all attributes.
+fn columns(args: &FindArgs) -> Vec<Cow<'static, str>> {
+    match &args.select {
+        Some(names) => {
+            let chosen = names.iter().filter(|n| *n != "id").cloned().map(Cow::Owned);
+            std::iter::once(Cow::Borrowed("id")).chain(chosen).collect()
+        }
+        None => ["id", "type", "version", "attributes"]
+            .map(Cow::Borrowed)
+            .to_vec(),
+    }
+}
+
+fn cell(column: &str, vertex: &Vertex, schema: &Schema) -> Cell {
+    match column {
+        "id" => vertex.name(schema).into(),
+        "type" => vertex_type_name(schema, vertex.type_id).into(),
+        "key" => vertex.key.as_str().into(),
+        "version" | "modified" => Cell::Version(vertex.version),
+        "attributes" => {
+            let user = vertex.user.iter().map(|a| (a.name.as_str(), &a.value));
+            let all = vertex.attributes.iter().chain(user);
+            let text = all.map(|(name, value)| format!("{}={}", quote(name), value_text(value)));
+            let text = text.collect::<Vec<_>>().join(" ");
+            Cell::Json(vertex_attributes_json(vertex), text)
+        }
+        name => match vertex.attribute(name) {
+            None => Cell::Empty,
+            Some(Value::String(text)) => Cell::Text(text.clone()),
+            Some(value) => Cell::Value(value.clone()),
+        },
+    }
+}
+
+fn value(column: &str, vertex: &Vertex, schema: &Schema) -> Option<Value> {
+    match column {
+        "id" | "type" | "key" => Some(Value::String(cell(column, vertex, schema).csv_text())),
+        "version" | "modified" => {
+            let nanos = vertex.version.millis().checked_mul(1_000_000)?;
+            i64::try_from(nanos).ok().map(Value::Timestamp)
+        }
+        "attributes" => Some(Value::String(vertex_attributes_json(vertex).to_string())),
+        name => vertex.attribute(name).cloned(),
+    }
+}
+
+/// Names of user-defined attributes that are kept for suggestions.
+const KNOWN_MAX: usize = 4_096;
+
+/// The filter's names, until a vertex has them.
+struct Names {
+    missing: BTreeSet<String>,
+    /// User-defined attributes there are, and how many vertices have them.
+    known: BTreeMap<String, u64>,
+}
+
+impl Names {
+    fn new(filter: &Expr, schema: &Schema, type_id: VertexTypeId) -> Self {
+        let mut names = Self {
+            missing: BTreeSet::new(),
+            known: BTreeMap::new(),
+        };
+        names
+            .missing
+            .extend(filter.names().into_iter().map(str::to_owned));
+        let types: Vec<VertexTypeId> = std::iter::once(type_id)
+            .chain(schema.specialisations(type_id))
+            .collect();
+        names.missing.retain(|name| {
+            let declared = types.iter().flat_map(|t| schema.attributes(*t));
+            !SPECIAL_NAMES.iter().any(|s| s.eq_ignore_ascii_case(name))
+                && !declared
+                    .into_iter()
+                    .any(|a| a.name.eq_ignore_ascii_case(name))
+        });
+        names
+    }
+
+    fn saw(&mut self, vertex: &Vertex) {
+        if self.missing.is_empty() {
+            return;
+        }
+        for attribute in &vertex.user {
+            self.missing.remove(&attribute.name);
+            if let Some(n) = self.known.get_mut(&attribute.name) {
+                *n += 1;
+            } else if self.known.len() < KNOWN_MAX {
+                self.known.insert(attribute.name.clone(), 1);
+            }
+        }
+    }
+
+    /// Those that no vertex has, each with the nearest that some have.
+    fn unknown(self, complete: bool) -> Vec<(String, Option<(String, u64)>)> {
+        if !complete {
+            return Vec::new();
+        }
+        let nearest = |name: &str| {
+            let nearest = nearest(name, self.known.keys().map(String::as_str))?;
+            let n = self.known.get(&nearest).copied()?;
+            Some((nearest, n))
+        };
+        self.missing
+            .iter()
+            .map(|name| (name.clone(), nearest(name)))
+            .collect()
+    }
+}

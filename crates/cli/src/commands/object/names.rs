@@ -1,0 +1,116 @@
+//! Objects as they are typed.
+
+use crate::args::{IdentityArgs, ObjectNames};
+use crate::exit::usage;
+use esker::Database;
+use esker_model::object::{Found, Identity, ObjectId, ObjectKey, ObjectRead as _, object_ref};
+use esker_model::{Schema, VertexRef};
+
+/// Reads `NUMBER` or `object:NUMBER`.
+pub(crate) fn parse_id(text: &str) -> anyhow::Result<ObjectId> {
+    let digits = match text.split_once(':') {
+        Some((prefix, digits)) if prefix.eq_ignore_ascii_case("object") => digits,
+        _ => text,
+    };
+    ObjectId::of_key(digits).ok_or_else(|| {
+        usage(format!(
+            "`{text}` is no object's number: expected digits as `esker object create` and `esker find` print them, or \
+             --name, --app, --owner and --step"
+        ))
+    })
+}
+
+/// An object's vertex as it is typed.
+pub(crate) fn object_name(id: ObjectId) -> String {
+    format!("object:{id}")
+}
+
+impl IdentityArgs {
+    /// Whether any of the four was given.
+    fn is_given(&self) -> bool {
+        self.name.is_some() || self.app.is_some() || self.owner.is_some() || self.step.is_some()
+    }
+
+    /// All four, or an error that says which is missing.
+    fn whole(&self) -> anyhow::Result<Identity> {
+        let missing = |option: &str, given: &str| {
+            usage(format!(
+                "{option} is missing: all four ID attributes (name, app, owner, step) name an object; `esker find T \
+                 \"{given}\"` searches by some of them"
+            ))
+        };
+        let filter = self.as_filter();
+        Ok(Identity {
+            name: self
+                .name
+                .clone()
+                .ok_or_else(|| missing("--name", &filter))?,
+            app: self.app.clone().ok_or_else(|| missing("--app", &filter))?,
+            owner: self.owner.ok_or_else(|| missing("--owner", &filter))?,
+            step: self.step.ok_or_else(|| missing("--step", &filter))?,
+        })
+    }
+
+    /// What was given, as a filter.
+    fn as_filter(&self) -> String {
+        let text = |name: &str, value: &Option<String>| {
+            let value = value.as_ref()?.replace('\'', "''");
+            Some(format!("{name} = '{value}'"))
+        };
+        let number = |name: &str, value: Option<i64>| Some(format!("{name} = {}", value?));
+        let terms = [
+            text("name", &self.name),
+            text("app", &self.app),
+            number("owner", self.owner),
+            number("step", self.step),
+        ];
+        terms
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(" AND ")
+    }
+}
+
+impl ObjectNames {
+    /// What to ask for.
+    pub(crate) fn keys(&self) -> anyhow::Result<Vec<ObjectKey>> {
+        let ids = self
+            .ids
+            .iter()
+            .map(|text| parse_id(text).map(ObjectKey::Id));
+        let mut keys: Vec<ObjectKey> = ids.collect::<Result<_, _>>()?;
+        if self.identity.is_given() {
+            keys.push(ObjectKey::Identity(self.identity.whole()?));
+        }
+        if keys.is_empty() {
+            return Err(usage(
+                "no object is named: give an ID, or --name, --app, --owner and --step",
+            ));
+        }
+        Ok(keys)
+    }
+
+    /// The objects, all of which must be there.
+    pub(crate) fn resolve(&self, database: &Database) -> anyhow::Result<Vec<Found>> {
+        let keys = self.keys()?;
+        let found = database.read_objects(&keys, None)?;
+        let each = keys.iter().zip(found);
+        each.map(|(key, found)| found.ok_or_else(|| missing(key)))
+            .collect()
+    }
+}
+
+/// That there is no such object.
+pub(crate) fn missing(key: &ObjectKey) -> anyhow::Error {
+    match key {
+        ObjectKey::Id(id) => anyhow::anyhow!("no object `{id}`"),
+        ObjectKey::Identity(identity) => anyhow::anyhow!("no object with {identity}"),
+    }
+}
+
+/// An object as a vertex.
+pub(super) fn vertex(schema: &Schema, id: ObjectId) -> anyhow::Result<VertexRef> {
+    object_ref(schema, id)
+        .ok_or_else(|| usage("this database has a type `Object` of its own, and no objects"))
+}

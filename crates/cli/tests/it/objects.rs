@@ -1,0 +1,211 @@
+//! Objects where several processes are at work: searches that clients issue together, imports that are killed.
+
+use crate::processes::{esker, run, text};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Objects of a search.
+const OBJECTS: usize = 2_000;
+
+/// A database with that many objects, and their numbers.
+fn database(folder: &Path) -> BTreeSet<String> {
+    let mut csv = String::from("name,step,Conf\n");
+    for i in 0..OBJECTS {
+        writeln!(csv, "energy,{i},{}", i % 3).unwrap();
+    }
+    std::fs::write(folder.join("objects.csv"), csv).unwrap();
+    let output = run(
+        folder,
+        &[
+            "object",
+            "import",
+            "lab.esker",
+            "objects.csv",
+            "--id",
+            "name=name,step=step",
+        ],
+    );
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let all = ids(&run(
+        folder,
+        &["find", "lab.esker", "--select", "id", "--format", "csv"],
+    )
+    .stdout);
+    assert_eq!(all.len(), OBJECTS);
+    all.into_iter().collect()
+}
+
+/// The numbers in an answer as CSV.
+fn ids(csv: &[u8]) -> Vec<String> {
+    let mut lines: Vec<String> = text(csv).lines().map(str::to_owned).collect();
+    lines.retain(|line| line != "id");
+    lines
+}
+
+/// That each share has something, none has what another has, and together they have all.
+fn are_shares_of(shares: &[Vec<String>], all: &BTreeSet<String>) {
+    let mut union = BTreeSet::new();
+    for (rank, share) in shares.iter().enumerate() {
+        // A share of a quarter, give or take.
+        let fair = OBJECTS / shares.len();
+        assert!(
+            share.len() > fair / 2 && share.len() < fair * 2,
+            "rank {rank} has {}",
+            share.len()
+        );
+        for id in share {
+            assert!(
+                union.insert(id.clone()),
+                "object {id} came twice, the second time to rank {rank}"
+            );
+        }
+    }
+    assert_eq!(&union, all);
+}
+
+#[test]
+fn processes_share_a_search() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = database(dir.path());
+    let clients: Vec<_> = (0..4)
+        .map(|rank| {
+            esker(dir.path())
+                .args(["find", "lab.esker", "--share", &format!("{rank}/4")])
+                .args(["--select", "id", "--format", "csv"])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    let shares: Vec<_> = clients
+        .into_iter()
+        .map(|client| {
+            let output = client.wait_with_output().unwrap();
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            ids(&output.stdout)
+        })
+        .collect();
+    are_shares_of(&shares, &all);
+}
+
+#[test]
+fn mpi_ranks_share_a_search() {
+    if Command::new("mpirun").arg("--version").output().is_err() {
+        eprintln!("SKIPPED mpi_ranks_share_a_search: there is no mpirun (make setup installs it)");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let all = database(dir.path());
+    let output = Command::new("mpirun")
+        .current_dir(dir.path())
+        .env("HOME", dir.path())
+        // Test machines have few cores and run as whoever they like.
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .args(["-n", "4", "--oversubscribe", env!("CARGO_BIN_EXE_esker")])
+        .args(["find", "lab.esker", "--collective", "--select", "id"])
+        .args(["--output", "share-%r.csv"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let shares: Vec<_> = (0..4)
+        .map(|rank| ids(&std::fs::read(dir.path().join(format!("share-{rank}.csv"))).unwrap()))
+        .collect();
+    are_shares_of(&shares, &all);
+}
+
+/// Rows of the import that is killed.
+const ROWS: usize = 30_000;
+
+fn row(i: usize) -> String {
+    // Some are bad, some are there twice.
+    match i % 1_000 {
+        998 => "{\"step\":1}\n".to_owned(),
+        999 => format!("{{\"name\":\"x{}\",\"n\":{i}}}\n", i - 2),
+        _ => format!("{{\"name\":\"x{i}\",\"n\":{i},\"Conf_0\":null}}\n"),
+    }
+}
+
+#[test]
+fn an_import_that_was_killed_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let table: String = (0..ROWS).map(row).collect();
+    std::fs::write(dir.path().join("objects.ndjson"), &table).unwrap();
+    let import = |file: &str| {
+        let mut command = esker(dir.path());
+        command
+            .args(["object", "import", "lab.esker", file, "--input", "ndjson"])
+            .args([
+                "--id",
+                "name=name,step=:7",
+                "--batch",
+                "500",
+                "--format",
+                "json",
+            ])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    };
+    // It gets two thirds, and is killed while it waits for more, with some of it written.
+    let mut child = import("-").stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let some: String = (0..ROWS * 2 / 3).map(row).collect();
+    stdin.write_all(some.as_bytes()).unwrap();
+    let count = || {
+        let output = run(dir.path(), &["find", "lab.esker", "--count"]);
+        text(&output.stdout).trim().parse::<usize>().unwrap_or(0)
+    };
+    while count() < 2_000 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    drop(stdin);
+    let before = count();
+
+    let mut child = import("objects.ndjson").spawn().unwrap();
+    let (mut out, mut err) = (String::new(), String::new());
+    child
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut out)
+        .unwrap();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut err)
+        .unwrap();
+    // The bad records make it 1.
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{out}{err}");
+    let sums: Vec<usize> = out
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|n| n.parse().ok())
+        .collect();
+    let &[records, created, updated, skipped, known, bad] = sums.as_slice() else {
+        panic!("{out}");
+    };
+    assert_eq!(records, ROWS, "{out}{err}");
+    assert_eq!((updated, skipped), (0, 0), "{out}{err}");
+    assert_eq!(created + before, ROWS - ROWS / 500, "{out}{err}");
+    // What the first run wrote is known, row by row: none of it counts as there already.
+    assert!(known >= before, "{known} of {before}: {out}{err}");
+    let wrong = err
+        .lines()
+        .filter(|l| l.contains("there is an object"))
+        .count();
+    let same = err
+        .lines()
+        .filter(|l| l.contains("the same in a row before"))
+        .count();
+    assert_eq!(wrong, same, "{err}");
+    assert_eq!(bad + known + created, ROWS);
+    assert_eq!(count(), ROWS - ROWS / 500);
+}

@@ -1,0 +1,512 @@
+//! Objects from tables: a row is an object, with its ID attributes in columns of whatever names.
+
+use super::columns::Column;
+use super::parquet::RowGroups;
+use super::record::{Cell, Row, check_limits, object, text};
+use super::value::value_from_json;
+use super::{Format, ReadOptions, RecordError, RowSource, Rows, text_rows, whole};
+use esker_model::object::{ID_ATTRIBUTES, Identity, object_type};
+use esker_model::{Op, Properties, Schema, Value, ValueKind, VertexTypeId};
+use serde_json::{Map, Value as Json};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::sync::Arc;
+
+/// What Esker itself says of an object beside its attributes and tags: such columns become tags only if they are named.
+const OF_ESKER: [&str; 3] = ["id", "created", "modified"];
+/// Columns whose roles are remembered: a line of NDJSON may bring ever new ones.
+const ROLES_MAX: usize = 4_096;
+
+/// What the markers of batches begin with.
+const MARKER: &[u8] = b"esker-objects/1/";
+
+/// Where an ID attribute comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IdSource {
+    /// That column.
+    Column(String),
+    /// The same text for each object.
+    Text(String),
+}
+
+/// Where the four ID attributes come from, in the order of [`ID_ATTRIBUTES`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdColumns(pub [IdSource; 4]);
+
+impl IdColumns {
+    /// Reads `COLUMN,COLUMN,…`, up to four in the order name, application, owner, step; or `ATTRIBUTE=COLUMN,…` in any
+    /// order, where `ATTRIBUTE=:TEXT` is the same for all. What is left out: application none, that owner, step 0.
+    ///
+    /// # Errors
+    /// What is wrong, and what was expected.
+    pub fn parse(text: &str, owner: i64) -> Result<Self, String> {
+        let mut sources = [const { None }; 4];
+        for (i, part) in text.split(',').map(str::trim).enumerate() {
+            let (at, source) = match part.split_once('=') {
+                Some((attribute, source)) => {
+                    let attribute = attribute.trim();
+                    (ID_ATTRIBUTES.iter().position(|a| *a == attribute), source)
+                }
+                None => (Some(i), part),
+            };
+            let Some((place, name)) =
+                at.and_then(|at| Some((sources.get_mut(at)?, *ID_ATTRIBUTES.get(at)?)))
+            else {
+                return Err(format!(
+                    "`{part}` stands for no ID attribute; there are four: name, app, owner, step; \
+                     expected as in name,app,owner,step or name=file,step=:7"
+                ));
+            };
+            if place.is_some() {
+                return Err(format!("`{text}` says twice where the {name} comes from"));
+            }
+            if source.is_empty() {
+                return Err(format!("`{text}` names no column for the {name}"));
+            }
+            *place = Some(match source.strip_prefix(':') {
+                Some(constant) => IdSource::Text(constant.to_owned()),
+                None => IdSource::Column(source.to_owned()),
+            });
+        }
+        let [name, app, of, step] = sources;
+        let Some(name) = name else {
+            return Err(format!(
+                "`{text}` does not say which column has the name; expected as in name,app,owner,step or name=file,step=:7"
+            ));
+        };
+        let constant = |text: &str| IdSource::Text(text.to_owned());
+        Ok(Self([
+            name,
+            app.unwrap_or_else(|| constant("")),
+            of.unwrap_or_else(|| constant(&owner.to_string())),
+            step.unwrap_or_else(|| constant("0")),
+        ]))
+    }
+}
+
+/// What the columns of a table of objects are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectTable {
+    /// Where the ID attributes come from.
+    pub id: IdColumns,
+    /// The column that says where the data lie, if it has another name.
+    pub location: Option<String>,
+    /// The columns that become tags; `None` for all that are nothing else.
+    pub tags: Option<Vec<String>>,
+}
+
+/// An object as a row has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ObjectRecord {
+    /// Line (text) or row (Parquet), from 1.
+    pub line: u64,
+    /// Where the record begins, if known.
+    pub byte: Option<u64>,
+    /// Its ID attributes.
+    pub identity: Identity,
+    /// Other predefined attributes.
+    pub attributes: Properties,
+    /// Tags.
+    pub tags: Properties,
+}
+
+impl ObjectRecord {
+    /// The change that creates it.
+    pub fn create(&self) -> Op {
+        Op::CreateObject {
+            identity: self.identity.clone(),
+            attributes: self.attributes.clone(),
+            tags: self.tags.clone(),
+        }
+    }
+
+    /// What it is known by, with its place in the table: the same record in the same line has the same digest. Gives the
+    /// bytes that it takes, too.
+    pub fn digest(&self) -> ([u8; 16], usize) {
+        let mut bytes = Vec::with_capacity(256);
+        bytes.extend_from_slice(&self.line.to_be_bytes());
+        bytes.extend_from_slice(&self.identity.hash());
+        self.attributes.encode(&mut bytes);
+        self.tags.encode(&mut bytes);
+        let mut digest = [0; 16];
+        blake3::Hasher::new()
+            .update(&bytes)
+            .finalize_xof()
+            .fill(&mut digest);
+        (digest, bytes.len())
+    }
+
+    /// The marker of a batch of records with these digests, so that the batch counts once however often it is applied.
+    /// Batches with another salt are other batches.
+    pub fn marker(salt: &[u8], digests: impl Iterator<Item = [u8; 16]>) -> Vec<u8> {
+        let mut hasher = blake3::Hasher::new();
+        hasher
+            .update(&(salt.len() as u64).to_be_bytes())
+            .update(salt);
+        for digest in digests {
+            hasher.update(&digest);
+        }
+        let mut marker = vec![0; MARKER.len() + 16];
+        let (head, tail) = marker.split_at_mut(MARKER.len());
+        head.copy_from_slice(MARKER);
+        hasher.finalize_xof().fill(tail);
+        marker
+    }
+}
+
+/// What a column is to an object.
+#[derive(Debug, Clone)]
+enum Role {
+    /// ID attributes, by their places.
+    Id(Vec<usize>),
+    /// A predefined attribute.
+    Attribute(String, ValueKind),
+    /// A tag.
+    Tag(String, Option<ValueKind>),
+    /// Several predefined attributes, as an object in JSON.
+    Attributes,
+    /// Several tags, as an object in JSON.
+    Tags,
+    /// Nothing.
+    Ignored,
+    /// A mistake.
+    Refused(String),
+}
+
+/// Reads a table as objects: an iterator of records and of errors that name their places.
+pub struct ObjectReader {
+    rows: Box<dyn RowSource>,
+    options: ReadOptions,
+    table: ObjectTable,
+    schema: Arc<Schema>,
+    type_id: VertexTypeId,
+    roles: HashMap<String, Arc<Role>>,
+    failed: bool,
+}
+
+impl std::fmt::Debug for ObjectReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ObjectReader")
+            .field("file", &self.options.file)
+            .field("table", &self.table)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ObjectReader {
+    /// Reads any format but Parquet and lists of edges; packed by gzip or not.
+    ///
+    /// # Errors
+    /// If a column that was named is not there, or one cannot be what its heading says.
+    pub fn text(
+        input: impl Read + Send + 'static,
+        format: Format,
+        file: &str,
+        table: ObjectTable,
+        schema: Arc<Schema>,
+    ) -> Result<Self, RecordError> {
+        let options = read_options(file, &table)?;
+        let rows = text_rows(input, format, &options)?;
+        Self::new(rows, options, table, schema)
+    }
+
+    /// Reads Parquet.
+    ///
+    /// # Errors
+    /// If it is no Parquet file, or for the reasons of [`Self::text`].
+    pub fn parquet(
+        input: File,
+        file: &str,
+        table: ObjectTable,
+        schema: Arc<Schema>,
+    ) -> Result<Self, RecordError> {
+        let options = read_options(file, &table)?;
+        let rows = Box::new(RowGroups::new(input, &options)?);
+        Self::new(rows, options, table, schema)
+    }
+
+    fn new(
+        rows: Box<dyn RowSource>,
+        options: ReadOptions,
+        table: ObjectTable,
+        schema: Arc<Schema>,
+    ) -> Result<Self, RecordError> {
+        let type_id = object_type(&schema)
+            .ok_or_else(|| whole(&options, "this database has a type `Object` of its own"))?;
+        let mut reader = Self {
+            rows,
+            options,
+            table,
+            schema,
+            type_id,
+            roles: HashMap::new(),
+            failed: false,
+        };
+        // A heading that cannot be is told before the first row is read.
+        for name in reader.rows.headings() {
+            if let Role::Refused(why) = &*reader.role(&name, None) {
+                return Err(whole(&reader.options, why));
+            }
+        }
+        reader.roles.clear();
+        Ok(reader)
+    }
+
+    fn role(&mut self, name: &str, kind: Option<ValueKind>) -> Arc<Role> {
+        if let Some(role) = self.roles.get(name) {
+            return Arc::clone(role);
+        }
+        let role = Arc::new(self.new_role(name, kind));
+        if self.roles.len() < ROLES_MAX {
+            self.roles.insert(name.to_owned(), Arc::clone(&role));
+        }
+        role
+    }
+
+    fn new_role(&self, name: &str, kind: Option<ValueKind>) -> Role {
+        let id: Vec<usize> = (0..4)
+            .filter(|i| matches!(self.table.id.0.get(*i), Some(IdSource::Column(c)) if c == name))
+            .collect();
+        if !id.is_empty() {
+            return Role::Id(id);
+        }
+        if self.table.location.as_deref() == Some(name) {
+            return Role::Attribute("location".to_owned(), ValueKind::String);
+        }
+        let chosen = self
+            .table
+            .tags
+            .as_ref()
+            .map(|t| t.iter().any(|t| t == name));
+        let declared = self.schema.attribute(self.type_id, name);
+        match (chosen, declared) {
+            (Some(true), Some(_)) => Role::Refused(format!(
+                "column `{name}` cannot become a tag: objects have a predefined attribute of that name"
+            )),
+            (Some(true), None) => Role::Tag(name.to_owned(), kind),
+            (None, Some(_)) if ID_ATTRIBUTES.contains(&name) => Role::Refused(format!(
+                "column `{name}` has the name of an ID attribute that does not come from it; take it with --id, or choose \
+                 columns with --tags"
+            )),
+            (_, Some(_)) if ID_ATTRIBUTES.contains(&name) => Role::Ignored,
+            (_, Some(a)) => Role::Attribute(name.to_owned(), a.kind),
+            (Some(false), None) => Role::Ignored,
+            (None, None) if name == "attributes" => Role::Attributes,
+            (None, None) if name == "tags" => Role::Tags,
+            (None, None) if OF_ESKER.contains(&name) => Role::Ignored,
+            (None, None) => Role::Tag(name.to_owned(), kind),
+        }
+    }
+
+    fn build(&mut self, row: Row) -> Result<ObjectRecord, String> {
+        let mut id: [Option<Cell>; 4] = [None, None, None, None];
+        let (mut attributes, mut tags) = (Properties::new(), Properties::new());
+        for (column, cell) in row.cells {
+            let Column::Named(name, kind) = &*column else {
+                continue;
+            };
+            match &*self.role(name, *kind) {
+                Role::Id(places) => {
+                    for place in places {
+                        if let Some(to) = id.get_mut(*place) {
+                            *to = Some(cell.clone());
+                        }
+                    }
+                }
+                Role::Attribute(name, kind) => {
+                    let value = cell.value(Some(*kind), true);
+                    if let Some(value) = value.map_err(|e| format!("attribute `{name}`: {e}"))? {
+                        set_attribute(&mut attributes, name, *kind, value)?;
+                    }
+                }
+                Role::Tag(name, kind) => {
+                    // What is written down as null is a tag without a value; what is not written is no tag.
+                    if matches!(cell, Cell::Json(Json::Null)) {
+                        tags.set(name, Value::Null);
+                        continue;
+                    }
+                    let value = cell.value(*kind, self.options.infer);
+                    if let Some(value) = value.map_err(|e| format!("tag `{name}`: {e}"))? {
+                        tags.set(name, value);
+                    }
+                }
+                Role::Attributes => {
+                    let map = object(cell, "attributes")?.unwrap_or_default();
+                    self.all_attributes(map, &mut attributes, &mut id)?;
+                }
+                Role::Tags => {
+                    for (name, json) in object(cell, "tags")?.unwrap_or_default() {
+                        if self.schema.attribute(self.type_id, &name).is_some() {
+                            return Err(format!("`{name}` is a predefined attribute, no tag"));
+                        }
+                        let value =
+                            value_from_json(&json).map_err(|e| format!("tag `{name}`: {e}"))?;
+                        tags.set(name, value);
+                    }
+                }
+                Role::Ignored => {}
+                Role::Refused(why) => return Err(why.clone()),
+            }
+        }
+        check_limits(&attributes)?;
+        check_limits(&tags)?;
+        Ok(ObjectRecord {
+            line: row.line,
+            byte: row.byte,
+            identity: self.identity(id)?,
+            attributes,
+            tags,
+        })
+    }
+
+    fn all_attributes(
+        &self,
+        map: Map<String, Json>,
+        attributes: &mut Properties,
+        id: &mut [Option<Cell>; 4],
+    ) -> Result<(), String> {
+        for (name, json) in map {
+            let Some(declared) = self.schema.attribute(self.type_id, &name) else {
+                return Err(format!("`{name}` is no predefined attribute of objects"));
+            };
+            // Esker's own JSON has the ID attributes here; a column of their own comes first.
+            if let Some(place) = ID_ATTRIBUTES.iter().position(|a| *a == name) {
+                if let Some(empty @ None) = id.get_mut(place) {
+                    *empty = Some(Cell::Json(json));
+                }
+                continue;
+            }
+            let value = Cell::Json(json).value(Some(declared.kind), true);
+            if let Some(value) = value.map_err(|e| format!("attribute `{name}`: {e}"))? {
+                set_attribute(attributes, &name, declared.kind, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn identity(&self, cells: [Option<Cell>; 4]) -> Result<Identity, String> {
+        let [name, app, owner, step] = cells;
+        let [of_name, of_app, of_owner, of_step] = &self.table.id.0;
+        let name = id_text(name, of_name, "name")?;
+        if name.is_empty() {
+            return Err(missing(of_name, "name"));
+        }
+        let owner = id_number(owner, of_owner, "owner")?;
+        Ok(Identity {
+            name,
+            app: id_text(app, of_app, "app")?,
+            owner: owner.ok_or_else(|| missing(of_owner, "owner"))?,
+            step: id_number(step, of_step, "step")?.unwrap_or(0),
+        })
+    }
+}
+
+fn set_attribute(
+    attributes: &mut Properties,
+    name: &str,
+    kind: ValueKind,
+    value: Value,
+) -> Result<(), String> {
+    if !kind.accepts(&value) {
+        return Err(format!(
+            "attribute `{name}` holds {}; got {}",
+            kind.name(),
+            value.kind_name()
+        ));
+    }
+    attributes.set(name, value);
+    Ok(())
+}
+
+fn missing(source: &IdSource, attribute: &str) -> String {
+    match source {
+        IdSource::Column(column) if column != attribute => {
+            format!("there is no `{column}`, which is to be the {attribute}")
+        }
+        IdSource::Column(_) | IdSource::Text(_) => format!("there is no `{attribute}`"),
+    }
+}
+
+fn id_text(cell: Option<Cell>, source: &IdSource, what: &str) -> Result<String, String> {
+    match (source, cell) {
+        (IdSource::Text(constant), _) => Ok(constant.clone()),
+        (IdSource::Column(_), None | Some(Cell::Json(Json::Null))) => Ok(String::new()),
+        (IdSource::Column(_), Some(cell)) => text(cell).map_err(|e| format!("{what}: {e}")),
+    }
+}
+
+fn id_number(cell: Option<Cell>, source: &IdSource, what: &str) -> Result<Option<i64>, String> {
+    let cell = match (source, cell) {
+        (IdSource::Text(constant), _) => Cell::Text(constant.clone()),
+        (IdSource::Column(_), None) => return Ok(None),
+        (IdSource::Column(_), Some(cell)) => cell,
+    };
+    let value = cell
+        .value(Some(ValueKind::I64), false)
+        .map_err(|e| format!("{what}: {e}"))?;
+    match value {
+        None => Ok(None),
+        Some(Value::I64(n)) => Ok(Some(n)),
+        // Tables made by programs without integers that may be absent hold 7.0.
+        Some(Value::F64(x)) if x.fract() == 0.0 && x.abs() < 9e15 => Ok(Some(x as i64)),
+        Some(other) => Err(format!(
+            "{what}: expected an integer where there is a {}",
+            other.kind_name()
+        )),
+    }
+}
+
+fn read_options(file: &str, table: &ObjectTable) -> Result<ReadOptions, RecordError> {
+    let mut options = ReadOptions::new(file, Rows::Objects);
+    let id = table.id.0.iter().filter_map(|source| match source {
+        IdSource::Column(column) => Some(column),
+        IdSource::Text(_) => None,
+    });
+    options.needed = id
+        .chain(&table.location)
+        .chain(table.tags.iter().flatten())
+        .cloned()
+        .collect();
+    if let IdColumns([_, _, IdSource::Text(owner), _]) = &table.id
+        && owner.parse::<i64>().is_err()
+    {
+        return Err(whole(
+            &options,
+            &format!("`{owner}` is no owner: expected a user id, as in owner=:1001"),
+        ));
+    }
+    if let IdColumns([_, _, _, IdSource::Text(step)]) = &table.id
+        && step.parse::<i64>().is_err()
+    {
+        return Err(whole(
+            &options,
+            &format!("`{step}` is no step: expected an integer, as in step=:7"),
+        ));
+    }
+    Ok(options)
+}
+
+impl Iterator for ObjectReader {
+    type Item = Result<ObjectRecord, RecordError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let read = self.rows.next_row()?.and_then(|row| {
+            let (line, byte) = (row.line, row.byte);
+            self.build(row).map_err(|message| RecordError {
+                file: self.options.file.clone(),
+                line,
+                byte,
+                message,
+                fatal: false,
+            })
+        });
+        if let Err(error) = &read {
+            self.failed = error.fatal;
+        }
+        Some(read)
+    }
+}

@@ -1,0 +1,267 @@
+//! Parquet with a column a name, each of one kind.
+
+use super::value::value_to_json;
+use super::write::TableError;
+use esker_model::Value;
+use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
+use parquet::schema::types::Type;
+use std::io::Write;
+use std::sync::Arc;
+
+/// Rows of a row group, unless bytes come first.
+const GROUP_ROWS_MAX: usize = if cfg!(test) { 1 << 10 } else { 1 << 16 };
+/// Bytes of a row group, before compression, as estimated.
+const GROUP_BYTES_MAX: usize = 64 << 20;
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Bool,
+    I64,
+    F64,
+    Timestamp,
+    /// Text as it is; anything else as JSON.
+    Text,
+}
+
+/// Writes rows of values as Parquet: a column a name. What a column holds is what its values in the first row group are:
+/// truth values, integers, numbers, times; text, if they are anything else or differ (then what is no text is JSON).
+pub struct TypedWriter<W: Write + Send> {
+    names: Vec<String>,
+    /// Not begun before the kinds are known.
+    state: State<W>,
+    waiting: Vec<Vec<Option<Value>>>,
+    bytes: usize,
+    rows: u64,
+}
+
+enum State<W: Write + Send> {
+    Waiting(W),
+    Begun(Box<SerializedFileWriter<W>>, Vec<Kind>),
+    Failed,
+}
+
+impl<W: Write + Send> std::fmt::Debug for TypedWriter<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TypedWriter")
+            .field("names", &self.names)
+            .field("rows", &self.rows)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<W: Write + Send> TypedWriter<W> {
+    /// With columns of these names.
+    pub fn new(out: W, names: Vec<String>) -> Self {
+        Self {
+            names,
+            state: State::Waiting(out),
+            waiting: Vec::new(),
+            bytes: 0,
+            rows: 0,
+        }
+    }
+
+    /// Adds a row: a value for each column, or nothing.
+    ///
+    /// # Errors
+    /// If the output fails, or a value is of another kind than all of the first row group in its column.
+    pub fn row(&mut self, values: Vec<Option<Value>>) -> Result<(), TableError> {
+        self.bytes += values.iter().map(weight).sum::<usize>();
+        self.waiting.push(values);
+        self.rows += 1;
+        if self.waiting.len() >= GROUP_ROWS_MAX || self.bytes >= GROUP_BYTES_MAX {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Rows so far.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Writes what is still held, and gives the output back.
+    ///
+    /// # Errors
+    /// As [`Self::row`].
+    pub fn finish(mut self) -> Result<W, TableError> {
+        self.flush()?;
+        match self.state {
+            State::Begun(writer, _) => writer.into_inner().map_err(TableError::parquet),
+            State::Waiting(_) | State::Failed => Err(broken()),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), TableError> {
+        let rows = std::mem::take(&mut self.waiting);
+        self.bytes = 0;
+        let (mut writer, kinds) = match std::mem::replace(&mut self.state, State::Failed) {
+            State::Waiting(out) => {
+                let kinds: Vec<Kind> = (0..self.names.len())
+                    .map(|i| kind_of(rows.iter().filter_map(|r| r.get(i)?.as_ref())))
+                    .collect();
+                (Box::new(begin(out, &self.names, &kinds)?), kinds)
+            }
+            State::Begun(writer, kinds) => (writer, kinds),
+            State::Failed => return Err(broken()),
+        };
+        if !rows.is_empty() {
+            let first = self.rows - rows.len() as u64;
+            write_group(&mut writer, &self.names, &kinds, &rows, first)?;
+        }
+        self.state = State::Begun(writer, kinds);
+        Ok(())
+    }
+}
+
+fn broken() -> TableError {
+    TableError::Parquet("an earlier row failed".to_owned())
+}
+
+fn weight(value: &Option<Value>) -> usize {
+    match value {
+        Some(Value::String(s)) => 32 + s.len(),
+        Some(Value::Bytes(b)) => 32 + b.len() * 2,
+        Some(Value::List(items)) => 32 * (items.len() + 1),
+        _ => 32,
+    }
+}
+
+/// The kind that holds all of them.
+fn kind_of<'a>(values: impl Iterator<Item = &'a Value>) -> Kind {
+    let mut all = None;
+    for value in values {
+        let kind = match value {
+            Value::Null => continue,
+            Value::Bool(_) => Kind::Bool,
+            Value::I64(_) => Kind::I64,
+            Value::F64(_) => Kind::F64,
+            Value::Timestamp(_) => Kind::Timestamp,
+            Value::String(_) | Value::Bytes(_) | Value::List(_) => return Kind::Text,
+        };
+        all = match (all, kind) {
+            (None, kind) => Some(kind),
+            (Some(a), b) if a == b => Some(a),
+            (Some(Kind::I64 | Kind::F64), Kind::I64 | Kind::F64) => Some(Kind::F64),
+            _ => return Kind::Text,
+        };
+    }
+    all.unwrap_or(Kind::Text)
+}
+
+fn begin<W: Write + Send>(
+    out: W,
+    names: &[String],
+    kinds: &[Kind],
+) -> Result<SerializedFileWriter<W>, TableError> {
+    let column = |(name, kind): (&String, &Kind)| {
+        let (physical, logical) = match kind {
+            Kind::Bool => (Physical::BOOLEAN, None),
+            Kind::I64 => (Physical::INT64, None),
+            Kind::F64 => (Physical::DOUBLE, None),
+            Kind::Timestamp => (Physical::INT64, Some(nanos())),
+            Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+        };
+        Type::primitive_type_builder(name, physical)
+            .with_logical_type(logical)
+            .with_repetition(Repetition::OPTIONAL)
+            .build()
+            .map(Arc::new)
+    };
+    let columns: Result<Vec<_>, _> = names.iter().zip(kinds).map(column).collect();
+    let schema = columns
+        .and_then(|fields| {
+            Type::group_type_builder("esker")
+                .with_fields(fields)
+                .build()
+        })
+        .map_err(TableError::parquet)?;
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::SNAPPY)
+        .set_created_by("esker".to_owned())
+        .build();
+    SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties))
+        .map_err(TableError::parquet)
+}
+
+fn nanos() -> LogicalType {
+    LogicalType::timestamp(true, parquet::basic::TimeUnit::NANOS)
+}
+
+fn write_group<W: Write + Send>(
+    writer: &mut SerializedFileWriter<W>,
+    names: &[String],
+    kinds: &[Kind],
+    rows: &[Vec<Option<Value>>],
+    first: u64,
+) -> Result<(), TableError> {
+    let mut group = writer.next_row_group().map_err(TableError::parquet)?;
+    for (i, kind) in kinds.iter().enumerate() {
+        let mut column = group
+            .next_column()
+            .map_err(TableError::parquet)?
+            .ok_or_else(broken)?;
+        let cells = rows.iter().map(|row| match row.get(i) {
+            Some(Some(value)) if *value != Value::Null => Some(value),
+            _ => None,
+        });
+        let wrong = |(row, value): (usize, &Value)| TableError::Mixed {
+            column: names.get(i).cloned().unwrap_or_default(),
+            row: first + row as u64 + 1,
+            kind: value.kind_name(),
+        };
+        let cells = cells.enumerate();
+        match kind {
+            Kind::Bool => write::<BoolType>(&mut column, cells, wrong, |v| match v {
+                Value::Bool(b) => Some(*b),
+                _ => None,
+            }),
+            Kind::I64 => write::<Int64Type>(&mut column, cells, wrong, |v| match v {
+                Value::I64(n) => Some(*n),
+                _ => None,
+            }),
+            Kind::Timestamp => write::<Int64Type>(&mut column, cells, wrong, |v| match v {
+                Value::Timestamp(n) => Some(*n),
+                _ => None,
+            }),
+            Kind::F64 => write::<DoubleType>(&mut column, cells, wrong, |v| match v {
+                Value::F64(x) => Some(*x),
+                Value::I64(n) => Some(*n as f64),
+                _ => None,
+            }),
+            Kind::Text => write::<ByteArrayType>(&mut column, cells, wrong, |v| {
+                Some(ByteArray::from(match v {
+                    Value::String(text) => text.clone().into_bytes(),
+                    other => value_to_json(other).to_string().into_bytes(),
+                }))
+            }),
+        }?;
+        column.close().map_err(TableError::parquet)?;
+    }
+    group.close().map_err(TableError::parquet)?;
+    Ok(())
+}
+
+fn write<'v, T: DataType>(
+    column: &mut SerializedColumnWriter<'_>,
+    cells: impl Iterator<Item = (usize, Option<&'v Value>)>,
+    wrong: impl Fn((usize, &'v Value)) -> TableError,
+    plain: impl Fn(&'v Value) -> Option<T::T>,
+) -> Result<(), TableError> {
+    let (mut values, mut present) = (Vec::new(), Vec::new());
+    for (row, cell) in cells {
+        present.push(i16::from(cell.is_some()));
+        if let Some(value) = cell {
+            values.push(plain(value).ok_or_else(|| wrong((row, value)))?);
+        }
+    }
+    column
+        .typed::<T>()
+        .write_batch(&values, Some(&present), None)
+        .map_err(TableError::parquet)?;
+    Ok(())
+}
