@@ -2212,6 +2212,12 @@ pub struct Welcome {
     /// What time it is by the server's clock, in milliseconds since 1970.
     #[prost(uint64, tag = "6")]
     pub now_millis: u64,
+    /// Of a cluster: which of its servers answers, and the file that says where its data are served once it is gone; empty if
+    /// no other server takes over. Clients that can read it go on there.
+    #[prost(uint32, tag = "7")]
+    pub server: u32,
+    #[prost(string, tag = "8")]
+    pub map: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Answer {

@@ -24,7 +24,7 @@ pub(crate) enum Graph<'a> {
 }
 
 impl<'a> Deref for Graph<'a> {
-    type Target = dyn GraphRead + 'a;
+    type Target = dyn ObjectRead + 'a;
 
     fn deref(&self) -> &Self::Target {
         match self {
