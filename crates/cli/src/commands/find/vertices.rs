@@ -63,7 +63,8 @@ pub(super) fn run(
     let mut names = Names::new(&find.filter, &schema, type_id);
     let limit = find.limit.unwrap_or(u64::MAX);
     report.complete = true;
-    let filter = Prepared::new(&find.filter);
+    let filter = find.filter.clone().with_vertex_types(&schema)?;
+    let filter = Prepared::new(&filter);
     let mut each = |print: &mut dyn FnMut(&Vertex) -> anyhow::Result<()>| {
         let mut answer = Ok(());
         let scanned = database.scan_vertices(&VertexSelect::of(type_id), &mut |vertex| {
@@ -72,10 +73,7 @@ pub(super) fn run(
                 report.complete = false;
                 return ControlFlow::Break(());
             }
-            if !filter.holds(&VertexFields {
-                vertex: &vertex,
-                schema: &schema,
-            }) {
+            if !filter.holds(&VertexFields::new(&vertex, &schema)) {
                 return ControlFlow::Continue(());
             }
             if report.matches >= limit {
