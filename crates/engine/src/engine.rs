@@ -156,6 +156,7 @@ impl Engine {
     /// What the database holds and what it costs.
     pub fn stats(&self) -> Result<Stats> {
         let adjacency = self.adjacency.figures();
+        let (objects_bytes, objects_index_bytes, objects_disk_bytes) = self.objects.figures();
         let version = |v: u64| (v > 0).then_some(Version(v));
         Ok(Stats {
             counts: self.counts()?,
@@ -164,6 +165,9 @@ impl Engine {
             adjacency_edges: adjacency.edges,
             adjacency_bytes: adjacency.bytes,
             adjacency_bytes_max: self.settings.adjacency_bytes,
+            objects_bytes,
+            objects_index_bytes,
+            objects_disk_bytes,
             newest: version(self.newest_seen.load(Ordering::Acquire)),
             retained_since: version(self.retained_since.load(Ordering::Acquire)),
         })

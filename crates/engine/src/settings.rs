@@ -46,6 +46,12 @@ pub struct Stats {
     pub adjacency_bytes: u64,
     /// The most that they may take, in bytes.
     pub adjacency_bytes_max: u64,
+    /// Memory that objects' columns take, in bytes, without their indexes.
+    pub objects_bytes: u64,
+    /// Memory that the indexes of objects' columns take, in bytes.
+    pub objects_index_bytes: u64,
+    /// Bytes that objects take on disk before the store compresses them: the last checkpoint, and the log since.
+    pub objects_disk_bytes: u64,
     /// The newest version given.
     pub newest: Option<Version>,
     /// Reads as of this version or later need the live store alone; those of an earlier time look into the archive too.

@@ -33,6 +33,9 @@ fn stats_in(stats: proto::StatsReply) -> Result<Stats> {
         adjacency_edges: stats.adjacency_edges,
         adjacency_bytes: stats.adjacency_bytes,
         adjacency_bytes_max: stats.adjacency_bytes_max,
+        objects_bytes: stats.objects_bytes,
+        objects_index_bytes: stats.objects_index_bytes,
+        objects_disk_bytes: stats.objects_disk_bytes,
         newest: stats.newest.map(Version),
         retained_since: stats.retained_since.map(Version),
     })

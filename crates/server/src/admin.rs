@@ -23,6 +23,9 @@ pub(crate) fn stats_out(stats: &Stats) -> proto::StatsReply {
         adjacency_edges: stats.adjacency_edges,
         adjacency_bytes: stats.adjacency_bytes,
         adjacency_bytes_max: stats.adjacency_bytes_max,
+        objects_bytes: stats.objects_bytes,
+        objects_index_bytes: stats.objects_index_bytes,
+        objects_disk_bytes: stats.objects_disk_bytes,
         newest: stats.newest.map(|v| v.0),
         retained_since: stats.retained_since.map(|v| v.0),
     }

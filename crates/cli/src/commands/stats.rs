@@ -95,6 +95,16 @@ fn figures(
         bytes(stats.adjacency_bytes_max),
     ));
     all.push((
+        "in memory",
+        "objects' columns".into(),
+        bytes(stats.objects_bytes),
+    ));
+    all.push((
+        "in memory",
+        "objects' indexes".into(),
+        bytes(stats.objects_index_bytes),
+    ));
+    all.push((
         "adjacency lists",
         Cell::Empty,
         Cell::Count(stats.adjacency_lists),
@@ -149,6 +159,11 @@ fn as_json(stats: &Stats, role: Role, schema: &Schema) -> serde_json::Value {
             "edges": stats.adjacency_edges,
             "bytes": stats.adjacency_bytes,
             "bytes_max": stats.adjacency_bytes_max,
+        },
+        "objects": {
+            "bytes": stats.objects_bytes,
+            "index_bytes": stats.objects_index_bytes,
+            "disk_bytes": stats.objects_disk_bytes,
         },
         "newest": stats.newest.map(|v| v.to_string()),
         "retained_since": stats.retained_since.map(|v| v.to_string()),

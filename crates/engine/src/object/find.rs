@@ -280,6 +280,7 @@ impl ObjectRead for Engine {
         cancel: &dyn Cancel,
         sink: &mut dyn FnMut(Found) -> Flow,
     ) -> Result<FindReport> {
+        let filter = find.filter.clone().with_vertex_types(&self.schema_now())?;
         let mut report = FindReport {
             complete: true,
             ..FindReport::default()
@@ -287,9 +288,9 @@ impl ObjectRead for Engine {
         let (slots, watch) = {
             let state = self.objects.state();
             let columns = &state.columns;
-            report.unknown = Self::unknown(columns, &find.filter, find.asker.as_ref());
+            report.unknown = Self::unknown(columns, &filter, find.asker.as_ref());
             if find.explain {
-                let node = Node::new(columns, &find.filter);
+                let node = Node::new(columns, &filter);
                 let mut select = Select {
                     table: columns,
                     clock: &|| 0,
@@ -299,7 +300,7 @@ impl ObjectRead for Engine {
                 report.plan = select.plan;
                 return Ok(report);
             }
-            let slots = self.matching(columns, &find.filter, find.asker.as_ref(), &mut report);
+            let slots = self.matching(columns, &filter, find.asker.as_ref(), &mut report);
             let mut slots = share_of(columns, slots, find.share)?;
             if let Some(after) = find.after {
                 let Some(slot) = columns.slot_of(after) else {

@@ -71,7 +71,8 @@ impl Engine {
         let state = self.objects.state();
         let columns = &state.columns;
         let mut plan = FindReport::default();
-        let mut slots = self.matching(columns, &asked.filter, asked.asker.as_ref(), &mut plan);
+        let filter = asked.filter.clone().with_vertex_types(&self.schema_now())?;
+        let mut slots = self.matching(columns, &filter, asked.asker.as_ref(), &mut plan);
         let matches = slots.len();
         if let Some(asker) = &asked.asker {
             let access = access(columns);

@@ -91,6 +91,9 @@ wire_struct!(Stats {
     adjacency_edges,
     adjacency_bytes,
     adjacency_bytes_max,
+    objects_bytes,
+    objects_index_bytes,
+    objects_disk_bytes,
     newest,
     retained_since,
 });

@@ -1,8 +1,8 @@
 //! Tables of objects: columns and what they mean, records that make no sense, every format.
 
 use super::*;
-use esker_model::{Properties, Value};
 use esker_model::object::Identity;
+use esker_model::{Properties, Value};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::{Cursor, Seek as _, SeekFrom, Write as _};

@@ -1126,6 +1126,12 @@ pub struct StatsReply {
     pub newest: ::core::option::Option<u64>,
     #[prost(fixed64, optional, tag = "8")]
     pub retained_since: ::core::option::Option<u64>,
+    #[prost(uint64, tag = "9")]
+    pub objects_bytes: u64,
+    #[prost(uint64, tag = "10")]
+    pub objects_index_bytes: u64,
+    #[prost(uint64, tag = "11")]
+    pub objects_disk_bytes: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StoreStats {

@@ -86,6 +86,11 @@ pub(super) fn stats(asked: &Asked<'_>) -> Answer {
             "bytes": stats.adjacency_bytes,
             "bytes_max": stats.adjacency_bytes_max,
         },
+        "objects": {
+            "bytes": stats.objects_bytes,
+            "index_bytes": stats.objects_index_bytes,
+            "disk_bytes": stats.objects_disk_bytes,
+        },
         "newest": stats.newest.map(|v| v.to_string()),
         "retained_since": stats.retained_since.map(|v| v.to_string()),
         "owner_pid": std::process::id(),
