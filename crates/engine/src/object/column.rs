@@ -185,15 +185,27 @@ impl Column {
         self.versions.get(slot).map(Version)
     }
 
-    /// Sets a value; whether there was one. `version` is `None` where it is that at which the object was created.
-    pub(super) fn set(
+    /// Sets when a value was set.
+    pub(super) fn set_version(&mut self, slot: u32, version: Version, slots: usize) {
+        self.versions.set(slot, version.0, slots);
+    }
+
+    /// Sets a value of a slot that has none.
+    pub(super) fn set_new(
         &mut self,
         slot: u32,
         value: &ValueView<'_>,
         version: Option<Version>,
         slots: usize,
-    ) -> bool {
-        let there = self.take_out(slot, value);
+    ) {
+        self.put(slot, value, slots);
+        if let Some(version) = version {
+            self.versions.set(slot, version.0, slots);
+        }
+        self.note(slot);
+    }
+
+    fn put(&mut self, slot: u32, value: &ValueView<'_>, slots: usize) {
         match value {
             ValueView::Null => {
                 self.nulls.insert(slot);
@@ -209,6 +221,18 @@ impl Column {
                 self.others.insert(slot, v.clone());
             }
         }
+    }
+
+    /// Sets a value; whether there was one. `version` is `None` where it is that at which the object was created.
+    pub(super) fn set(
+        &mut self,
+        slot: u32,
+        value: &ValueView<'_>,
+        version: Option<Version>,
+        slots: usize,
+    ) -> bool {
+        let there = self.take_out(slot, value);
+        self.put(slot, value, slots);
         match version {
             Some(version) => self.versions.set(slot, version.0, slots),
             None if there && !self.versions.is_empty() => {

@@ -15,6 +15,7 @@
 //!
 //! A snapshot sees objects as they were: while there are snapshots, what a commit replaces is kept for them.
 
+use super::chunk;
 use super::column::Wants;
 use super::log::{self, BulkTag, Entries};
 use super::merge::{Mixed, key_of, objects_within};
@@ -120,7 +121,14 @@ impl ObjectStore {
         inner.scan(Table::Objects, &all, &mut |key, value| {
             state.chunk_bytes += value.len() as u64;
             let what = || format!("chunk {key:02x?} of table `objects`");
-            keep(what(), log::play(&mut state.columns, value))
+            // A chunk's objects have the slots that its number says.
+            let begins = log::chunk_key(state.columns.slots() as u32 / log::CHUNK);
+            let whole = state.columns.slots() as u32 % log::CHUNK == 0 && key == begins;
+            let read = match whole {
+                true => chunk::read(&mut state.columns, value),
+                false => Err(Reader::new(key).error("the chunk that follows the one before")),
+            };
+            keep(what(), read)
         })?;
         let all = KeyRange::prefix(&[log::LOG]);
         inner.scan(Table::Objects, &all, &mut |key, value| {
@@ -232,8 +240,7 @@ impl ObjectStore {
                     let (Some(id), Some(row)) = (object_of(write.key), value) else {
                         return Err(Error::Invalid("an object's row is never removed".into()));
                     };
-                    entries.record(id, row);
-                    records.push((id, row));
+                    records.push((id, row, 0));
                 }
                 (table, value) if derived(table, write.key) => {
                     if let (Some(hash), Some(id)) = (write.key.get(1..9), value)
@@ -244,6 +251,16 @@ impl ObjectStore {
                 }
                 (table, Some(value)) => rest.put(table, write.key, value),
                 (table, None) => rest.remove(table, write.key),
+            }
+        }
+        {
+            let state = self.state();
+            for (id, row, hash) in &mut records {
+                *hash = match hashes.get(&id.0) {
+                    Some(hash) => *hash,
+                    None => state.columns.hash_of(*id),
+                };
+                entries.record(*id, *hash, row);
             }
         }
         for tag in tags {
@@ -270,13 +287,13 @@ impl ObjectStore {
         }
         state.commit = commit;
         state.log_bytes += bytes as u64;
-        for (id, row) in records {
+        for (id, row, hash) in records {
             if watched && let Some(slot) = state.columns.slot_of(id) {
                 state.keep(slot, commit);
             }
             state
                 .columns
-                .apply(id, row, hashes.get(&id.0).copied())
+                .apply(id, row, hash)
                 .map_err(|e| Error::corrupt("an object's row just written", e))?;
             if let Some(slot) = state.columns.slot_of(id) {
                 state.dirty.insert(slot / log::CHUNK);
@@ -329,10 +346,10 @@ impl ObjectStore {
             (state.commit, state.dirty.clone())
         };
         let (mut written, mut batch, mut bytes) = (0, WriteBatch::default(), 0);
-        for chunk in &dirty {
-            let value = log::chunk(&self.state().columns, chunk);
+        for number in &dirty {
+            let value = chunk::write(&self.state().columns, number);
             bytes += value.len();
-            batch.put(Table::Objects, log::chunk_key(chunk), &value);
+            batch.put(Table::Objects, log::chunk_key(number), &value);
             if bytes >= CHUNK_BYTES_AT_ONCE {
                 written += bytes as u64;
                 bytes = 0;

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!  [01][commit 8][part 4]   what one commit did, in parts of some 1 MiB: entries
-//!  [02][chunk 4]            the objects in 4,096 slots as they were at a checkpoint: entries, one for each slot
+//!  [02][chunk 4]            the objects in 4,096 slots as they were at a checkpoint: see `chunk`
 //!
-//!  entry   [01][length][object id 8][row, as VertexRecord encodes it]       the object becomes this
+//!  entry   [01][length][object id 8][hash 8][row, as VertexRecord encodes it]   the object becomes this; the first half of
+//!                                                                               its identity's hash
 //!          [02][name][version 8][00, or 01 and a value][length][slots]      a tag of many is set or removed (a roaring
 //!                                                                           bitmap in its portable format)
 //! ```
@@ -15,7 +16,7 @@
 //! commits since are played, what comes out is the last state.
 
 use super::table::Table;
-use esker_model::codec::{DecodeError, Reader, put_bytes, put_u64};
+use esker_model::codec::{DecodeError, Reader, put_bytes, put_u64, put_varint};
 use esker_model::object::ObjectId;
 use esker_model::value::ValueView;
 use esker_model::{Error, Result, Version};
@@ -70,9 +71,12 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    pub(super) fn record(&mut self, id: ObjectId, row: &[u8]) {
+    pub(super) fn record(&mut self, id: ObjectId, hash: u64, row: &[u8]) {
         self.current.push(RECORD);
-        put_record(&mut self.current, id, row);
+        put_varint(&mut self.current, row.len() as u64);
+        put_u64(&mut self.current, id.0);
+        put_u64(&mut self.current, hash);
+        self.current.extend_from_slice(row);
         self.cut();
     }
 
@@ -111,26 +115,6 @@ impl Entries {
     }
 }
 
-fn put_record(out: &mut Vec<u8>, id: ObjectId, row: &[u8]) {
-    esker_model::codec::put_varint(out, row.len() as u64);
-    put_u64(out, id.0);
-    out.extend_from_slice(row);
-}
-
-/// The objects of a chunk, as they are now.
-pub(super) fn chunk(table: &Table, chunk: u32) -> Vec<u8> {
-    let from = chunk * CHUNK;
-    let until = (from + CHUNK).min(table.slots() as u32);
-    let (mut out, mut row) = (Vec::new(), Vec::new());
-    for slot in from..until {
-        row.clear();
-        table.encode(slot, &mut row);
-        out.push(RECORD);
-        put_record(&mut out, table.id(slot), &row);
-    }
-    out
-}
-
 /// Plays entries into a table.
 pub(super) fn play(table: &mut Table, entries: &[u8]) -> Result<(), DecodeError> {
     let mut r = Reader::new(entries);
@@ -139,7 +123,8 @@ pub(super) fn play(table: &mut Table, entries: &[u8]) -> Result<(), DecodeError>
             RECORD => {
                 let len = r.count(1, "a row's length")?;
                 let id = ObjectId(r.u64("an object's number")?);
-                table.apply(id, r.take(len, "a row")?, None)?;
+                let hash = r.u64("a hash")?;
+                table.apply(id, r.take(len, "a row")?, hash)?;
             }
             TAG => {
                 let name = r.str("a tag's name")?;

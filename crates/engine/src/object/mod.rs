@@ -5,6 +5,7 @@
 //! store) ← `select` (what a filter holds of), `find` (what a search gives), `group` (tags of many).
 
 mod cells;
+mod chunk;
 mod column;
 mod find;
 mod group;

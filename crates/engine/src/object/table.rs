@@ -3,8 +3,8 @@
 
 use super::column::Column;
 use super::shapes::{ShapeId, Shapes};
-use esker_model::codec::{DecodeError, put_bytes, put_u16, put_u64, put_varint};
-use esker_model::object::{Identity, ObjectId, Prefix};
+use esker_model::codec::{DecodeError, Reader, put_bytes, put_u16, put_u64, put_varint};
+use esker_model::object::{ObjectId, Prefix};
 use esker_model::record::VertexView;
 use esker_model::value::ValueView;
 use esker_model::{Version, VertexTypeId};
@@ -41,6 +41,19 @@ pub(super) struct Table {
     index_least: u64,
     /// Room for a shape that is being made.
     scratch: Vec<u32>,
+}
+
+/// A number that each object has.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Part {
+    /// The first half of the hash of its identity.
+    Hash,
+    /// When it was created.
+    First,
+    /// When anything about it changed last.
+    Latest,
+    /// When its predefined attributes changed last.
+    Static,
 }
 
 fn mix(id: ObjectId) -> u64 {
@@ -211,19 +224,13 @@ impl Table {
         }
     }
 
-    /// Puts an object, as a row of `rows` describes it, in the place of what it was. `hash` is that of its identity, if the
-    /// caller knows it.
-    pub(super) fn apply(
-        &mut self,
-        id: ObjectId,
-        row: &[u8],
-        hash: Option<u64>,
-    ) -> Result<(), DecodeError> {
-        let view = VertexView::decode(row)?;
-        let slot = match self.slot_of(id) {
-            Some(slot) => slot,
-            None => self.push(id, view.first),
+    /// Puts an object, as a row of `rows` describes it, in the place of what it was. `hash` is the first half of that of its
+    /// identity; nothing is made of it where the object is deleted.
+    pub(super) fn apply(&mut self, id: ObjectId, row: &[u8], hash: u64) -> Result<(), DecodeError> {
+        let Some(slot) = self.slot_of(id) else {
+            return self.apply_new(id, row, hash);
         };
+        let view = VertexView::decode(row)?;
         let at = slot as usize;
         let old = self.shapes_of[at];
         self.first[at] = view.first;
@@ -255,16 +262,143 @@ impl Table {
             }
             column.set(slot, value, version, slots);
         }
-        if view.gone {
+        self.settle(slot, view.gone, hash);
+        Ok(())
+    }
+
+    fn settle(&mut self, slot: u32, gone: bool, hash: u64) {
+        if gone {
             self.live.remove(slot);
             self.forget_identity(slot);
         } else {
             self.live.insert(slot);
-            let hash = hash.or_else(|| {
-                let identity = identity_of(&view.attributes);
-                identity.map(|identity| half(&identity.hash()))
-            });
             self.identify(slot, hash);
+        }
+    }
+
+    /// The same for an object that is not in the table yet: its values go straight from the row into the columns of the
+    /// object before it, as long as the names are the same.
+    fn apply_new(&mut self, id: ObjectId, row: &[u8], hash: u64) -> Result<(), DecodeError> {
+        let mut r = Reader::new(row);
+        let gone = r.u8("flags")? == 1;
+        let first = Version(r.u64("a first version")?);
+        let latest = Version(r.u64("a latest version")?);
+        let statics = Version(r.u64("a version")?);
+        r.u16("a vertex type")?;
+        r.bytes("an external key")?;
+        let guess = self.shapes_of.last().copied().unwrap_or(0);
+        let slot = self.push(id, first);
+        let (at, slots) = (slot as usize, self.ids.len());
+        self.latest[at] = latest;
+        self.statics[at] = statics;
+        let guessed = Arc::clone(self.shapes.get(guess));
+        let mut columns = std::mem::take(&mut self.scratch);
+        columns.clear();
+        for predefined in [true, false] {
+            for _ in 0..r.count(2, "a count of attributes")? {
+                let name = r.bytes("an attribute's name")?;
+                let version = match predefined {
+                    true => None,
+                    false => Some(Version(r.u64("a version")?)).filter(|v| *v != first),
+                };
+                let value = ValueView::decode(&mut r)?;
+                let likely = guessed.get(columns.len()).filter(|number| {
+                    let column = &self.columns[**number as usize];
+                    column.predefined == predefined && column.name.as_bytes() == name
+                });
+                let number = match likely {
+                    Some(number) => *number,
+                    None => {
+                        let name = std::str::from_utf8(name)
+                            .map_err(|_| r.error("an attribute's name in UTF-8"))?;
+                        self.column_number(name, predefined)
+                    }
+                };
+                columns.push(number);
+                self.columns[number as usize].set_new(slot, &value, version, slots);
+            }
+        }
+        r.finish()?;
+        let shape = if *columns == *guessed {
+            guess
+        } else {
+            self.shapes.of(&columns)
+        };
+        self.shapes_of[at] = shape;
+        self.scratch = columns;
+        self.settle(slot, gone, hash);
+        Ok(())
+    }
+
+    /// The first half of the hash of an object's identity.
+    pub(super) fn hash_of(&self, id: ObjectId) -> u64 {
+        let slot = self.slot_of(id);
+        slot.and_then(|s| self.hashes.get(s as usize).copied())
+            .unwrap_or(0)
+    }
+
+    /// One of the numbers that an object has.
+    pub(super) fn part(&self, part: Part, slot: u32) -> u64 {
+        let at = slot as usize;
+        let version = |all: &[Version]| all.get(at).map_or(0, |v| v.0);
+        match part {
+            Part::Hash => self.hashes.get(at).copied().unwrap_or(0),
+            Part::First => version(&self.first),
+            Part::Latest => version(&self.latest),
+            Part::Static => version(&self.statics),
+        }
+    }
+
+    pub(super) fn shape_of_slot(&self, slot: u32) -> ShapeId {
+        self.shapes_of.get(slot as usize).copied().unwrap_or(0)
+    }
+
+    pub(super) fn shape(&self, shape: ShapeId) -> &Arc<[u32]> {
+        self.shapes.get(shape)
+    }
+
+    pub(super) fn shape_with(&mut self, columns: &[u32]) -> ShapeId {
+        self.shapes.of(columns)
+    }
+
+    pub(super) fn set_shape(&mut self, slot: u32, shape: ShapeId) {
+        if let Some(place) = self.shapes_of.get_mut(slot as usize) {
+            *place = shape;
+        }
+    }
+
+    /// Adds objects without their values, which are to follow: their numbers, the [`Part`]s in order, which of them are
+    /// deleted. Fails if one of them is there already.
+    pub(super) fn extend(
+        &mut self,
+        ids: &[u64],
+        parts: [Vec<u64>; 4],
+        gone: &[u32],
+    ) -> Result<(), ()> {
+        let base = self.ids.len() as u32;
+        let [hashes, first, latest, statics] = parts;
+        self.by_id
+            .reserve(ids.len(), |s| mix(self.ids[*s as usize]));
+        for (id, first) in ids.iter().zip(&first) {
+            if self.slot_of(ObjectId(*id)).is_some() {
+                return Err(());
+            }
+            self.push(ObjectId(*id), Version(*first));
+        }
+        let fill = |of: &mut [Version], with: Vec<u64>| {
+            for (place, version) in of.iter_mut().skip(base as usize).zip(with) {
+                *place = Version(version);
+            }
+        };
+        fill(&mut self.latest, latest);
+        fill(&mut self.statics, statics);
+        let mut gone = gone.iter().peekable();
+        for (slot, hash) in (base..).zip(hashes) {
+            let deleted = gone.next_if(|g| **g + base == slot).is_some();
+            if !deleted {
+                self.live.insert(slot);
+                self.identify(slot, hash);
+            }
         }
         Ok(())
     }
@@ -315,7 +449,7 @@ impl Table {
         shape
     }
 
-    fn column_number(&mut self, name: &str, predefined: bool) -> u32 {
+    pub(super) fn column_number(&mut self, name: &str, predefined: bool) -> u32 {
         let numbers = if predefined {
             &mut self.predefined
         } else {
@@ -332,13 +466,12 @@ impl Table {
         number
     }
 
-    fn identify(&mut self, slot: u32, hash: Option<u64>) {
+    fn identify(&mut self, slot: u32, hash: u64) {
         let old = self.hashes[slot as usize];
-        if Some(old) == hash && self.identified(slot, old) {
+        if old == hash && self.identified(slot, old) {
             return;
         }
         self.forget_identity(slot);
-        let Some(hash) = hash else { return };
         self.hashes[slot as usize] = hash;
         let hashes = &self.hashes;
         self.by_identity
@@ -428,25 +561,6 @@ fn names<'v>(view: &'v VertexView<'_>) -> impl Iterator<Item = (&'v str, bool)> 
     let predefined = view.attributes.iter().map(|(name, _)| (*name, true));
     let tags = view.user.iter().map(|(name, ..)| (*name, false));
     predefined.chain(tags)
-}
-
-/// The ID attributes among predefined ones.
-fn identity_of(attributes: &[(&str, ValueView<'_>)]) -> Option<Identity> {
-    let get = |name| attributes.iter().find(|(n, _)| *n == name).map(|(_, v)| v);
-    let text = |name| match get(name) {
-        Some(ValueView::Text(s)) => Some((*s).to_owned()),
-        _ => None,
-    };
-    let number = |name| match get(name) {
-        Some(ValueView::I64(n)) => Some(*n),
-        _ => None,
-    };
-    Some(Identity {
-        name: text("name")?,
-        app: text("app")?,
-        owner: number("owner")?,
-        step: number("step")?,
-    })
 }
 
 /// Decimal digits, without an allocation.

@@ -14,11 +14,21 @@ pub(super) struct Words {
     ends: Vec<usize>,
     numbers: HashTable<u32>,
     hasher: FixedState,
+    /// The last one asked for: many objects in a row have the same.
+    last: u32,
 }
 
 impl Words {
     /// The number of a text, a new one if need be.
     pub(super) fn number(&mut self, word: &str) -> u32 {
+        if !self.ends.is_empty() && self.get(self.last) == word {
+            return self.last;
+        }
+        self.last = self.look_up(word);
+        self.last
+    }
+
+    fn look_up(&mut self, word: &str) -> u32 {
         let hash = self.hasher.hash_one(word);
         let (text, ends, hasher) = (&self.text, &self.ends, &self.hasher);
         if let Some(number) = self.numbers.find(hash, |n| slice(text, ends, *n) == word) {
