@@ -20,6 +20,16 @@ const COMPARISONS: [Comparison; 6] = [
     Comparison::Ge,
 ];
 
+/// Times of every form, days and moments.
+const TIMES: [&str; 6] = [
+    "2026-03-01",
+    "2026-03-02",
+    "2026-03-01T12:00:00Z",
+    "2026-03-01 12:00:00",
+    "@1772323200.5",
+    "1969-12-31",
+];
+
 fn name() -> impl Strategy<Value = String> {
     let odd = text().prop_map(|text| {
         let name: String = text
@@ -413,6 +423,63 @@ proptest! {
         prop_assert_eq!(Prepared::new(&expr).holds(&fields), expected);
         let normal = expr.normal();
         prop_assert_eq!(normal.holds(&fields), expected, "{}", normal);
+    }
+
+    #[test]
+    fn a_pattern_matches_what_trying_everything_matches(form in "[ab%_]{0,7}", text in "[ab]{0,9}") {
+        let expected = plain_test(&Test::Like(Pattern::like(&form)), &Value::from(text.as_str()));
+        prop_assert_eq!(Pattern::like(&form).matches(&text), expected);
+    }
+
+    #[test]
+    fn text_beside_a_timestamp_is_the_whole_stretch(
+        comparison in prop::sample::select(&COMPARISONS),
+        time in prop::sample::select(&TIMES),
+        other in prop::sample::select(&TIMES),
+        edge in 0_usize..5,
+        form in 0..3,
+    ) {
+        let (first, last) = moments(time).unwrap();
+        let t = [first - 1, first, first + (last - first) / 2, last, last + 1][edge];
+        let test = match form {
+            0 => Test::Between(Value::from(time), Value::from(other)),
+            1 => Test::In(vec![Value::from(other), Value::from(time)]),
+            _ => Test::Compare(comparison, Value::from(time)),
+        };
+        let expected = plain_test(&test, &Value::Timestamp(t));
+        prop_assert_eq!(test.holds(&Value::Timestamp(t)), expected);
+        prop_assert_eq!(PreparedTest::new(&test).holds(ValueRef::Timestamp(t)), expected);
+        // Without quotes the parser works it out.
+        let text = match test {
+            Test::Compare(..) => format!("x {} {time}", comparison.sign()),
+            Test::In(_) => format!("x IN ({other}, {time})"),
+            _ => format!("x BETWEEN {time} AND {other}"),
+        };
+        let fields = Properties::new().with("x", Value::Timestamp(t));
+        prop_assert_eq!(Expr::parse(&text, None).unwrap().holds(&fields), expected, "{}", text);
+    }
+
+    #[test]
+    fn long_lists_are_searched_as_short_ones(
+        numbers in prop::collection::vec(-3_i64..40, 0..20),
+        asked in -4_i64..41,
+        kind in 0..4,
+    ) {
+        let value = |n: i64| match kind {
+            0 => Value::I64(n),
+            1 => Value::from(n.to_string()),
+            2 => Value::F64(n as f64),
+            _ if n % 2 == 0 => Value::I64(n),
+            _ => Value::F64(n as f64),
+        };
+        let test = Test::In(numbers.iter().copied().map(value).collect());
+        let expected = numbers.contains(&asked);
+        let asked = value(asked);
+        prop_assert_eq!(test.holds(&asked), expected);
+        prop_assert_eq!(PreparedTest::new(&test).holds(ValueRef::from(&asked)), expected);
+        if let Value::I64(n) = asked {
+            prop_assert_eq!(PreparedTest::new(&test).holds(ValueRef::F64(n as f64)), expected);
+        }
     }
 
     #[test]
