@@ -24,5 +24,7 @@ pub const TRAVERSAL_TEXT_BYTES_MAX: usize = 1 << 20;
 pub const TRAVERSAL_CALLS_MAX: usize = 1_024;
 /// Longest text of a filter, in bytes.
 pub const FILTER_TEXT_BYTES_MAX: usize = 1 << 20;
+/// Most regular expressions in a filter: compiled, each takes memory.
+pub const FILTER_REGEXES_MAX: usize = 64;
 /// Deepest nesting of parentheses and `NOT` in a filter.
 pub const FILTER_DEPTH_MAX: usize = 100;

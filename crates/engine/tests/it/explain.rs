@@ -34,7 +34,7 @@ fn filters_and_sets() {
     check(
         r#"v(type="DataObject").va("size", RANGE, 1, null).rtn().e("wasReadBy", "wasWrittenBy").ea("bytes", RANGE, 100, null).v().va("type", EQ, "Job").rtn()"#,
         &expect![[r#"
-            start: index by type (dataobject, file, directory, executable)
+            start: index by type (dataobject, file, directory, executable, object)
               keep vertices where va("size", RANGE, 1, null)
               return this working set
             hop 1: e("wasReadBy", "wasWrittenBy").ea("bytes", RANGE, 100, null).v().va("type", EQ, "Job").rtn()
@@ -69,7 +69,7 @@ fn names_that_the_schema_lacks() {
     check(
         r#"v("fiel:/C").e("read").v()"#,
         &expect![[r"
-        error: unknown vertex type `fiel`; did you mean `File`?; the schema has: User, Execution, DataObject, Group, Job, Process, File, Directory, Executable
+        error: unknown vertex type `fiel`; did you mean `File`?; the schema has: User, Execution, DataObject, Group, Job, Process, File, Directory, Executable, Object
     "]],
     );
     check(
@@ -81,7 +81,7 @@ fn names_that_the_schema_lacks() {
     check(
         r#"v(type="Jbo")"#,
         &expect![[r"
-        error: unknown vertex type `Jbo`; did you mean `Job`?; the schema has: User, Execution, DataObject, Group, Job, Process, File, Directory, Executable
+        error: unknown vertex type `Jbo`; did you mean `Job`?; the schema has: User, Execution, DataObject, Group, Job, Process, File, Directory, Executable, Object
     "]],
     );
     check(

@@ -6,6 +6,7 @@ use super::parse::{Parser, comparison};
 use super::times::moments;
 use super::token::Token;
 use super::{Comparison, Expr, Pattern, Regex, Test};
+use crate::limits::FILTER_REGEXES_MAX;
 use crate::schema::nearest;
 use crate::value::Value;
 
@@ -167,7 +168,16 @@ impl Parser<'_> {
     }
 
     fn regex(&mut self) -> Result<Test, Fault> {
-        self.take_pattern_operator()?;
+        let (_, operator) = self.take_pattern_operator()?;
+        self.regexes += 1;
+        if self.regexes > FILTER_REGEXES_MAX {
+            return Err(Fault::new(
+                operator,
+                Kind::Limit,
+                format!("the filter has more than {FILTER_REGEXES_MAX} regular expressions"),
+                "fewer, with `|` between alternatives: name ~ 'a|b'",
+            ));
+        }
         let (text, span) = self.text("a regular expression in quotes, as in '^run[0-9]+$'")?;
         Regex::new(&text).map(Test::Matches).map_err(|e| {
             Fault::new(

@@ -114,6 +114,8 @@ pub(super) struct Parser<'a> {
     pub(super) strict: bool,
     /// Where names stand.
     names: Vec<(String, Span)>,
+    /// Regular expressions so far.
+    pub(super) regexes: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -137,6 +139,7 @@ impl<'a> Parser<'a> {
             depth: 0,
             strict,
             names: Vec::new(),
+            regexes: 0,
         })
     }
 
@@ -341,11 +344,21 @@ impl<'a> Parser<'a> {
         const NAME: &str = "the name of an attribute or a tag";
         if self.token.is_word("NULL") || !matches!(self.token, Token::Word(_)) {
             let (operand, span) = self.operand()?;
+            let negated = self.token.is_word("NOT");
+            if negated {
+                self.take()?;
+            }
             if self.token.is_word("IN") {
                 self.take()?;
-                let value = super::operator::moment(operand, span)?;
+                let test = Test::Contains(super::operator::moment(operand, span)?);
                 let name = self.name(NAME)?;
-                return Ok(Expr::term(name, Test::Contains(value)));
+                return Ok(Expr::term(
+                    name,
+                    if negated { test.negated() } else { test },
+                ));
+            }
+            if negated {
+                return Err(self.unexpected("IN and a name behind NOT"));
             }
             if let Token::Sign(sign) = self.token
                 && let Some(comparison) = comparison(sign)

@@ -43,6 +43,7 @@ fn each_condition_has_one_canonical_form() {
         ("10 < size", "size > 10"),
         ("-1 >= x", "x <= -1"),
         ("'fast' IN modes", "modes CONTAINS 'fast'"),
+        ("'fast' NOT IN modes", "modes NOT CONTAINS 'fast'"),
         ("a=1&&b=2||!c", "a = 1 AND b = 2 OR NOT c"),
         ("a or b and c", "a OR b AND c"),
         ("(a OR b) AND c", "(a OR b) AND c"),

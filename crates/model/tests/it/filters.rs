@@ -1,15 +1,15 @@
 //! The filter language: what is written is read back, no text makes the parser panic, and what holds is what a plainer
 //! reading of the rules says.
 
+use crate::plain_filter::{plain_test, plainly};
 use crate::strategies::{text, value};
 use esker_model::filter::{
-    Comparison, Expr, ParseError, Pattern, PatternKind, Prepared, PreparedTest, Regex, Term, Test,
+    Comparison, Expr, ParseError, Pattern, PatternKind, Prepared, PreparedTest, Regex, Test,
     ValueRef, moments,
 };
 use esker_model::limits::{FILTER_DEPTH_MAX, FILTER_TEXT_BYTES_MAX};
 use esker_model::{Properties, Value};
 use proptest::prelude::*;
-use std::cmp::Ordering;
 
 const COMPARISONS: [Comparison; 6] = [
     Comparison::Eq,
@@ -18,6 +18,16 @@ const COMPARISONS: [Comparison; 6] = [
     Comparison::Le,
     Comparison::Gt,
     Comparison::Ge,
+];
+
+/// Times of every form, days and moments.
+const TIMES: [&str; 6] = [
+    "2026-03-01",
+    "2026-03-02",
+    "2026-03-01T12:00:00Z",
+    "2026-03-01 12:00:00",
+    "@1772323200.5",
+    "1969-12-31",
 ];
 
 fn name() -> impl Strategy<Value = String> {
@@ -177,124 +187,6 @@ fn small_fields() -> impl Strategy<Value = Properties> {
     })
 }
 
-/// The rules once more, as `docs/book/filters.md` has them and in no hurry.
-fn plainly(expr: &Expr, fields: &Properties) -> bool {
-    match expr {
-        Expr::All => true,
-        Expr::And(parts) => !parts.iter().any(|p| !plainly(p, fields)),
-        Expr::Or(parts) => parts.iter().any(|p| plainly(p, fields)),
-        Expr::Not(inner) => !plainly(inner, fields),
-        Expr::Term(Term { name, test }) => match fields.get(name) {
-            None => false,
-            Some(value) => plain_test(test, value),
-        },
-    }
-}
-
-fn plain_test(test: &Test, v: &Value) -> bool {
-    match test {
-        Test::Exists => true,
-        Test::Compare(Comparison::Eq, x) => equals(v, x),
-        Test::Compare(Comparison::Ne, x) => !equals(v, x),
-        Test::Compare(Comparison::Lt, x) => below(v, x),
-        Test::Compare(Comparison::Gt, x) => above(v, x),
-        Test::Compare(Comparison::Le, x) => below(v, x) || equals(v, x),
-        Test::Compare(Comparison::Ge, x) => above(v, x) || equals(v, x),
-        Test::Between(low, high) => {
-            (above(v, low) || equals(v, low)) && (below(v, high) || equals(v, high))
-        }
-        Test::In(xs) => xs.iter().any(|x| equals(v, x)),
-        Test::Like(pattern) => match v {
-            Value::String(text) => {
-                let (text, form) = (text.clone(), pattern.to_string());
-                if pattern.ignores_case() {
-                    like(&lower(&text), &lower(&form))
-                } else {
-                    like(
-                        &text.chars().collect::<Vec<_>>(),
-                        &form.chars().collect::<Vec<_>>(),
-                    )
-                }
-            }
-            _ => false,
-        },
-        Test::Matches(regex) => matches!(v, Value::String(text) if regex.is_match(text)),
-        Test::Contains(x) => match (v, x) {
-            (Value::List(items), x) => items.iter().any(|i| i.compare(x) == Some(Ordering::Equal)),
-            (Value::String(text), Value::String(part)) => text.contains(part.as_str()),
-            (Value::Bytes(text), Value::Bytes(part)) => {
-                (0..=text.len()).any(|i| text[i..].starts_with(part))
-            }
-            _ => false,
-        },
-        Test::Not(inner) => !plain_test(inner, v),
-    }
-}
-
-/// The stretch of time that text names beside a timestamp.
-fn stretch(v: &Value, x: &Value) -> Option<(i64, i64)> {
-    match (v, x) {
-        (Value::Timestamp(_), Value::String(text)) => moments(text),
-        _ => None,
-    }
-}
-
-fn at(v: &Value) -> i64 {
-    match v {
-        Value::Timestamp(t) => *t,
-        _ => unreachable!("only beside a stretch of time"),
-    }
-}
-
-fn equals(v: &Value, x: &Value) -> bool {
-    match stretch(v, x) {
-        Some((first, last)) => first <= at(v) && at(v) <= last,
-        None => v.compare(x) == Some(Ordering::Equal),
-    }
-}
-
-fn below(v: &Value, x: &Value) -> bool {
-    match stretch(v, x) {
-        Some((first, _)) => at(v) < first,
-        None => v.compare(x) == Some(Ordering::Less),
-    }
-}
-
-fn above(v: &Value, x: &Value) -> bool {
-    match stretch(v, x) {
-        Some((_, last)) => at(v) > last,
-        None => v.compare(x) == Some(Ordering::Greater),
-    }
-}
-
-fn lower(text: &str) -> Vec<char> {
-    let one = |c: char| match c.to_lowercase().collect::<Vec<_>>().as_slice() {
-        [one] => *one,
-        _ => c,
-    };
-    text.chars().map(one).collect()
-}
-
-/// `LIKE` by trying everything.
-fn like(text: &[char], form: &[char]) -> bool {
-    match (form, text) {
-        ([], _) => text.is_empty(),
-        (['%', form @ ..], _) => (0..=text.len()).any(|i| like(&text[i..], form)),
-        (['\\', c, form @ ..], [t, text @ ..]) => {
-            let meant = match c {
-                'n' => '\n',
-                'r' => '\r',
-                't' => '\t',
-                c => *c,
-            };
-            meant == *t && like(text, form)
-        }
-        (['_', form @ ..], [_, text @ ..]) => like(text, form),
-        ([c, form @ ..], [t, text @ ..]) => c == t && like(text, form),
-        _ => false,
-    }
-}
-
 /// What every error must be, whatever the text.
 #[track_caller]
 fn check_error(text: &str, error: &ParseError) {
@@ -378,8 +270,6 @@ const PIECES: [&str; 52] = [
 ];
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
-
     #[test]
     fn what_is_written_is_read_back(expr in expr()) {
         let written = expr.to_string();
@@ -415,6 +305,63 @@ proptest! {
         prop_assert_eq!(Prepared::new(&expr).holds(&fields), expected);
         let normal = expr.normal();
         prop_assert_eq!(normal.holds(&fields), expected, "{}", normal);
+    }
+
+    #[test]
+    fn a_pattern_matches_what_trying_everything_matches(form in "[ab%_]{0,7}", text in "[ab]{0,9}") {
+        let expected = plain_test(&Test::Like(Pattern::like(&form)), &Value::from(text.as_str()));
+        prop_assert_eq!(Pattern::like(&form).matches(&text), expected);
+    }
+
+    #[test]
+    fn text_beside_a_timestamp_is_the_whole_stretch(
+        comparison in prop::sample::select(&COMPARISONS),
+        time in prop::sample::select(&TIMES),
+        other in prop::sample::select(&TIMES),
+        edge in 0_usize..5,
+        form in 0..3,
+    ) {
+        let (first, last) = moments(time).unwrap();
+        let t = [first - 1, first, first + (last - first) / 2, last, last + 1][edge];
+        let test = match form {
+            0 => Test::Between(Value::from(time), Value::from(other)),
+            1 => Test::In(vec![Value::from(other), Value::from(time)]),
+            _ => Test::Compare(comparison, Value::from(time)),
+        };
+        let expected = plain_test(&test, &Value::Timestamp(t));
+        prop_assert_eq!(test.holds(&Value::Timestamp(t)), expected);
+        prop_assert_eq!(PreparedTest::new(&test).holds(ValueRef::Timestamp(t)), expected);
+        // Without quotes the parser works it out.
+        let text = match test {
+            Test::Compare(..) => format!("x {} {time}", comparison.sign()),
+            Test::In(_) => format!("x IN ({other}, {time})"),
+            _ => format!("x BETWEEN {time} AND {other}"),
+        };
+        let fields = Properties::new().with("x", Value::Timestamp(t));
+        prop_assert_eq!(Expr::parse(&text, None).unwrap().holds(&fields), expected, "{}", text);
+    }
+
+    #[test]
+    fn long_lists_are_searched_as_short_ones(
+        numbers in prop::collection::vec(-3_i64..40, 0..20),
+        asked in -4_i64..41,
+        kind in 0..4,
+    ) {
+        let value = |n: i64| match kind {
+            0 => Value::I64(n),
+            1 => Value::from(n.to_string()),
+            2 => Value::F64(n as f64),
+            _ if n % 2 == 0 => Value::I64(n),
+            _ => Value::F64(n as f64),
+        };
+        let test = Test::In(numbers.iter().copied().map(value).collect());
+        let expected = numbers.contains(&asked);
+        let asked = value(asked);
+        prop_assert_eq!(test.holds(&asked), expected);
+        prop_assert_eq!(PreparedTest::new(&test).holds(ValueRef::from(&asked)), expected);
+        if let Value::I64(n) = asked {
+            prop_assert_eq!(PreparedTest::new(&test).holds(ValueRef::F64(n as f64)), expected);
+        }
     }
 
     #[test]
@@ -460,6 +407,7 @@ fn limits_are_errors_and_no_overflow() {
         "NOT ".repeat(100_000),
         "!".repeat(100_000),
         format!("x = {}", "[".repeat(100_000)),
+        vec!["a ~ 'x'"; 65].join(" OR "),
         format!("a{}", " NOT".repeat(100_001)),
         format!("x = 1{}", " + 1d".repeat(10_000)),
         "é".repeat(FILTER_TEXT_BYTES_MAX),
@@ -480,4 +428,65 @@ fn a_pattern_takes_no_more_than_linear_time() {
     let pattern = Pattern::like(&format!("{}b", "%a".repeat(2_000)));
     assert!(!pattern.matches(&text));
     assert!(Pattern::like(&"%a".repeat(2_000)).matches(&text));
+}
+
+fn book() -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/book/filters.md");
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn the_examples_of_the_book_are_read_as_it_says() {
+    // 2026-03-31T12:00:00Z, as the book says.
+    const NOW: i64 = 1_774_958_400_000_000_000;
+    let mut seen = 0;
+    let book = book();
+    for block in book.split("```filter\n").skip(1) {
+        let block = block.split("```").next().unwrap();
+        for line in block.lines() {
+            let (text, canonical) = line.split_once("=> ").unwrap();
+            let expr =
+                Expr::parse(text, Some(NOW)).unwrap_or_else(|e| panic!("{}", e.render(text)));
+            assert_eq!(expr.to_string(), canonical);
+            assert_eq!(Expr::parse(canonical, None), Ok(expr));
+            seen += 1;
+        }
+    }
+    assert!(seen >= 24, "{seen} examples");
+}
+
+#[test]
+fn the_table_of_the_book_holds() {
+    let book = book();
+    let mut rows = book
+        .lines()
+        .skip_while(|line| !line.starts_with("| filter | no x |"));
+    let cells = |line: &str| -> Vec<String> {
+        let cells = line.trim_matches('|').split('|');
+        cells.map(|cell| cell.trim().to_owned()).collect()
+    };
+    let fields: Vec<Properties> = cells(rows.next().unwrap())[1..]
+        .iter()
+        .map(|head| match head.strip_prefix("x = ") {
+            None => Properties::new(),
+            Some(value) => {
+                Properties::new().with("x", esker_model::traversal::parse_value(value).unwrap())
+            }
+        })
+        .collect();
+    let rows: Vec<&str> = rows
+        .skip(1)
+        .take_while(|line| line.starts_with('|'))
+        .collect();
+    assert!(rows.len() >= 16, "{rows:?}");
+    for row in rows {
+        let cells = cells(row);
+        let text = cells[0].trim_matches('`');
+        let expr = Expr::parse(text, None).unwrap_or_else(|e| panic!("{}", e.render(text)));
+        assert_eq!(cells.len() - 1, fields.len(), "{row}");
+        for (cell, of) in cells[1..].iter().zip(&fields) {
+            let expected = if expr.holds(of) { "yes" } else { "no" };
+            assert_eq!(cell, expected, "{text} of {of:?}");
+        }
+    }
 }

@@ -8,6 +8,7 @@ mod cases;
 mod filters;
 mod keys;
 mod names;
+mod plain_filter;
 mod records;
 mod schemas;
 mod strategies;

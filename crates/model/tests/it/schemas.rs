@@ -35,6 +35,7 @@ fn the_default_is_the_papers_table() {
             "6 File is DataObject",
             "7 Directory is DataObject",
             "8 Executable is DataObject",
+            "9 Object is DataObject",
         ]
     );
     let edges: Vec<String> = schema
@@ -96,7 +97,7 @@ fn attributes_are_inherited() {
     assert_eq!(schema.prefix(file), "file");
     let data = schema.vertex_type_id("dataobject").unwrap();
     assert!(schema.is_a(file, data) && !schema.is_a(data, file));
-    assert_eq!(schema.specialisations(data).len(), 4);
+    assert_eq!(schema.specialisations(data).len(), 5);
 }
 
 #[test]

@@ -1,0 +1,124 @@
+//! The rules of filters once more, as `docs/book/filters.md` has them and in no hurry.
+
+use esker_model::filter::{Comparison, Expr, Term, Test, moments};
+use esker_model::{Properties, Value};
+use std::cmp::Ordering;
+
+/// Whether a condition holds.
+pub(crate) fn plainly(expr: &Expr, fields: &Properties) -> bool {
+    match expr {
+        Expr::All => true,
+        Expr::And(parts) => !parts.iter().any(|p| !plainly(p, fields)),
+        Expr::Or(parts) => parts.iter().any(|p| plainly(p, fields)),
+        Expr::Not(inner) => !plainly(inner, fields),
+        Expr::Term(Term { name, test }) => match fields.get(name) {
+            None => false,
+            Some(value) => plain_test(test, value),
+        },
+    }
+}
+
+/// Whether a test is true of a value.
+pub(crate) fn plain_test(test: &Test, v: &Value) -> bool {
+    match test {
+        Test::Exists => true,
+        Test::Compare(Comparison::Eq, x) => equals(v, x),
+        Test::Compare(Comparison::Ne, x) => !equals(v, x),
+        Test::Compare(Comparison::Lt, x) => below(v, x),
+        Test::Compare(Comparison::Gt, x) => above(v, x),
+        Test::Compare(Comparison::Le, x) => below(v, x) || equals(v, x),
+        Test::Compare(Comparison::Ge, x) => above(v, x) || equals(v, x),
+        Test::Between(low, high) => {
+            (above(v, low) || equals(v, low)) && (below(v, high) || equals(v, high))
+        }
+        Test::In(xs) => xs.iter().any(|x| equals(v, x)),
+        Test::Like(pattern) => match v {
+            Value::String(text) => {
+                let (text, form) = (text.clone(), pattern.to_string());
+                if pattern.ignores_case() {
+                    like(&lower(&text), &lower(&form))
+                } else {
+                    like(
+                        &text.chars().collect::<Vec<_>>(),
+                        &form.chars().collect::<Vec<_>>(),
+                    )
+                }
+            }
+            _ => false,
+        },
+        Test::Matches(regex) => matches!(v, Value::String(text) if regex.is_match(text)),
+        Test::Contains(x) => match (v, x) {
+            (Value::List(items), x) => items.iter().any(|i| i.compare(x) == Some(Ordering::Equal)),
+            (Value::String(text), Value::String(part)) => text.contains(part.as_str()),
+            (Value::Bytes(text), Value::Bytes(part)) => {
+                (0..=text.len()).any(|i| text[i..].starts_with(part))
+            }
+            _ => false,
+        },
+        Test::Not(inner) => !plain_test(inner, v),
+    }
+}
+
+/// The stretch of time that text names beside a timestamp.
+fn stretch(v: &Value, x: &Value) -> Option<(i64, i64)> {
+    match (v, x) {
+        (Value::Timestamp(_), Value::String(text)) => moments(text),
+        _ => None,
+    }
+}
+
+fn at(v: &Value) -> i64 {
+    match v {
+        Value::Timestamp(t) => *t,
+        _ => unreachable!("only beside a stretch of time"),
+    }
+}
+
+fn equals(v: &Value, x: &Value) -> bool {
+    match stretch(v, x) {
+        Some((first, last)) => first <= at(v) && at(v) <= last,
+        None => v.compare(x) == Some(Ordering::Equal),
+    }
+}
+
+fn below(v: &Value, x: &Value) -> bool {
+    match stretch(v, x) {
+        Some((first, _)) => at(v) < first,
+        None => v.compare(x) == Some(Ordering::Less),
+    }
+}
+
+fn above(v: &Value, x: &Value) -> bool {
+    match stretch(v, x) {
+        Some((_, last)) => at(v) > last,
+        None => v.compare(x) == Some(Ordering::Greater),
+    }
+}
+
+fn lower(text: &str) -> Vec<char> {
+    let one = |c: char| match c.to_lowercase().collect::<Vec<_>>().as_slice() {
+        [one] => *one,
+        _ => c,
+    };
+    text.chars().map(one).collect()
+}
+
+/// `LIKE` by trying everything.
+fn like(text: &[char], form: &[char]) -> bool {
+    match (form, text) {
+        ([], _) => text.is_empty(),
+        (['%', form @ ..], _) => (0..=text.len()).any(|i| like(&text[i..], form)),
+        (['\\', c, form @ ..], [t, text @ ..]) => {
+            let meant = match c {
+                'n' => '\n',
+                'r' => '\r',
+                't' => '\t',
+                c => *c,
+            };
+            meant == *t && like(text, form)
+        }
+        (['_', form @ ..], [_, text @ ..]) => like(text, form),
+        ([c, form @ ..], [t, text @ ..]) => c == t && like(text, form),
+        _ => false,
+    }
+}
