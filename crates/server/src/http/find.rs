@@ -22,6 +22,7 @@ use http::{HeaderValue, Response, header};
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 use std::fmt::Write as _;
+use std::io;
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -249,14 +250,21 @@ impl Drop for Lines {
 }
 
 impl Stream for Lines {
-    type Item = Result<Bytes, std::convert::Infallible>;
+    type Item = io::Result<Bytes>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         if let Some(held) = self.held.take() {
             return Poll::Ready(Some(Ok(held)));
         }
-        self.pieces
-            .poll_recv(context)
-            .map(|reply| reply.and_then(|r| r.reply).map(|reply| Ok(text(reply))))
+        let reply = match self.pieces.poll_recv(context) {
+            Poll::Pending => return Poll::Pending,
+            // The connection ends without an end of the body: what the client has is not the whole answer.
+            Poll::Ready(None) if self.watch.stalled() => {
+                return Poll::Ready(Some(Err(io::ErrorKind::TimedOut.into())));
+            }
+            Poll::Ready(None) => None,
+            Poll::Ready(Some(reply)) => reply.reply,
+        };
+        Poll::Ready(reply.map(|reply| Ok(text(reply))))
     }
 }

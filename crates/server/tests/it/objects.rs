@@ -465,15 +465,15 @@ fn nobody_is_searched_for_who_is_gone() {
     }
 }
 
-fn properties(pairs: &[(&str, Kind)]) -> Option<proto::Properties> {
+fn properties(pairs: &[(&str, Kind)]) -> proto::Properties {
     let fields = pairs.iter().map(|(name, kind)| {
         let kind = Some(kind.clone());
         ((*name).to_owned(), proto::Value { kind })
     });
-    Some(proto::Properties {
+    proto::Properties {
         fields: fields.collect(),
         ..Default::default()
-    })
+    }
 }
 
 #[test]
@@ -546,7 +546,7 @@ fn a_generated_client_asks_the_same() {
 
         let change = proto::TagWhereRequest {
             filter: "step < 3 AND modified > 1d ago".into(),
-            set: properties(&[("Conf_0", Kind::Null(0))]),
+            set: Some(properties(&[("Conf_0", Kind::Null(0))])),
             once: b"x".to_vec(),
             sync: true,
             ..Default::default()
