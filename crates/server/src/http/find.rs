@@ -268,3 +268,34 @@ impl Stream for Lines {
         Poll::Ready(reply.map(|reply| Ok(text(reply))))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `docs/book/server.md` shows it.
+    #[test]
+    fn a_mistake_in_a_filter_has_its_place() {
+        let Err(Refused::Filter(message, more)) = filter("step BETWEN 1 AND 2") else {
+            panic!("it does not parse")
+        };
+        let shown = "error: unknown operator `BETWEN`\n  step BETWEN 1 AND 2\n       ^^^^^^\n";
+        assert!(message.starts_with(shown), "{message}");
+        let at = json!({"byte": 5, "length": 6, "line": 1, "column": 6});
+        assert_eq!(more, json!({"at": at, "suggestion": "BETWEEN"}));
+        assert_eq!(filter(" ").unwrap(), Expr::All);
+    }
+
+    #[test]
+    fn a_share_is_one_of_those_there_are() {
+        assert_eq!(share(None, None).unwrap(), None);
+        assert_eq!(
+            share(Some(3), Some(4)).unwrap(),
+            Some(Share { rank: 3, of: 4 })
+        );
+        for (rank, of) in [(Some(4), Some(4)), (Some(0), None), (None, Some(1))] {
+            assert!(share(rank, of).is_err(), "{rank:?} {of:?}");
+        }
+        assert!(share(Some(0), Some(1 << 32)).is_err());
+    }
+}
