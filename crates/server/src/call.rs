@@ -89,6 +89,11 @@ impl Watch {
         self.stop(StopReason::Interrupted);
     }
 
+    /// Whether the server cut the call off, because it stops.
+    pub(crate) fn cut_off(&self) -> bool {
+        self.cut.load(Ordering::Acquire)
+    }
+
     /// Whether the server gave up sending an answer, because nobody took it in.
     pub(crate) fn stalled(&self) -> bool {
         self.stalled.load(Ordering::Acquire)
@@ -284,6 +289,18 @@ impl Call {
         self.done(Reply::Failure(failure));
     }
 
+    /// It was cut off in the middle: the server stops. Asked again once there is one, it may be answered.
+    pub(crate) fn cut_off(self) {
+        let error = Self::stopping();
+        self.failed_for_now(&error);
+    }
+
+    fn stopping() -> Error {
+        Error::Unavailable(
+            "the server stopped in the middle of this call: ask again once it is back".into(),
+        )
+    }
+
     fn end(&mut self, reply: Reply) {
         self.answered = true;
         let failed = matches!(reply, Reply::Failure(_));
@@ -309,11 +326,18 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         if !self.answered {
-            // A panic on the way, or a client that took no more.
-            let error = Error::Unavailable(
-                "the server could not finish this call; its log says more".into(),
-            );
-            self.end(Reply::Failure(failure_out(&error)));
+            let failure = if self.watch.cut_off() {
+                proto::Failure {
+                    code: AGAIN.to_owned(),
+                    ..failure_out(&Self::stopping())
+                }
+            } else {
+                // A panic on the way, or a client that took no more.
+                failure_out(&Error::Unavailable(
+                    "the server could not finish this call; its log says more".into(),
+                ))
+            };
+            self.end(Reply::Failure(failure));
         }
         if let Sink::Stream {
             id, watched, open, ..
