@@ -49,6 +49,17 @@ fn take_in(reply: Reply) {
                 let _ = assembly.finish();
             }
         }
+        Reply::ReadObjects(m) => m
+            .items
+            .into_iter()
+            .filter_map(|i| i.object)
+            .for_each(|o| drop(convert::found_in(o))),
+        Reply::Find(m) => {
+            m.objects
+                .into_iter()
+                .for_each(|o| drop(convert::found_in(o)));
+            drop(m.report.map(convert::report_in));
+        }
         Reply::Failure(m) => drop(failure_in(m)),
         _ => {}
     }

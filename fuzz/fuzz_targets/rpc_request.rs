@@ -40,6 +40,12 @@ fn take_in(request: Call, schema: &Schema) {
             .of
             .into_iter()
             .for_each(|d| drop(convert::degree_of_in(d))),
+        Call::ReadObjects(m) => m
+            .keys
+            .into_iter()
+            .for_each(|k| drop(convert::object_key_in(k))),
+        Call::Find(m) => drop(convert::find_in(m, Some(0))),
+        Call::TagWhere(m) => drop(convert::tag_where_in(m, Some(0))),
         _ => {}
     }
 }

@@ -62,6 +62,7 @@ pub(crate) fn answer(service: &Service, request: Request, call: Call) {
     };
     match outcome {
         Ok(last) => call.done(last),
+        Err(Stop::Failed(Error::Interrupted)) if call.watch.cut_off() => call.cut_off(),
         Err(Stop::Failed(e)) if service.cluster.is_some() => call.failed_for_now(&e),
         Err(Stop::Failed(e)) => call.failed(&e),
         Err(Stop::Gone) => drop(call),

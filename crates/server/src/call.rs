@@ -1,6 +1,6 @@
 //! One call under way: whether its answer is wanted still, how much of it the client can take, where it goes.
 
-use crate::limits::STALL_MAX;
+use crate::limits;
 use crate::metrics::Metrics;
 use crate::outbox::Outbox;
 use crate::service::Service;
@@ -17,6 +17,13 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
+
+/// How long an answer waits for a client that does not take it in; tests wait less.
+const STALL_MAX: Duration = if cfg!(test) {
+    Duration::from_millis(300)
+} else {
+    limits::STALL_MAX
+};
 
 /// What came with a call.
 #[derive(Debug, Clone, Copy, Default)]
@@ -46,6 +53,8 @@ pub(crate) struct Watch {
     stopped: AtomicU8,
     /// The client is gone: there is nobody to answer.
     gone: AtomicBool,
+    /// The client took nothing for too long: what it has is not the whole answer.
+    stalled: AtomicBool,
     /// Bytes that may be sent still.
     credit: Mutex<i64>,
     changed: Condvar,
@@ -59,6 +68,7 @@ impl Watch {
         Arc::new(Self {
             stopped: AtomicU8::new(0),
             gone: AtomicBool::new(false),
+            stalled: AtomicBool::new(false),
             credit: Mutex::new(CREDIT_BYTES as i64),
             changed: Condvar::new(),
             deadline,
@@ -77,6 +87,16 @@ impl Watch {
     pub(crate) fn abandon(&self) {
         self.gone.store(true, Ordering::Release);
         self.stop(StopReason::Interrupted);
+    }
+
+    /// Whether the server cut the call off, because it stops.
+    pub(crate) fn cut_off(&self) -> bool {
+        self.cut.load(Ordering::Acquire)
+    }
+
+    /// Whether the server gave up sending an answer, because nobody took it in.
+    pub(crate) fn stalled(&self) -> bool {
+        self.stalled.load(Ordering::Acquire)
     }
 
     /// The client has taken in so many bytes.
@@ -225,7 +245,28 @@ impl Call {
                 outbox.answer(&answer);
                 Ok(())
             }
-            Sink::Channel(channel) => channel.blocking_send(reply).map_err(|_| Gone),
+            Sink::Channel(channel) => self.hand_over(channel, reply),
+        }
+    }
+
+    /// Waits for room in a channel, but not for ever: a client that takes nothing in would keep the thread.
+    fn hand_over(
+        &self,
+        channel: &mpsc::Sender<proto::Reply>,
+        mut reply: proto::Reply,
+    ) -> Result<(), Gone> {
+        let until = Instant::now() + STALL_MAX;
+        loop {
+            reply = match channel.try_send(reply) {
+                Ok(()) => return Ok(()),
+                Err(mpsc::error::TrySendError::Closed(_)) => return Err(Gone),
+                Err(mpsc::error::TrySendError::Full(reply)) => reply,
+            };
+            if Instant::now() >= until || self.watch.cut.load(Ordering::Acquire) {
+                self.watch.stalled.store(true, Ordering::Release);
+                return Err(Gone);
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -248,6 +289,18 @@ impl Call {
         self.done(Reply::Failure(failure));
     }
 
+    /// It was cut off in the middle: the server stops. Asked again once there is one, it may be answered.
+    pub(crate) fn cut_off(self) {
+        let error = Self::stopping();
+        self.failed_for_now(&error);
+    }
+
+    fn stopping() -> Error {
+        Error::Unavailable(
+            "the server stopped in the middle of this call: ask again once it is back".into(),
+        )
+    }
+
     fn end(&mut self, reply: Reply) {
         self.answered = true;
         let failed = matches!(reply, Reply::Failure(_));
@@ -261,9 +314,9 @@ impl Call {
                 reply: Some(reply),
             }),
             Sink::Channel(channel) => {
-                // The receiver of a call of its own takes each piece at once, or is gone.
-                if let Err(mpsc::error::TrySendError::Full(reply)) = channel.try_send(reply) {
-                    let _ = channel.blocking_send(reply);
+                // One that took nothing for long sees by the watch that this was not all.
+                if !self.watch.stalled() {
+                    let _ = self.hand_over(channel, reply);
                 }
             }
         }
@@ -273,11 +326,18 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         if !self.answered {
-            // A panic on the way, or a client that took no more.
-            let error = Error::Unavailable(
-                "the server could not finish this call; its log says more".into(),
-            );
-            self.end(Reply::Failure(failure_out(&error)));
+            let failure = if self.watch.cut_off() {
+                proto::Failure {
+                    code: AGAIN.to_owned(),
+                    ..failure_out(&Self::stopping())
+                }
+            } else {
+                // A panic on the way, or a client that took no more.
+                failure_out(&Error::Unavailable(
+                    "the server could not finish this call; its log says more".into(),
+                ))
+            };
+            self.end(Reply::Failure(failure));
         }
         if let Sink::Stream {
             id, watched, open, ..
@@ -292,5 +352,68 @@ impl Drop for Call {
             }
         }
         self.metrics.in_flight.add(-1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(sink: Sink) -> Call {
+        Call {
+            watch: Watch::new(None, Arc::default()),
+            terms: Terms::default(),
+            sink,
+            number: 0,
+            began: Instant::now(),
+            metrics: Arc::new(Metrics::new()),
+            memory: Charge::new(&Arc::default(), 0),
+            answered: false,
+        }
+    }
+
+    fn ping() -> Reply {
+        Reply::Ping(proto::PingReply {})
+    }
+
+    /// Whoever takes nothing in loses the rest of the answer and is told so; the thread goes on.
+    #[test]
+    fn an_answer_does_not_wait_for_ever() {
+        let (sender, mut pieces) = mpsc::channel(2);
+        let call = call(Sink::Channel(sender));
+        let watch = Arc::clone(&call.watch);
+        for _ in 0..2 {
+            assert!(call.piece(ping()).is_ok());
+        }
+        assert!(!watch.stalled());
+        assert!(call.piece(ping()).is_err());
+        drop(call);
+        assert!(watch.stalled());
+        for _ in 0..2 {
+            assert!(pieces.blocking_recv().is_some());
+        }
+        assert!(pieces.blocking_recv().is_none(), "no end that looks whole");
+    }
+
+    /// One that is slow gets all of it.
+    #[test]
+    fn an_answer_waits_for_a_slow_client() {
+        let (sender, mut pieces) = mpsc::channel(1);
+        let call = call(Sink::Channel(sender));
+        let watch = Arc::clone(&call.watch);
+        let client = std::thread::spawn(move || {
+            let mut taken = 0;
+            while pieces.blocking_recv().is_some() {
+                taken += 1;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            taken
+        });
+        for _ in 0..20 {
+            assert!(call.piece(ping()).is_ok());
+        }
+        call.done(ping());
+        assert_eq!(client.join().unwrap(), 21);
+        assert!(!watch.stalled());
     }
 }

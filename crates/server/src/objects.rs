@@ -5,7 +5,7 @@ use crate::call::Call;
 use crate::cluster::ClusterGraph;
 use crate::service::Service;
 use esker_model::object::{Find, Found, ObjectRead, ObjectWrite as _, TagReport, TagWhere};
-use esker_model::{Cancel, Result};
+use esker_model::{Cancel, Error, Result};
 use esker_rpc::convert;
 use esker_rpc::proto;
 use esker_rpc::proto::reply::Reply;
@@ -55,6 +55,10 @@ pub(crate) fn find(
     })?;
     if gone {
         return Err(Stop::Gone);
+    }
+    // The client did not ask for less: the next server gives it the rest.
+    if !report.complete && call.watch.cut_off() {
+        return Err(Stop::Failed(Error::Interrupted));
     }
     Ok(Reply::Find(proto::FindReply {
         objects: pieces.rest(),

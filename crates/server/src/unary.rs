@@ -149,7 +149,11 @@ impl Unary {
         read: fn(Reply) -> Option<M>,
     ) -> Result<Response<Replies<M>>, Status> {
         let answer = self.ask(request, call)?;
-        Ok(Response::new(Replies { answer, read }))
+        Ok(Response::new(Replies {
+            answer,
+            read,
+            ended: false,
+        }))
     }
 }
 
@@ -195,6 +199,8 @@ fn number_of(request: &proto::Request) -> usize {
 pub(crate) struct Replies<M> {
     answer: Answer,
     read: fn(Reply) -> Option<M>,
+    /// That the answer is not whole was said.
+    ended: bool,
 }
 
 impl<M> Stream for Replies<M> {
@@ -203,6 +209,12 @@ impl<M> Stream for Replies<M> {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let reply = match self.answer.pieces.poll_recv(context) {
             Poll::Pending => return Poll::Pending,
+            Poll::Ready(None) if self.answer.watch.stalled() && !self.ended => {
+                self.ended = true;
+                return Poll::Ready(Some(Err(Status::deadline_exceeded(
+                    "the answer ends here: nothing of it was taken in for too long",
+                ))));
+            }
             Poll::Ready(None) => return Poll::Ready(None),
             Poll::Ready(Some(reply)) => reply.reply,
         };

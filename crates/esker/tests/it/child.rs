@@ -200,7 +200,7 @@ fn a_child_does_what_it_is_told() {
                 format!("applied {}", c.applied)
             }),
             // Writes until it is killed or its time is over, and says what was acknowledged.
-            "write" => {
+            "write" | "objects" => {
                 let (name, millis) = rest.split_once(' ').unwrap();
                 let end = std::time::Instant::now()
                     + std::time::Duration::from_millis(millis.parse().unwrap());
@@ -208,7 +208,12 @@ fn a_child_does_what_it_is_told() {
                 let mut n = 0;
                 loop {
                     let key = format!("{name}-{n:06}");
-                    match graph::link(db, name, &key, n) {
+                    let done = if command == "objects" {
+                        crate::objects::create_one(db, name, n)
+                    } else {
+                        graph::link(db, name, &key, n)
+                    };
+                    match done {
                         Ok(c) => say(&format!("acked {key} {}", c.applied)),
                         Err(e) => break format!("error {:?}: {e}", e.kind()),
                     }

@@ -8,7 +8,9 @@ use esker::model::object::{
     Asker, Find, FindReport, Found, Identity, ObjectId, ObjectKey, ObjectRead, ObjectWrite, Share,
     TagChange, TagWhere, object_ref,
 };
-use esker::model::{Batch, Flow, GraphRead, GraphWrite, NeverCancel, Op, Properties, Value};
+use esker::model::{
+    Batch, Commit, Flow, GraphRead, GraphWrite, NeverCancel, Op, Properties, Value,
+};
 use esker::{Database, Role};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -48,6 +50,40 @@ fn create(db: &Database, name: &str, count: i64) {
         });
     }
     db.apply(batch).unwrap();
+}
+
+/// One object, in a batch of its own.
+pub(crate) fn create_one(db: &Database, name: &str, step: i64) -> esker::Result<Commit> {
+    let mut batch = Batch::new();
+    batch.push(Op::CreateObject {
+        identity: identity(name, step),
+        attributes: Properties::new(),
+        tags: Properties::new().with("Conf", step % 2),
+    });
+    db.apply(batch)
+}
+
+/// Name and step of all objects; each is there once, and is found by them.
+pub(crate) fn names(db: &Database) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let found: Vec<_> = db
+        .find_iter(Find::all(Expr::All))
+        .collect::<Result<_, _>>()
+        .unwrap();
+    let keys: Vec<_> = found
+        .iter()
+        .map(|f| ObjectKey::Identity(f.identity().unwrap()))
+        .collect();
+    let again = db.read_objects(&keys, None).unwrap();
+    for (found, again) in found.iter().zip(again) {
+        let Identity { name, step, .. } = found.identity().unwrap();
+        assert_eq!(again.as_ref().map(|f| f.id), Some(found.id));
+        assert!(
+            names.insert(format!("{name}-{step:06}")),
+            "{name} {step} twice"
+        );
+    }
+    names
 }
 
 fn all(db: &Database, find: &Find) -> esker::Result<(Vec<Found>, FindReport)> {

@@ -22,6 +22,7 @@ use http::{HeaderValue, Response, header};
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 use std::fmt::Write as _;
+use std::io;
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -249,14 +250,52 @@ impl Drop for Lines {
 }
 
 impl Stream for Lines {
-    type Item = Result<Bytes, std::convert::Infallible>;
+    type Item = io::Result<Bytes>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         if let Some(held) = self.held.take() {
             return Poll::Ready(Some(Ok(held)));
         }
-        self.pieces
-            .poll_recv(context)
-            .map(|reply| reply.and_then(|r| r.reply).map(|reply| Ok(text(reply))))
+        let reply = match self.pieces.poll_recv(context) {
+            Poll::Pending => return Poll::Pending,
+            // The connection ends without an end of the body: what the client has is not the whole answer.
+            Poll::Ready(None) if self.watch.stalled() => {
+                return Poll::Ready(Some(Err(io::ErrorKind::TimedOut.into())));
+            }
+            Poll::Ready(None) => None,
+            Poll::Ready(Some(reply)) => reply.reply,
+        };
+        Poll::Ready(reply.map(|reply| Ok(text(reply))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `docs/book/server.md` shows it.
+    #[test]
+    fn a_mistake_in_a_filter_has_its_place() {
+        let Err(Refused::Filter(message, more)) = filter("step BETWEN 1 AND 2") else {
+            panic!("it does not parse")
+        };
+        let shown = "error: unknown operator `BETWEN`\n  step BETWEN 1 AND 2\n       ^^^^^^\n";
+        assert!(message.starts_with(shown), "{message}");
+        let at = json!({"byte": 5, "length": 6, "line": 1, "column": 6});
+        assert_eq!(more, json!({"at": at, "suggestion": "BETWEEN"}));
+        assert_eq!(filter(" ").unwrap(), Expr::All);
+    }
+
+    #[test]
+    fn a_share_is_one_of_those_there_are() {
+        assert_eq!(share(None, None).unwrap(), None);
+        assert_eq!(
+            share(Some(3), Some(4)).unwrap(),
+            Some(Share { rank: 3, of: 4 })
+        );
+        for (rank, of) in [(Some(4), Some(4)), (Some(0), None), (None, Some(1))] {
+            assert!(share(rank, of).is_err(), "{rank:?} {of:?}");
+        }
+        assert!(share(Some(0), Some(1 << 32)).is_err());
     }
 }

@@ -279,8 +279,8 @@ fn the_document_describes_the_routes() {
                     ("/api/v1/vertices", "type") => "File",
                     ("/api/v1/find", "after") => object["id"].as_str().unwrap(),
                     (_, "filter") => "step%20%3D%207",
-                    (_, "select" | "name") => &*name,
-                    (_, "count" | "explain") => "false",
+                    (_, "select" | "name" | "once") => &*name,
+                    (_, "count" | "explain" | "sync") => "false",
                     (_, "rank") => "0",
                     (_, "of") => "1",
                     (_, "format") => "json",
@@ -297,8 +297,6 @@ fn the_document_describes_the_routes() {
                     (_, "as_of") => "now",
                     (_, "from") => "2020-01-01",
                     (_, "until") => "2100-01-01",
-                    (_, "once") => &*name,
-                    (_, "sync") => "false",
                     other => panic!("what is {other:?}?"),
                 };
                 query.push(format!("{parameter}={value}"));

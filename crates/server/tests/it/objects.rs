@@ -2,15 +2,20 @@
 
 use crate::common::{Served, settings};
 use crate::plain::{connect, runtime, typed};
+use esker::OpenOptions;
+use esker_model::filter::Expr;
+use esker_model::object::{Find, Identity, ObjectRead as _};
+use esker_model::{Batch, GraphWrite as _, NeverCancel, Op, Properties};
 use esker_rpc::proto;
 use esker_rpc::proto::value::Kind;
-use esker_server::Settings;
 use esker_server::settings::Limits;
+use esker_server::{Server, Settings};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 use tonic::Code;
 
@@ -465,15 +470,70 @@ fn nobody_is_searched_for_who_is_gone() {
     }
 }
 
-fn properties(pairs: &[(&str, Kind)]) -> Option<proto::Properties> {
+/// A server that is stopped in the middle of a search, and is back: its client goes on, and gets each object once.
+#[test]
+fn a_search_goes_on_when_its_server_is_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lab.esker");
+    let options = OpenOptions::new().create(true).memory_bytes(32 << 20);
+    let start = |listen: String| {
+        let database = options.open(path.to_str().unwrap()).unwrap();
+        let settings = Settings {
+            listen,
+            drain: Duration::from_millis(50),
+            ..settings()
+        };
+        Server::start(database, settings).unwrap()
+    };
+    let mut server = Some(start("127.0.0.1:0".into()));
+    let address = server.as_ref().unwrap().address().to_string();
+    let client = OpenOptions::new()
+        .open(&format!("esker://{address}"))
+        .unwrap();
+    let mut batch = Batch::new();
+    for step in 0..5_000 {
+        batch.push(Op::CreateObject {
+            identity: Identity {
+                name: "long".repeat(100),
+                app: String::new(),
+                owner: 1,
+                step,
+            },
+            attributes: Properties::new(),
+            tags: Properties::new().with("note", "n".repeat(400)),
+        });
+    }
+    client.apply(batch).unwrap();
+    let find = Find {
+        limit: Some(4_900),
+        ..Find::all(Expr::All)
+    };
+    let mut found = Vec::new();
+    let report = client
+        .find(&find, &NeverCancel, &mut |f| {
+            found.push(f.id);
+            if found.len() == 100 {
+                // What was under way is cut off.
+                assert!(!server.take().unwrap().stop().unwrap());
+                server = Some(start(address.clone()));
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    let each: BTreeSet<_> = found.iter().collect();
+    assert_eq!((found.len(), each.len()), (4_900, 4_900));
+    assert_eq!((report.matches, report.complete), (4_900, false));
+}
+
+fn properties(pairs: &[(&str, Kind)]) -> proto::Properties {
     let fields = pairs.iter().map(|(name, kind)| {
         let kind = Some(kind.clone());
         ((*name).to_owned(), proto::Value { kind })
     });
-    Some(proto::Properties {
+    proto::Properties {
         fields: fields.collect(),
         ..Default::default()
-    })
+    }
 }
 
 #[test]
@@ -546,7 +606,7 @@ fn a_generated_client_asks_the_same() {
 
         let change = proto::TagWhereRequest {
             filter: "step < 3 AND modified > 1d ago".into(),
-            set: properties(&[("Conf_0", Kind::Null(0))]),
+            set: Some(properties(&[("Conf_0", Kind::Null(0))])),
             once: b"x".to_vec(),
             sync: true,
             ..Default::default()
