@@ -212,6 +212,7 @@ impl Import<'_> {
                         salt: &self.salt,
                         file: name,
                         events: events.clone(),
+                        duplicates: std::cell::Cell::default(),
                     };
                     let (waiting, interrupt) = (Arc::clone(&waiting), self.interrupt);
                     scope.spawn(move || writer.run(&waiting, interrupt))
