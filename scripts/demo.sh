@@ -24,6 +24,13 @@ run travel "$db" "v(\"file:$data/C\").e(\"wasWrittenBy\").v().e(\"read\").repeat
 echo; echo "What the job that wrote C is known to have done:"
 job=$("$esker" scan "$db" "file:$data/C" wasWrittenBy --format ndjson | python3 -c 'import json,sys; print(json.loads(sys.stdin.readline())["dst"])')
 run get "$db" "$job"
+echo; echo "The energies inside C as an object with tags, which that job wrote:"
+run object create "$db" --name energy --app darshan-graph --owner 1001 --step 7 --location "$data/C" --tag Conf=0 | tee "$folder/object"
+object=$(tail -1 "$folder/object")
+run tag add "$db" --where "Name = 'energy' AND step BETWEEN 5 AND 10" Conf_0 peak=2.5
+run find "$db" "EXISTS Conf_0 AND peak > 2 AND location LIKE '%/C'"
+run link "$db" "$job" write "object:$object"
+run lineage "$db" "object:$object"
 run stats "$db"
 run check "$db"
 echo; echo "The database is $db; try: $esker shell $db"

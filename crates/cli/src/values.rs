@@ -5,6 +5,7 @@
 //! `docs/book/values.md` is the page for users.
 
 use crate::exit::usage;
+use esker_model::filter::SPECIAL_NAMES;
 use esker_model::limits::LIST_DEPTH_MAX;
 use esker_model::object::{ID_ATTRIBUTES, object_type};
 use esker_model::schema::check_attribute_name;
@@ -150,6 +151,12 @@ impl TagArg {
 
 /// Whether objects can have a tag of that name.
 pub(crate) fn check_tag(name: &str, schema: &Schema) -> anyhow::Result<()> {
+    if SPECIAL_NAMES.contains(&name) {
+        return Err(usage(format!(
+            "`{name}` is no tag: in filters it means something else ({})",
+            SPECIAL_NAMES.join(", ")
+        )));
+    }
     let predefined = object_type(schema).is_some_and(|t| schema.attribute(t, name).is_some());
     if !predefined {
         return Ok(());
@@ -472,6 +479,7 @@ mod tests {
         assert_eq!(tags.get("run"), Some(&Value::from("7")));
         assert!(all(&["a", "a=1"]).unwrap_err().contains("twice"));
         assert!(all(&["name=x"]).unwrap_err().contains("object move"));
+        assert!(all(&["type=x"]).unwrap_err().contains("in filters"));
         assert!(all(&["size=1"]).unwrap_err().contains("object update"));
     }
 }

@@ -36,6 +36,7 @@ pub(crate) enum FindFormat {
         mpirun -n 4 esker find lab.esker \"app = 'vpic'\" --collective -o part-%r.csv\n  \
         esker find lab.esker \"size > 1MiB\" --type File")
 )]
+#[expect(clippy::struct_excessive_bools, reason = "flags, as they can be typed")]
 pub(crate) struct FindArgs {
     #[command(flatten)]
     pub(crate) target: Target,

@@ -121,13 +121,16 @@ fn print(report: &TagReport, how: &TagHow, context: &mut Context) -> anyhow::Res
         "changed"
     };
     let of = counted(report.matches, "object", "objects");
-    let mut sentence = format!("{verb} {} of {of}", count(report.changed));
-    if report.refused > 0 {
-        sentence.push_str(&format!("; {} may not be changed", count(report.refused)));
-    }
-    if !how.dry_run && report.changed > 0 {
-        sentence.push_str(&format!(" at {}", report.version));
-    }
+    let refused = match report.refused {
+        0 => String::new(),
+        n => format!("; {} may not be changed", count(n)),
+    };
+    let at = if how.dry_run || report.changed == 0 {
+        String::new()
+    } else {
+        format!(" at {}", report.version)
+    };
+    let sentence = format!("{verb} {} of {of}{refused}{at}", count(report.changed));
     output::report(
         context,
         how.format.format,

@@ -5,6 +5,7 @@ use super::parquet::RowGroups;
 use super::record::{Cell, Row, check_limits, object, text};
 use super::value::value_from_json;
 use super::{Format, ReadOptions, RecordError, RowSource, Rows, text_rows, whole};
+use esker_model::filter::SPECIAL_NAMES;
 use esker_model::object::{ID_ATTRIBUTES, Identity, object_type};
 use esker_model::{Op, Properties, Schema, Value, ValueKind, VertexTypeId};
 use serde_json::{Map, Value as Json};
@@ -13,7 +14,7 @@ use std::fs::File;
 use std::io::Read;
 use std::sync::Arc;
 
-/// What Esker itself says of an object beside its attributes and tags: such columns become tags only if they are named.
+/// What Esker itself says of an object beside its attributes and tags: such columns are passed over.
 const OF_ESKER: [&str; 3] = ["id", "created", "modified"];
 /// Columns whose roles are remembered: a line of NDJSON may bring ever new ones.
 const ROLES_MAX: usize = 4_096;
@@ -280,22 +281,26 @@ impl ObjectReader {
             .as_ref()
             .map(|t| t.iter().any(|t| t == name));
         let declared = self.schema.attribute(self.type_id, name);
+        let is_id = ID_ATTRIBUTES.contains(&name);
         match (chosen, declared) {
             (Some(true), Some(_)) => Role::Refused(format!(
                 "column `{name}` cannot become a tag: objects have a predefined attribute of that name"
             )),
-            (Some(true), None) => Role::Tag(name.to_owned(), kind),
-            (None, Some(_)) if ID_ATTRIBUTES.contains(&name) => Role::Refused(format!(
+            (None, Some(_)) if is_id => Role::Refused(format!(
                 "column `{name}` has the name of an ID attribute that does not come from it; take it with --id, or choose \
                  columns with --tags"
             )),
-            (_, Some(_)) if ID_ATTRIBUTES.contains(&name) => Role::Ignored,
+            (Some(false), Some(_)) if is_id => Role::Ignored,
+            (None, None) if OF_ESKER.contains(&name) => Role::Ignored,
+            (Some(true) | None, None) if SPECIAL_NAMES.contains(&name) => Role::Refused(format!(
+                "column `{name}` cannot become a tag: in filters that name means something else; give it another, or \
+                 choose columns with --tags"
+            )),
             (_, Some(a)) => Role::Attribute(name.to_owned(), a.kind),
             (Some(false), None) => Role::Ignored,
             (None, None) if name == "attributes" => Role::Attributes,
             (None, None) if name == "tags" => Role::Tags,
-            (None, None) if OF_ESKER.contains(&name) => Role::Ignored,
-            (None, None) => Role::Tag(name.to_owned(), kind),
+            (Some(true) | None, None) => Role::Tag(name.to_owned(), kind),
         }
     }
 

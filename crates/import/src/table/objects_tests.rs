@@ -147,6 +147,8 @@ fn a_heading_that_cannot_be_is_refused_at_once() {
     };
     let error = refused("file,size\n", tags(&["size"]));
     assert!(error.contains("cannot become a tag"), "{error}");
+    assert!(refused("file,type\n", table("file")).contains("means something else"));
+    assert!(refused("file,id\n", tags(&["id"])).contains("means something else"));
     assert!(refused("file\n", tags(&["energy"])).contains("no column `energy`"));
     assert!(refused("file\n", table("name=file,step=:x")).contains("`x` is no step"));
     assert!(refused("file\n", table("name=file,owner=:ada")).contains("`ada` is no owner"));
@@ -155,14 +157,14 @@ fn a_heading_that_cannot_be_is_refused_at_once() {
 #[test]
 fn only_the_tags_that_are_named() {
     let table = ObjectTable {
-        tags: Some(vec!["energy".to_owned(), "id".to_owned()]),
+        tags: Some(vec!["energy".to_owned()]),
         location: Some("path".to_owned()),
         ..table("file")
     };
     let text = "file,path,name,energy,id,other\na,/p,x,1,9,2\n";
     let row = read(text, Format::Csv, table).remove(0).unwrap();
     assert_eq!(row.attributes, Properties::new().with("location", "/p"));
-    assert_eq!(row.tags, Properties::new().with("energy", 1).with("id", 9));
+    assert_eq!(row.tags, Properties::new().with("energy", 1));
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl<W: Write + Send> TypedWriter<W> {
     /// # Errors
     /// If the output fails, or a value is of another kind than all of the first row group in its column.
     pub fn row(&mut self, values: Vec<Option<Value>>) -> Result<(), TableError> {
-        self.bytes += values.iter().map(weight).sum::<usize>();
+        self.bytes += values.iter().map(|v| weight(v.as_ref())).sum::<usize>();
         self.waiting.push(values);
         self.rows += 1;
         if self.waiting.len() >= GROUP_ROWS_MAX || self.bytes >= GROUP_BYTES_MAX {
@@ -122,7 +122,7 @@ fn broken() -> TableError {
     TableError::Parquet("an earlier row failed".to_owned())
 }
 
-fn weight(value: &Option<Value>) -> usize {
+fn weight(value: Option<&Value>) -> usize {
     match value {
         Some(Value::String(s)) => 32 + s.len(),
         Some(Value::Bytes(b)) => 32 + b.len() * 2,

@@ -9,6 +9,7 @@ use crate::commands::note_if_stopped;
 use crate::commands::object::parse_id;
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
+use crate::interrupt::Interrupt;
 use crate::output::{self, Cell, Rows};
 use crate::share;
 use crate::units::{count, elapsed};
@@ -24,7 +25,7 @@ use std::time::{Duration, Instant};
 pub(crate) fn run(args: &FindArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let find = Find {
         filter: search::parse(&args.filter)?,
-        select: args.select.clone(),
+        select: selected(args),
         limit: args.limit,
         count: args.count,
         explain: args.explain,
@@ -58,19 +59,34 @@ pub(crate) fn run(args: &FindArgs, context: &mut Context) -> anyhow::Result<Outc
         return Ok(finish(args, &report, context));
     }
     let mut answer = Ok(());
-    let mut printer = Printer::new(args.select.as_deref(), format, output, context)?;
+    let mut printer = Printer::new(find.select.as_deref(), format, output, context)?;
     let report = database.find(&find, &interrupt, &mut |found| {
         flow(printer.object(&found), &mut answer)
     });
     answer?;
     let report = report?;
-    printer.finish(interrupt.stopped().is_some())?;
-    search::refuse_unknown(&report, &args.filter, args.lenient)?;
+    let known = search::refuse_unknown(&report, &args.filter, args.lenient);
+    if known.is_err() && (report.matches == 0 || args.output.is_some()) {
+        return known.map(|()| Outcome::Done);
+    }
+    printer.finish(lacking(&report, &interrupt))?;
+    known?;
     summary(&report, began.elapsed(), context);
     if args.profile {
         print_profile(&report.plan)?;
     }
     Ok(finish(args, &report, context))
+}
+
+/// Why an answer is not all that it should be: then no file may pass for it.
+fn lacking(report: &FindReport, interrupt: &Interrupt) -> Option<&'static str> {
+    if interrupt.stopped().is_some() {
+        Some("stopped before the end")
+    } else if report.missing.is_empty() {
+        None
+    } else {
+        Some("some servers did not answer")
+    }
 }
 
 /// Stops a search whose answer cannot be written.
@@ -82,6 +98,17 @@ fn flow(written: anyhow::Result<()>, answer: &mut anyhow::Result<()>) -> Flow {
             ControlFlow::Break(())
         }
     }
+}
+
+/// The names that were selected, each once.
+fn selected(args: &FindArgs) -> Option<Vec<String>> {
+    let mut names: Vec<String> = Vec::new();
+    for name in args.select.as_ref()? {
+        if !name.is_empty() && !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    Some(names)
 }
 
 /// The file to write: `%r` is the rank of the share.

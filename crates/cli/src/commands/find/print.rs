@@ -139,8 +139,8 @@ impl<'w> Printer<'w> {
         Ok(())
     }
 
-    /// Ends the answer; a file gets its name, unless the search was stopped.
-    pub(super) fn finish(self, stopped: bool) -> anyhow::Result<()> {
+    /// Ends the answer; a file gets its name, unless the answer lacks something.
+    pub(super) fn finish(self, lacking: Option<&str>) -> anyhow::Result<()> {
         let Self { sink, file, .. } = self;
         match sink {
             Sink::Rows(rows) => rows.finish_and_flush()?,
@@ -153,9 +153,9 @@ impl<'w> Printer<'w> {
         let Some(file) = file else {
             return Ok(());
         };
-        if stopped {
+        if let Some(why) = lacking {
             return Err(anyhow::anyhow!(
-                "stopped before the end; {} was not written",
+                "{why}; {} was not written",
                 file.name.display()
             ));
         }

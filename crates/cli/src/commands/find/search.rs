@@ -2,21 +2,15 @@
 
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
+use crate::times::now_nanos;
 use crate::units::counted;
 use esker_model::filter::Expr;
 use esker_model::object::FindReport;
-use std::time::{SystemTime, UNIX_EPOCH};
 use unicode_width::UnicodeWidthStr as _;
 
 /// Reads a filter; nothing holds of everything.
 pub(crate) fn parse(text: &str) -> anyhow::Result<Expr> {
-    Expr::parse(text, now()).map_err(|e| usage(e.render(text)))
-}
-
-/// Nanoseconds since 1970: what `30d ago` counts from.
-fn now() -> Option<i64> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-    i64::try_from(since.as_nanos()).ok()
+    Expr::parse(text, Some(now_nanos())).map_err(|e| usage(e.render(text)))
 }
 
 /// A name that no object has is a mistake in typing more often than not.

@@ -1,7 +1,7 @@
 //! `esker find --type File`: vertices that are no objects, by a scan.
 
 use super::print::Printer;
-use super::{finish, flow, print_count, print_plan, search, summary};
+use super::{finish, flow, lacking, print_count, print_plan, search, summary};
 use crate::args::{FindArgs, FindFormat};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
@@ -92,7 +92,7 @@ pub(super) fn run(
         print_count(&report, format, context)?;
         return Ok(finish(args, &report, context));
     }
-    let columns = columns(args);
+    let columns = columns(find);
     let mut printer = Printer::with_columns(columns.clone(), format, output, context)?;
     each(&mut |vertex| {
         printer.row(
@@ -100,16 +100,20 @@ pub(super) fn run(
             || columns.iter().map(|c| value(c, vertex, &schema)).collect(),
         )
     })?;
-    printer.finish(interrupt.cancelled())?;
     report.unknown = names.unknown(report.complete);
-    search::refuse_unknown(&report, &args.filter, args.lenient)?;
+    let known = search::refuse_unknown(&report, &args.filter, args.lenient);
+    if known.is_err() && (report.matches == 0 || args.output.is_some()) {
+        return known.map(|()| Outcome::Done);
+    }
+    printer.finish(lacking(&report, &interrupt))?;
+    known?;
     summary(&report, began.elapsed(), context);
     Ok(finish(args, &report, context))
 }
 
 /// What a row shows: the name, then what was selected, or type, version and all attributes.
-fn columns(args: &FindArgs) -> Vec<Cow<'static, str>> {
-    match &args.select {
+fn columns(find: &Find) -> Vec<Cow<'static, str>> {
+    match &find.select {
         Some(names) => {
             let chosen = names.iter().filter(|n| *n != "id").cloned().map(Cow::Owned);
             std::iter::once(Cow::Borrowed("id")).chain(chosen).collect()

@@ -17,12 +17,11 @@ pub(super) fn run(args: &ObjectGetArgs, context: &mut Context) -> anyhow::Result
     let mut outcome = Outcome::Done;
     let mut found = Vec::with_capacity(answer.len());
     for (key, object) in keys.iter().zip(answer) {
-        match object {
-            Some(object) => found.push(object),
-            None => {
-                outcome = Outcome::Partly;
-                context.complain(&missing(key).to_string());
-            }
+        if let Some(object) = object {
+            found.push(object);
+        } else {
+            outcome = Outcome::Partly;
+            context.complain(&missing(key).to_string());
         }
     }
     match args.format.format {

@@ -212,6 +212,7 @@ impl Import<'_> {
                         salt: &self.salt,
                         file: name,
                         events: events.clone(),
+                        duplicates: std::cell::Cell::default(),
                     };
                     let (waiting, interrupt) = (Arc::clone(&waiting), self.interrupt);
                     scope.spawn(move || writer.run(&waiting, interrupt))
@@ -288,21 +289,19 @@ fn print(
     context: &mut Context,
     began: Instant,
 ) -> anyhow::Result<()> {
-    let mut sentence = format!(
-        "imported {} in {}: {} created, {} updated, {} skipped",
+    let before = match sums.before {
+        0 => String::new(),
+        n => format!("; {} were imported before", count(n)),
+    };
+    let sentence = format!(
+        "imported {} in {}: {} created, {} updated, {} skipped{before}; {} left out",
         counted(sums.created + sums.updated, "object", "objects"),
         elapsed(began.elapsed()),
         count(sums.created),
         count(sums.updated),
         count(sums.skipped),
+        counted(sums.bad, "bad record", "bad records"),
     );
-    if sums.before > 0 {
-        sentence.push_str(&format!("; {} were imported before", count(sums.before)));
-    }
-    sentence.push_str(&format!(
-        "; {} left out",
-        counted(sums.bad, "bad record", "bad records")
-    ));
     let figures = [
         sums.records(),
         sums.created,

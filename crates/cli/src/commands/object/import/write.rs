@@ -1,6 +1,6 @@
 //! Batches of records applied, and what becomes of one that is refused.
 //!
-//! A batch that creates only new objects is applied at once. If it is refused, the objects that exist are asked for and
+//! A batch that creates only new objects is applied at once. If it is refused, or the one before held objects that exist, the objects that exist are asked for and
 //! treated as `--on-duplicate` says; if it is refused even so, it is halved, until the bad records stand alone. Each
 //! range of records has a marker of its own, and a range that was halved gets its marker behind its halves: a run that
 //! comes after one that was stopped, wherever, finds what is done.
@@ -14,6 +14,7 @@ use esker_model::object::{Found, Identity, ObjectKey, ObjectRead as _, object_re
 use esker_model::{
     Batch, Cancel as _, Error, ErrorKind, GraphRead as _, GraphWrite as _, Op, Result, Schema,
 };
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::mpsc::{Receiver, Sender};
@@ -27,6 +28,8 @@ pub(super) struct Writer<'a> {
     pub(super) salt: &'a [u8],
     pub(super) file: &'a str,
     pub(super) events: Sender<Event>,
+    /// Whether the batch before held objects that exist: the next one then does as well, most likely.
+    pub(super) duplicates: Cell<bool>,
 }
 
 /// A batch that respects what exists, and what it will have done.
@@ -58,6 +61,9 @@ impl Writer<'_> {
     }
 
     fn range(&self, rows: &[Row]) -> Result<()> {
+        if self.duplicates.get() {
+            return self.carefully(rows);
+        }
         let mut batch = Batch::new();
         for row in rows {
             batch.push(row.record.create());
@@ -71,10 +77,7 @@ impl Writer<'_> {
                 Ok(())
             }
             Ok(false) => {
-                self.done(Sums {
-                    before: rows.len() as u64,
-                    ..Sums::default()
-                });
+                self.before(rows);
                 Ok(())
             }
             Err(error) if is_about_input(&error) => self.carefully(rows),
@@ -87,8 +90,14 @@ impl Writer<'_> {
             return self.halve(rows);
         }
         let careful = self.careful(rows)?;
+        self.duplicates
+            .set(careful.sums.created < rows.len() as u64);
         match self.apply(careful.batch, rows) {
-            Ok(_) => {
+            Ok(false) => {
+                self.before(rows);
+                Ok(())
+            }
+            Ok(true) => {
                 for text in careful.bad {
                     self.bad(text);
                 }
@@ -225,6 +234,13 @@ impl Writer<'_> {
     fn bad(&self, text: String) {
         // Who listens goes last.
         let _ = self.events.send(Event::Bad(text));
+    }
+
+    fn before(&self, rows: &[Row]) {
+        self.done(Sums {
+            before: rows.len() as u64,
+            ..Sums::default()
+        });
     }
 
     fn done(&self, sums: Sums) {
