@@ -297,23 +297,30 @@ fn by_key(alone: &Database, databases: &[Database]) {
     assert_eq!(vertex[0].as_ref().unwrap().key, id.to_string());
 }
 
-/// What lies on a server that stands still is missing, and the report says so.
+/// What lies on a server that is away is missing, and the report says so.
 fn a_server_that_is_away(cluster: &Cluster, databases: &[Database]) {
     let find = Find::all(Expr::All);
     let (all, _) = search(&databases[0], &find);
     let esker::Role::Client { pid } = databases[3].role() else {
         panic!("it is a server")
     };
-    let signal = |name: &str| {
+    let signal = |name: &str, pid: u32| {
         let done = Command::new("kill").args([name, &pid.to_string()]).status();
         assert!(done.unwrap().success());
     };
-    signal("-STOP");
+    // Nobody starts it again meanwhile.
+    signal("-STOP", cluster.pid());
+    signal("-KILL", pid);
     let (some, report) = search(&databases[0], &find);
-    signal("-CONT");
-    assert_eq!(report.missing, [3], "{}", cluster.target(3));
+    assert_eq!(report.missing, [3]);
     assert!(!report.complete);
     assert!(some.len() < all.len() && some.len() > all.len() / 2);
     let ids: BTreeSet<ObjectId> = all.iter().map(|f| f.id).collect();
     assert!(some.iter().all(|f| ids.contains(&f.id)));
+    signal("-CONT", cluster.pid());
+    // It is back once it answers itself.
+    search(&databases[3], &Find::all(Expr::parse("step = 1", None).unwrap()));
+    let (again, report) = search(&databases[0], &find);
+    assert!(report.complete, "{report:?}");
+    assert!(content(again) == content(all));
 }
