@@ -81,8 +81,16 @@ fn fill(database: &Database) {
         assert_eq!(commit.vertices_created, part.len() as u64);
     }
     let schema = database.schema().unwrap();
-    let ids = ids(database, &all.iter().map(|n| identity(*n)).collect::<Vec<_>>());
-    for part in all.iter().filter(|n| **n % 11 == 0).collect::<Vec<_>>().chunks(BATCH) {
+    let ids = ids(
+        database,
+        &all.iter().map(|n| identity(*n)).collect::<Vec<_>>(),
+    );
+    for part in all
+        .iter()
+        .filter(|n| **n % 11 == 0)
+        .collect::<Vec<_>>()
+        .chunks(BATCH)
+    {
         let mut batch = Batch::new();
         for n in part {
             batch.push(Op::MoveObject {
@@ -207,13 +215,20 @@ fn a_cluster_finds_what_an_embedded_database_finds() {
             let unknown: BTreeSet<_> = report.unknown.into_iter().collect();
             let database = &databases[n % 4];
             let (found, report) = search(database, &find);
-            assert!(report.complete && report.missing.is_empty(), "{filter}: {report:?}");
+            assert!(
+                report.complete && report.missing.is_empty(),
+                "{filter}: {report:?}"
+            );
             assert_eq!(report.matches, found.len() as u64, "{filter}");
             assert!(content(found) == expected, "{filter} for {asker:?}");
             let named: BTreeSet<_> = report.unknown.into_iter().collect();
             assert_eq!(named, unknown, "{filter} for {asker:?}");
             let servers: BTreeSet<u32> = report.plan.iter().map(|step| step.server).collect();
-            assert!(servers.len() == 4 || find.filter.is_all(), "{filter}: {:?}", report.plan);
+            assert!(
+                servers.len() == 4 || find.filter.is_all(),
+                "{filter}: {:?}",
+                report.plan
+            );
             let count = Find {
                 count: true,
                 ..find.clone()
@@ -224,12 +239,19 @@ fn a_cluster_finds_what_an_embedded_database_finds() {
             assert!(content(pages(database, &find, 97)) == expected, "{filter}");
             let shared = (0..3).flat_map(|rank| {
                 let share = Some(Share { rank, of: 3 });
-                search(&databases[rank as usize], &Find { share, ..find.clone() }).0
+                search(
+                    &databases[rank as usize],
+                    &Find {
+                        share,
+                        ..find.clone()
+                    },
+                )
+                .0
             });
             assert!(content(shared.collect()) == expected, "{filter}");
         }
     }
-    names(&alone, &databases, askers);
+    names(&alone, &databases, &askers);
     by_key(&alone, &databases);
 
     // Twice the same ID attributes: refused, and nothing of the batch is there.
@@ -250,11 +272,12 @@ fn a_cluster_finds_what_an_embedded_database_finds() {
 }
 
 /// Names and how many have them.
-fn names(alone: &Database, databases: &[Database], askers: [Option<Asker>; 3]) {
+fn names(alone: &Database, databases: &[Database], askers: &[Option<Asker>; 3]) {
     for (asker, database) in askers.iter().zip(databases) {
         let of = |database: &Database| -> Vec<(String, bool, u64, bool)> {
             let tags = database.tags(asker.as_ref()).unwrap().into_iter();
-            tags.map(|t| (t.name, t.predefined, t.objects, t.indexed)).collect()
+            tags.map(|t| (t.name, t.predefined, t.objects, t.indexed))
+                .collect()
         };
         assert_eq!(of(database), of(alone), "{asker:?}");
     }
@@ -293,7 +316,9 @@ fn by_key(alone: &Database, databases: &[Database]) {
     }
     // As a vertex.
     let (database, id) = (&databases[0], ids(&databases[3], &[renamed(0)])[0]);
-    let vertex = database.read_vertices(&[id.vertex()], Version::MAX).unwrap();
+    let vertex = database
+        .read_vertices(&[id.vertex()], Version::MAX)
+        .unwrap();
     assert_eq!(vertex[0].as_ref().unwrap().key, id.to_string());
 }
 
@@ -319,7 +344,10 @@ fn a_server_that_is_away(cluster: &Cluster, databases: &[Database]) {
     assert!(some.iter().all(|f| ids.contains(&f.id)));
     signal("-CONT", cluster.pid());
     // It is back once it answers itself.
-    search(&databases[3], &Find::all(Expr::parse("step = 1", None).unwrap()));
+    search(
+        &databases[3],
+        &Find::all(Expr::parse("step = 1", None).unwrap()),
+    );
     let (again, report) = search(&databases[0], &find);
     assert!(report.complete, "{report:?}");
     assert!(content(again) == content(all));

@@ -352,7 +352,7 @@ struct Search<'a> {
     left: Option<u64>,
 }
 
-impl<'a> Search<'a> {
+impl Search<'_> {
     async fn run(mut self, find: &Find, sink: &mut dyn FnMut(Found) -> Flow) -> Result<FindReport> {
         let asked = self.sources.len();
         for place in 0..asked {
