@@ -70,6 +70,11 @@ impl Cluster {
         &self.servers[server]
     }
 
+    /// The process that keeps the servers.
+    pub(crate) fn pid(&self) -> u32 {
+        self.up.id()
+    }
+
     fn open(&self, server: usize) -> Database {
         OpenOptions::new().open(self.target(server)).unwrap()
     }

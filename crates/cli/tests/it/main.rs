@@ -6,6 +6,7 @@
 mod bench_cluster;
 mod cases;
 mod cluster;
+mod cluster_objects;
 mod cluster_same;
 mod failover;
 mod normalise;

@@ -21,8 +21,8 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// How often a server that does not answer is asked again, and after which pause at first, in milliseconds.
-const RETRIES: u32 = 4;
+/// For so long a server that cannot be reached is asked again, with pauses that begin with so many milliseconds.
+const RETRY_MICROS: u64 = 1_000_000;
 const RETRY_FIRST: u64 = 50;
 /// Between two looks at whether the caller still wants it, in milliseconds.
 const LOOK: u64 = 20;
@@ -43,18 +43,21 @@ impl Node {
         }
     }
 
-    /// The same, again and again for a while if it does not answer.
+    /// The same, again and again for a while if it cannot be reached. One that hangs has had its time already.
     async fn objects_at_patiently(
         self: &Arc<Self>,
         server: ServerId,
         call: ObjectCall,
     ) -> Result<ObjectReply> {
-        let mut attempt = 0;
+        let began = self.time.monotonic_micros();
+        let mut pause = RETRY_FIRST;
         loop {
             match self.objects_at(server, call.clone()).await {
-                Err(Error::Unavailable(_)) if attempt < RETRIES => {
-                    self.host.sleep(RETRY_FIRST << attempt).await;
-                    attempt += 1;
+                Err(Error::Unavailable(_))
+                    if self.time.monotonic_micros().saturating_sub(began) < RETRY_MICROS =>
+                {
+                    self.host.sleep(pause).await;
+                    pause *= 2;
                 }
                 answer => return answer,
             }
@@ -349,7 +352,7 @@ struct Search<'a> {
     left: Option<u64>,
 }
 
-impl<'a> Search<'a> {
+impl Search<'_> {
     async fn run(mut self, find: &Find, sink: &mut dyn FnMut(Found) -> Flow) -> Result<FindReport> {
         let asked = self.sources.len();
         for place in 0..asked {

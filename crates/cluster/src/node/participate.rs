@@ -145,9 +145,8 @@ impl Node {
             (None, Some(part)) => self.still_to_do(&part),
             (None, None) => return Ok(Response::Unknown),
         };
-        let (beside, forgotten) = match self.note_done(decided.tx, &part) {
-            Some(noted) => noted,
-            None => return Ok(done(&nothing)),
+        let Some((beside, forgotten)) = self.note_done(decided.tx, &part) else {
+            return Ok(done(&nothing));
         };
         let noted = !beside.rows.is_empty();
         let commit = self.do_part(&part, decided.version, &decided.later, beside)?;

@@ -349,7 +349,7 @@ fn take_key(r: &mut Reader<'_>) -> Result<ObjectKey, DecodeError> {
 fn put_asker(out: &mut Vec<u8>, asker: &Asker) {
     put_u64(out, asker.uid.cast_unsigned());
     put_list(out, &asker.gids, |out, gid| {
-        put_u64(out, gid.cast_unsigned())
+        put_u64(out, gid.cast_unsigned());
     });
 }
 

@@ -179,7 +179,8 @@ fn very_many_runs() {
     }
 }
 
-/// `ESKER_SIM=storm:100..200` plays those and counts what it finds; one seed alone tells all its events.
+/// `ESKER_SIM=storm:100..200` plays those and counts what it finds, `objects-storm:100..200` the same with objects; one seed
+/// alone tells all its events.
 #[test]
 #[ignore = "for those who look for something"]
 fn these_runs() {
@@ -196,17 +197,19 @@ fn these_runs() {
     let mut bad = Vec::new();
     for seed in seeds {
         let begin = std::time::Instant::now();
-        let scenario = match weather {
+        let of_objects = weather.strip_prefix("objects-");
+        let kind = match of_objects.unwrap_or(weather) {
             "alone" => None,
             "rain" => Some(Weather::Rain),
             "wind" => Some(Weather::Wind),
             "storm" => Some(Weather::Storm),
             _ => Some(Weather::Calm),
-        }
-        .map(|weather| Scenario::of(seed, weather, Subject::Nodes));
-        let run = |tracing| match &scenario {
-            Some(scenario) => scenario.play(tracing),
-            None => alone::play(seed, Subject::Nodes, tracing),
+        };
+        let scenario = kind.map(|kind| Scenario::of(seed, kind, Subject::Nodes));
+        let run = |tracing| match (&scenario, kind) {
+            (Some(_), Some(kind)) if of_objects.is_some() => objects::play(seed, kind, tracing),
+            (Some(scenario), _) => scenario.play(tracing),
+            (None, _) => alone::play(seed, Subject::Nodes, tracing),
         };
         let name = format!("seed {seed} {weather} {scenario:?}");
         let played = std::panic::catch_unwind(|| explain(&name, &world, events, &run));

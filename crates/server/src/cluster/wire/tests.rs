@@ -7,6 +7,7 @@
 
 use super::*;
 use esker_cluster::peer::*;
+use esker_model::object::{Identity, ObjectId};
 use esker_model::record::UserAttribute;
 use esker_model::traversal::{Budget, StopReason, Strategy as Engine};
 use esker_model::{
@@ -108,7 +109,31 @@ fn op() -> impl Strategy<Value = Op> {
             }
         }),
         vertex_ref().prop_map(|vertex| Op::DeleteVertex { vertex }),
+        (identity(), properties(), properties()).prop_map(|(identity, attributes, tags)| {
+            Op::CreateObject {
+                identity,
+                attributes,
+                tags,
+            }
+        }),
+        (object(), identity(), identity())
+            .prop_map(|(object, from, to)| Op::MoveObject { object, from, to }),
     ]
+}
+
+fn object() -> impl Strategy<Value = ObjectId> {
+    (0..1_u64 << 63).prop_map(ObjectId)
+}
+
+fn identity() -> impl Strategy<Value = Identity> {
+    ("[a-z]{1,6}", "[a-z]{0,6}", any::<i64>(), any::<i64>()).prop_map(
+        |(name, app, owner, step)| Identity {
+            name,
+            app,
+            owner,
+            step,
+        },
+    )
 }
 
 fn tx() -> impl Strategy<Value = TxId> {
@@ -134,6 +159,10 @@ fn change() -> impl Strategy<Value = Change> {
     );
     prop_oneof![
         op().prop_map(Change::Vertex),
+        (identity(), object())
+            .prop_map(|(identity, object)| Change::Claim { identity, object }),
+        (identity(), object())
+            .prop_map(|(identity, object)| Change::Release { identity, object }),
         (key(), any::<bool>(), properties(), any::<bool>()).prop_map(
             |(key, gone, properties, asked)| Change::Edge {
                 key,
@@ -392,6 +421,13 @@ fn request() -> impl Strategy<Value = Request> {
         vec(id(), 0..3).prop_map(|of| Request::Splits { of }),
         read().prop_map(Request::Read),
         travel_call().prop_map(Request::Travel),
+        (object(), version()).prop_map(|(object, at)| {
+            Request::Objects(ObjectCall::Read {
+                keys: vec![object.into()],
+                asker: None,
+                at,
+            })
+        }),
         Just(Request::Ping),
     ]
 }
@@ -488,6 +524,10 @@ fn response() -> impl Strategy<Value = Response> {
         splits().prop_map(Response::Splits),
         any::<bool>().prop_map(Response::Applied),
         travel_reply().prop_map(Response::Travel),
+        object().prop_map(|object| {
+            let at = ObjectAt::Elsewhere(object);
+            Response::Objects(ObjectReply::Objects(vec![at]))
+        }),
     ];
     let scanned = (vec((any::<u32>(), edge()), 0..3), splits(), any::<bool>());
     let reads = prop_oneof![
@@ -615,6 +655,9 @@ fn what_is_malformed_is_named() {
     };
     let text = message(Some(Asked::Prepare(prepare)));
     assert!(text.contains("`prepare.part.ops`"), "{text}");
+    let objects = proto::PeerObjects { objects: vec![9] };
+    let text = message(Some(Asked::Objects(objects)));
+    assert!(text.contains("`objects`: expected a kind of question"), "{text}");
     let reach = proto::TravelReach {
         hop: Some(proto::HopAt {
             travel: Some(proto::TravelId::default()),
