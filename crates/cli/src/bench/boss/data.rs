@@ -18,7 +18,7 @@ pub(super) const PARTS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 const FIRST_PLATE: u32 = 3586;
 const FIRST_NIGHT: u32 = 55_176;
 const NIGHTS: u64 = 1500;
-const SEED: u64 = 20_18;
+const SEED: u64 = 2018;
 
 /// One spectrum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -68,7 +68,8 @@ pub(super) fn spectra() -> Vec<Spectrum> {
     // Between 1 and 112 of a group, then one more or less until they are as many as the paper has.
     let mut sizes: Vec<usize> = (0..GROUPS).map(|_| random.below(112) as usize + 1).collect();
     let mut sum: usize = sizes.iter().sum();
-    for size in sizes.iter_mut().cycle() {
+    for group in (0..GROUPS).cycle() {
+        let size = &mut sizes[group];
         if sum < OBJECTS {
             *size += 1;
             sum += 1;
