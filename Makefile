@@ -52,6 +52,10 @@ fmt: ## format everything
 bench: build ## the figures of docs/book/bench.md
 	scripts/bench.sh
 
+.PHONY: bench-boss
+bench-boss: build ## objects beside SQLite, DuckDB and PostgreSQL: the table in docs/objects.md
+	scripts/bench-boss.sh
+
 docs: setup ## the API documentation
 	cargo doc --locked --no-deps
 

@@ -55,13 +55,17 @@ impl Context {
 
     /// How the global options say to open a database.
     pub(crate) fn open_options(&self) -> OpenOptions {
-        let durability = match self.globals.durability {
-            DurabilityArg::Sync => Durability::Sync,
-            DurabilityArg::Relaxed => Durability::Relaxed,
-        };
         OpenOptions::new()
             .memory_bytes(self.globals.memory)
-            .durability(durability)
+            .durability(self.durability())
+    }
+
+    /// What commits wait for.
+    pub(crate) fn durability(&self) -> Durability {
+        match self.globals.durability {
+            DurabilityArg::Sync => Durability::Sync,
+            DurabilityArg::Relaxed => Durability::Relaxed,
+        }
     }
 
     /// The database, which must exist.

@@ -1,6 +1,8 @@
 //! What `esker bench` can be asked.
 
+use super::boss::BossBenchArgs;
 use super::cluster::ClusterBenchArgs;
+use super::objects::ObjectsBenchArgs;
 use super::placement::PlacementBenchArgs;
 use super::serve::ServeBenchArgs;
 use super::source::GraphSource;
@@ -17,7 +19,8 @@ use std::path::PathBuf;
                   esker bench travel /scratch --graph rmat:20:4000000 --memory 2GiB --format json\n  \
                   esker bench serve --connections 8\n  \
                   esker bench placement --graph rmat:17:2000000\n  \
-                  esker bench cluster insert --servers 1,2,4"
+                  esker bench cluster insert --servers 1,2,4\n  \
+                  esker bench objects --case create,search"
 )]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
@@ -33,6 +36,10 @@ pub(crate) enum Workload {
     Placement(PlacementBenchArgs),
     /// Measure a cluster of servers on this machine
     Cluster(ClusterBenchArgs),
+    /// Create, search, update and delete objects, as SoMeta's figures do
+    Objects(ObjectsBenchArgs),
+    /// The metadata of a sky survey (SoMeta's BOSS case), beside other databases
+    Boss(BossBenchArgs),
 }
 
 /// What is measured by the clock.
@@ -108,6 +115,22 @@ pub(crate) struct Common {
     pub(crate) keep: bool,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
+}
+
+impl Common {
+    /// As the report has them.
+    pub(crate) fn settings(&self, memory: u64) -> serde_json::Value {
+        serde_json::json!({
+            "graph": self.graph.name(),
+            "edges": self.edges,
+            "batch": self.batch,
+            "threads": self.threads,
+            "property_bytes": self.property_bytes,
+            "rounds": self.rounds,
+            "memory_bytes": memory,
+            "raw": "fjall",
+        })
+    }
 }
 
 impl Timed {

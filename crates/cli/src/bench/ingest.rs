@@ -1,5 +1,6 @@
 //! Edges in batches, each with its inverse, and the same rows written by the bare engine.
 
+use super::batches::Batches;
 use super::report::{Figure, Target, Unit, median};
 use super::sides::{self, Shape};
 use super::source::Graph;
@@ -7,8 +8,6 @@ use super::{Bench, machine};
 use crate::units::size;
 use esker::Database;
 use esker_model::GraphWrite as _;
-use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// What one side took.
@@ -105,10 +104,7 @@ fn batched(bench: &Bench<'_>, graph: &Graph, threads: usize) -> anyhow::Result<S
     let (database, shape) = sides::create(bench, &path)?;
     let cpu = machine::process_seconds();
     let write = |database: &Database, batch| database.apply(batch).map(|_| ());
-    let (wall, making) = in_batches(
-        bench,
-        graph,
-        threads,
+    let (wall, making) = in_batches(bench, graph, threads).run(
         &|edges| shape.batch(graph, edges),
         &|batch| write(&database, batch),
     )?;
@@ -126,10 +122,7 @@ fn batched_raw(bench: &Bench<'_>, graph: &Graph, threads: usize) -> anyhow::Resu
     let raw = sides::bare(bench, &bench.scratch.fresh("raw")?)?;
     let durability = sides::durability(bench);
     let cpu = machine::process_seconds();
-    let (wall, making) = in_batches(
-        bench,
-        graph,
-        threads,
+    let (wall, making) = in_batches(bench, graph, threads).run(
         &|edges| shape.rows(graph, edges),
         &|rows| raw.write(rows.rows(), durability),
     )?;
@@ -142,60 +135,20 @@ fn batched_raw(bench: &Bench<'_>, graph: &Graph, threads: usize) -> anyhow::Resu
     })
 }
 
+fn in_batches<'a>(bench: &'a Bench<'_>, graph: &Graph, threads: usize) -> Batches<'a> {
+    Batches {
+        items: graph.edges.len(),
+        size: bench.args.batch as usize,
+        threads,
+        interrupt: &bench.context.interrupt,
+    }
+}
+
 /// The types of the benchmark, as a database numbers them.
 fn shape(bench: &Bench<'_>) -> anyhow::Result<Shape> {
     let (database, shape) = sides::create(bench, &bench.scratch.fresh("types")?)?;
     database.close()?;
     Ok(shape)
-}
-
-/// Makes batches and writes them, in several threads. Gives the seconds that the thread which waited longest spent in
-/// writing, and the processor time of all that went into the making.
-fn in_batches<B>(
-    bench: &Bench<'_>,
-    graph: &Graph,
-    threads: usize,
-    make: &(dyn Fn(Range<usize>) -> B + Sync),
-    write: &(dyn Fn(B) -> esker_model::Result<()> + Sync),
-) -> anyhow::Result<(f64, f64)> {
-    let next = AtomicUsize::new(0);
-    let size = bench.args.batch as usize;
-    let interrupt = &bench.context.interrupt;
-    let work = || {
-        let (mut wall, mut making) = (0.0, 0.0);
-        loop {
-            let start = next.fetch_add(size, Ordering::Relaxed);
-            if start >= graph.edges.len() {
-                return Ok((wall, making));
-            }
-            if interrupt.stopped().is_some() {
-                return Err(esker_model::Error::Interrupted);
-            }
-            let cpu = machine::thread_seconds();
-            let batch = make(start..(start + size).min(graph.edges.len()));
-            making += machine::thread_seconds() - cpu;
-            let began = Instant::now();
-            write(batch)?;
-            wall += began.elapsed().as_secs_f64();
-        }
-    };
-    let spent: Vec<esker_model::Result<(f64, f64)>> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        workers
-            .into_iter()
-            .map(|worker| {
-                worker
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
-            .collect()
-    });
-    let mut total = (0.0_f64, 0.0);
-    for spent in spent {
-        let (wall, making) = spent?;
-        total = (total.0.max(wall), total.1 + making);
-    }
-    Ok(total)
 }
 
 fn loaded(bench: &Bench<'_>, graph: &Graph) -> anyhow::Result<Spent> {

@@ -11,7 +11,12 @@ pub(crate) struct Memory {
 
 /// Resident memory, from `/proc/self/status`.
 pub(crate) fn memory() -> Memory {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    memory_of("self")
+}
+
+/// The same of another process, by its id.
+pub(crate) fn memory_of(process: &str) -> Memory {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     Memory {
         now: kib(&status, "VmRSS:"),
         peak: kib(&status, "VmHWM:"),

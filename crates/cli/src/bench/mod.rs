@@ -5,15 +5,19 @@
 //! scratch folder that is removed after. `docs/book/bench.md` has figures and says how to read them.
 //!
 //! Suggested reading order: [`args`], [`source`] (which graph), [`sides`] (what both sides are given), then a workload:
-//! [`ingest`], [`hot_vertex`], [`read`], [`scan`], [`travel`], [`open`], [`serve`]. [`report`] prints. Two stand apart:
-//! [`placement`] counts, and neither stores nor times anything; [`cluster`] measures several servers against one.
+//! [`ingest`], [`hot_vertex`], [`read`], [`scan`], [`travel`], [`open`], [`serve`]. [`report`] prints. Four stand apart:
+//! [`placement`] counts, and neither stores nor times anything; [`cluster`] measures several servers against one;
+//! [`objects`] and [`boss`] measure what SoMeta's paper measured, the latter beside other databases.
 
 mod args;
+mod batches;
+mod boss;
 mod cluster;
 mod copurchase;
 mod hot_vertex;
 mod ingest;
 mod machine;
+mod objects;
 mod open;
 mod placement;
 mod random;
@@ -63,6 +67,8 @@ pub(crate) fn run(args: &BenchArgs, context: &mut Context) -> anyhow::Result<Out
         Workload::Timed(workload) => time(workload, context),
         Workload::Placement(args) => placement::run(args, context),
         Workload::Cluster(args) => cluster::run(args, context),
+        Workload::Objects(args) => objects::run(args, context),
+        Workload::Boss(args) => boss::run(args, context),
     }
 }
 
@@ -90,7 +96,9 @@ fn time(workload: &Timed, context: &mut Context) -> anyhow::Result<Outcome> {
         Err(error) if is_interruption(&error) => true,
         Err(error) => return Err(error),
     };
-    report.print(common, context)?;
+    let settings = common.settings(context.globals.memory);
+    let how = (common.format.format, common.json.as_deref());
+    report.print(settings, how, context)?;
     if stopped {
         context.warn("stopped before the end: the figures above are those that were complete");
     }

@@ -1,6 +1,5 @@
 //! What was measured: one row a figure, as a table for people or as JSON with the same keys.
 
-use super::args::Common;
 use super::machine;
 use crate::args::RowFormat;
 use crate::context::Context;
@@ -8,52 +7,73 @@ use crate::output::{Cell, Rows};
 use crate::units::size;
 use anyhow::Context as _;
 use serde_json::{Value as Json, json};
+use std::path::Path;
 
 /// What a figure counts. Rates are the better the higher, times the lower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     EdgesPerSecond,
+    ObjectsPerSecond,
     CallsPerSecond,
     /// Of one core's time, whatever else the machine does.
     EdgesPerCpuSecond,
     Seconds,
     CpuSeconds,
+    Millis,
     /// Of wall time, for one operation.
     Micros,
     /// Of processor time, for one edge.
     CpuMicros,
+    /// Of processor time, for one object.
+    CpuMicrosPerObject,
     Bytes,
+    BytesPerObject,
+    /// A number of something that the case names.
+    Count,
 }
 
 impl Unit {
     fn name(self) -> &'static str {
         match self {
             Self::EdgesPerSecond => "edges/s",
+            Self::ObjectsPerSecond => "objects/s",
             Self::CallsPerSecond => "calls/s",
             Self::EdgesPerCpuSecond => "edges/CPU s",
             Self::Seconds => "s",
             Self::CpuSeconds => "CPU s",
+            Self::Millis => "ms",
             Self::Micros => "us",
             Self::CpuMicros => "CPU us/edge",
+            Self::CpuMicrosPerObject => "CPU us/object",
             Self::Bytes => "bytes",
+            Self::BytesPerObject => "bytes/object",
+            Self::Count => "",
         }
     }
 
     fn more_is_better(self) -> bool {
         matches!(
             self,
-            Self::EdgesPerSecond | Self::CallsPerSecond | Self::EdgesPerCpuSecond
+            Self::EdgesPerSecond
+                | Self::ObjectsPerSecond
+                | Self::CallsPerSecond
+                | Self::EdgesPerCpuSecond
         )
     }
 
     fn text(self, figure: f64) -> String {
         match self {
-            Self::EdgesPerSecond | Self::CallsPerSecond | Self::EdgesPerCpuSecond => {
-                crate::units::count(figure.round() as u64)
-            }
+            Self::EdgesPerSecond
+            | Self::ObjectsPerSecond
+            | Self::CallsPerSecond
+            | Self::EdgesPerCpuSecond
+            | Self::BytesPerObject
+            | Self::Count => crate::units::count(figure.round() as u64),
             Self::Bytes => size(figure as u64),
             Self::Seconds | Self::CpuSeconds => format!("{figure:.3}"),
-            Self::Micros | Self::CpuMicros => format!("{figure:.2}"),
+            Self::Millis | Self::Micros | Self::CpuMicros | Self::CpuMicrosPerObject => {
+                format!("{figure:.2}")
+            }
         }
     }
 }
@@ -173,13 +193,18 @@ impl Report {
         self.figures.push(figure);
     }
 
-    pub(crate) fn print(&self, args: &Common, context: &mut Context) -> anyhow::Result<()> {
-        let json = self.json(args, context.globals.memory);
-        if let Some(path) = &args.json {
+    /// Prints it; `settings` go into the JSON, and that to a file, too, where one is named.
+    pub(crate) fn print(
+        &self,
+        settings: Json,
+        (format, file): (RowFormat, Option<&Path>),
+        context: &mut Context,
+    ) -> anyhow::Result<()> {
+        let json = self.json(settings);
+        if let Some(path) = file {
             let text = serde_json::to_string_pretty(&json)? + "\n";
             std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
         }
-        let format = args.format.format;
         if format == RowFormat::Json {
             writeln!(context.out, "{}", serde_json::to_string_pretty(&json)?)?;
             return Ok(());
@@ -211,19 +236,10 @@ impl Report {
         Ok(())
     }
 
-    fn json(&self, args: &Common, memory: u64) -> Json {
+    fn json(&self, settings: Json) -> Json {
         json!({
             "machine": { "cores": machine::cores(), "memory_bytes": machine::total_memory() },
-            "settings": {
-                "graph": args.graph.name(),
-                "edges": args.edges,
-                "batch": args.batch,
-                "threads": args.threads,
-                "property_bytes": args.property_bytes,
-                "rounds": args.rounds,
-                "memory_bytes": memory,
-                "raw": "fjall",
-            },
+            "settings": settings,
             "results": self.figures.iter().map(|f| f.json(self.workload)).collect::<Vec<_>>(),
         })
     }

@@ -6,6 +6,8 @@
 use super::Bench;
 use super::random::Random;
 use super::source::{Graph, VERTEX_TYPE, vertex_key};
+use crate::args::EngineArg;
+use crate::context::Context;
 use esker::raw::{Raw, StoreSettings};
 use esker::{Database, Durability};
 use esker_model::key::{EDGE_KEY_BYTES, EdgeKey, vertex};
@@ -264,14 +266,19 @@ impl Drop for Bare {
 
 /// The bare engine, with the settings that a database gives it out of the same memory, and synced as often.
 pub(crate) fn bare(bench: &Bench<'_>, path: &Path) -> anyhow::Result<Bare> {
-    let memory_bytes = esker::raw::store_memory(bench.context.globals.memory);
+    bare_at(bench.context, bench.args.engine, path)
+}
+
+/// The same without a graph.
+pub(crate) fn bare_at(context: &Context, engine: EngineArg, path: &Path) -> anyhow::Result<Bare> {
+    let memory_bytes = esker::raw::store_memory(context.globals.memory);
     let settings = StoreSettings {
         memory_bytes,
         ..StoreSettings::default()
     };
-    let raw = Arc::new(Raw::open(bench.args.engine.into(), path, &settings)?);
+    let raw = Arc::new(Raw::open(engine.into(), path, &settings)?);
     let (stop, stopped) = mpsc::channel();
-    let syncing = (durability(bench) == Durability::Relaxed).then(|| {
+    let syncing = (context.durability() == Durability::Relaxed).then(|| {
         let raw = Arc::clone(&raw);
         std::thread::spawn(move || {
             while stopped.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
@@ -289,10 +296,7 @@ pub(crate) fn bare(bench: &Bench<'_>, path: &Path) -> anyhow::Result<Bare> {
 
 /// What commits wait for, on both sides.
 pub(crate) fn durability(bench: &Bench<'_>) -> Durability {
-    match bench.context.globals.durability {
-        crate::args::DurabilityArg::Sync => Durability::Sync,
-        crate::args::DurabilityArg::Relaxed => Durability::Relaxed,
-    }
+    bench.context.durability()
 }
 
 /// Inserts the vertices with two predefined and two user-defined attributes.

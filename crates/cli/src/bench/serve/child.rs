@@ -1,35 +1,36 @@
 //! The server as a process of its own.
 
-use super::Bench;
+use crate::bench::machine;
+use crate::context::Context;
 use anyhow::Context as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child as Process, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a server may take to start or to stop.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server over a new database.
-pub(super) struct Child {
+/// A server over a database in a scratch folder.
+pub(in crate::bench) struct Child {
     process: Process,
     address: String,
 }
 
 impl Child {
-    pub(super) fn start(bench: &Bench<'_>) -> anyhow::Result<Self> {
-        let folder = bench.scratch.fresh("served")?;
+    /// Makes the database if there is none.
+    pub(in crate::bench) fn start(context: &Context, folder: &Path) -> anyhow::Result<Self> {
         let port_file: PathBuf = folder.with_extension("port");
         let _ = std::fs::remove_file(&port_file);
-        let durability = match bench.context.globals.durability {
+        let durability = match context.globals.durability {
             crate::args::DurabilityArg::Sync => "sync",
             crate::args::DurabilityArg::Relaxed => "relaxed",
         };
         let process = Command::new(std::env::current_exe().context("finding this program")?)
             .arg("serve")
-            .arg(&folder)
+            .arg(folder)
             .args(["--create", "--quiet", "--listen", "127.0.0.1:0"])
             .args(["--durability", durability])
-            .args(["--memory", &bench.context.globals.memory.to_string()])
+            .args(["--memory", &context.globals.memory.to_string()])
             .arg("--port-file")
             .arg(&port_file)
             .stdin(Stdio::null())
@@ -54,17 +55,22 @@ impl Child {
         Ok(child)
     }
 
-    pub(super) fn target(&self) -> String {
+    pub(in crate::bench) fn target(&self) -> String {
         format!("esker://{}", self.address)
     }
 
     /// Processor time that it has used, in seconds.
-    pub(super) fn cpu_seconds(&self) -> f64 {
-        super::machine::seconds_of(&self.process.id().to_string())
+    pub(in crate::bench) fn cpu_seconds(&self) -> f64 {
+        machine::seconds_of(&self.process.id().to_string())
+    }
+
+    /// Resident memory.
+    pub(in crate::bench) fn memory(&self) -> machine::Memory {
+        machine::memory_of(&self.process.id().to_string())
     }
 
     /// Stops it in good order.
-    pub(super) fn stop(mut self) -> anyhow::Result<()> {
+    pub(in crate::bench) fn stop(mut self) -> anyhow::Result<()> {
         let id = self.process.id().to_string();
         Command::new("kill").arg(&id).status().context("kill")?;
         let until = Instant::now() + PATIENCE;

@@ -5,9 +5,9 @@ use std::sync::Barrier;
 use std::time::Instant;
 
 /// What each thread is to do.
-pub(super) struct Load<B> {
-    pub(super) parts: Vec<Vec<B>>,
-    pub(super) window: usize,
+pub(in crate::bench) struct Load<B> {
+    pub(in crate::bench) parts: Vec<Vec<B>>,
+    pub(in crate::bench) window: usize,
 }
 
 /// Microseconds of each operation, then seconds: of the wall, of this process, of the server.
@@ -15,21 +15,21 @@ type Spent = esker_model::Result<(Vec<u32>, f64, f64, f64)>;
 
 /// What one round took.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Measured {
+pub(in crate::bench) struct Measured {
     /// Seconds from when all threads begin to when the last one ends.
-    pub(super) wall: f64,
+    pub(in crate::bench) wall: f64,
     /// Microseconds from sending to the answer, in the middle and for all but one of a hundred.
-    pub(super) p50: f64,
-    pub(super) p99: f64,
+    pub(in crate::bench) p50: f64,
+    pub(in crate::bench) p99: f64,
     /// Processor time of this process.
-    pub(super) client_cpu: f64,
+    pub(in crate::bench) client_cpu: f64,
     /// Of the server's.
-    pub(super) server_cpu: f64,
+    pub(in crate::bench) server_cpu: f64,
 }
 
 impl<B: Send> Load<B> {
     /// Does it. `begin` is given the thread's number.
-    pub(super) fn run<T>(
+    pub(in crate::bench) fn run<T>(
         self,
         begin: &(dyn Fn(usize, B) -> esker_model::Result<T> + Sync),
         finish: &(dyn Fn(T) -> esker_model::Result<()> + Sync),

@@ -1,8 +1,8 @@
 //! What a server costs: the same inserts through connections to a server process, through a database in this process,
 //! and through the bare engine; and a call that does nothing, so that the share of the calls themselves is known.
 
-mod child;
-mod load;
+pub(super) mod child;
+pub(super) mod load;
 
 use super::report::{Figure, Target, Unit, median};
 use super::sides::{self, Bare, Shape};
@@ -85,9 +85,14 @@ pub(crate) fn run(bench: &mut Bench<'_>, args: &ServeBenchArgs) -> anyhow::Resul
         .try_for_each(|case| inserts(bench, case, connections))
 }
 
+/// A server over a new database.
+fn start(bench: &Bench<'_>) -> anyhow::Result<Child> {
+    Child::start(bench.context, &bench.scratch.fresh("served")?)
+}
+
 /// A call that does nothing: one in flight, then 64.
 fn nulls(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    let server = Child::start(bench)?;
+    let server = start(bench)?;
     let client = Client::connect(&Address::parse(&server.target())?)?;
     for (window, calls) in [(1, NULLS / 4), (64, NULLS)] {
         let mut rounds = Vec::new();
@@ -207,7 +212,7 @@ fn through_server(
     case: &Case<'_>,
     connections: usize,
 ) -> anyhow::Result<Measured> {
-    let server = Child::start(bench)?;
+    let server = start(bench)?;
     let open = || bench.context.open_options().open(&server.target());
     let databases: Vec<Database> = (0..connections).map(|_| open()).collect::<Result<_, _>>()?;
     let shape = sides::define(bench, &databases[0])?;

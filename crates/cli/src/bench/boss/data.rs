@@ -1,0 +1,160 @@
+//! The objects of the BOSS case, made up: 276,575 spectra in 4,888 groups of one plate and night (mjd), each with the number
+//! of its fiber, as the paper counts them (section III-F).
+
+use crate::bench::random::Random;
+use esker_model::object::Identity;
+use esker_model::{Batch, Op, Properties};
+use std::fmt::Write as _;
+
+/// Spectra.
+pub(super) const OBJECTS: usize = 276_575;
+/// Pairs of plate and night.
+pub(super) const GROUPS: usize = 4_888;
+/// Fibers of a plate, from 1.
+const FIBERS: u32 = 1000;
+/// Parts of a hundred that are grouped, retrieved and searched.
+pub(super) const PARTS: [u32; 6] = [1, 2, 4, 8, 16, 32];
+
+const FIRST_PLATE: u32 = 3586;
+const FIRST_NIGHT: u32 = 55_176;
+const NIGHTS: u64 = 1500;
+const SEED: u64 = 2018;
+
+/// One spectrum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Spectrum {
+    pub(super) plate: u32,
+    pub(super) mjd: u32,
+    pub(super) fiber: u32,
+}
+
+impl Spectrum {
+    /// The name of its file.
+    pub(super) fn file(self) -> String {
+        let Self { plate, mjd, fiber } = self;
+        format!("spec-{plate:04}-{mjd:05}-{fiber:04}.fits")
+    }
+
+    /// What it is found by: the group is the name, the fiber the step.
+    pub(super) fn identity(self) -> Identity {
+        Identity {
+            name: format!("spec-{:04}-{:05}", self.plate, self.mjd),
+            app: "boss".to_owned(),
+            owner: 1001,
+            step: i64::from(self.fiber),
+        }
+    }
+
+    /// The same as a search by tags.
+    pub(super) fn filter(self) -> String {
+        let Self { plate, mjd, fiber } = self;
+        format!("plate = {plate} AND mjd = {mjd} AND step = {fiber}")
+    }
+
+    fn op(self) -> Op {
+        Op::CreateObject {
+            identity: self.identity(),
+            attributes: Properties::new().with("location", self.file()),
+            tags: Properties::new()
+                .with("mjd", i64::from(self.mjd))
+                .with("plate", i64::from(self.plate)),
+        }
+    }
+}
+
+/// All of them, group by group.
+pub(super) fn spectra() -> Vec<Spectrum> {
+    let mut random = Random::new(SEED);
+    // Between 1 and 112 of a group, then one more or less until they are as many as the paper has.
+    let mut sizes: Vec<usize> = (0..GROUPS).map(|_| random.below(112) as usize + 1).collect();
+    let mut sum: usize = sizes.iter().sum();
+    for group in (0..GROUPS).cycle() {
+        let size = &mut sizes[group];
+        if sum < OBJECTS {
+            *size += 1;
+            sum += 1;
+        } else if sum > OBJECTS && *size > 1 {
+            *size -= 1;
+            sum -= 1;
+        } else if sum == OBJECTS {
+            break;
+        }
+    }
+    let mut spectra = Vec::with_capacity(OBJECTS);
+    let mut night = 0;
+    for (group, size) in sizes.into_iter().enumerate() {
+        // Two nights of each plate.
+        let plate = FIRST_PLATE + group as u32 / 2;
+        night = if group % 2 == 0 {
+            FIRST_NIGHT + random.below(NIGHTS) as u32
+        } else {
+            night + 1 + random.below(400) as u32
+        };
+        let mut fibers: Vec<u32> = (1..=FIBERS).collect();
+        random.shuffle(&mut fibers);
+        fibers.truncate(size);
+        fibers.sort_unstable();
+        spectra.extend(fibers.into_iter().map(|fiber| Spectrum {
+            plate,
+            mjd: night,
+            fiber,
+        }));
+    }
+    spectra
+}
+
+/// As a table for others.
+pub(super) fn table(spectra: &[Spectrum]) -> String {
+    let mut text = String::from("plate,mjd,fiber,name\n");
+    for spectrum in spectra {
+        let Spectrum { plate, mjd, fiber } = spectrum;
+        // Writing into a String does not fail.
+        let _ = writeln!(text, "{plate},{mjd},{fiber},{}", spectrum.file());
+    }
+    text
+}
+
+/// Objects as Esker takes them.
+pub(super) fn batch(spectra: &[Spectrum]) -> Batch {
+    let mut batch = Batch::new();
+    spectra.iter().for_each(|s| batch.push(s.op()));
+    batch
+}
+
+/// The plate up to which at least that part of a hundred lies, and how many do; as in `scripts/boss_peers.py`.
+pub(super) fn bound(spectra: &[Spectrum], part: u32) -> (u32, usize) {
+    let mut plates: Vec<u32> = spectra.iter().map(|s| s.plate).collect();
+    plates.sort_unstable();
+    let last = (plates.len() * part as usize).div_ceil(100).max(1) - 1;
+    let plate = plates[last];
+    (plate, plates.partition_point(|p| *p <= plate))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn as_many_as_the_paper_has() {
+        let spectra = spectra();
+        assert_eq!(spectra.len(), OBJECTS);
+        let groups: HashSet<_> = spectra.iter().map(|s| (s.plate, s.mjd)).collect();
+        assert_eq!(groups.len(), GROUPS);
+        let different: HashSet<_> = spectra.iter().collect();
+        assert_eq!(different.len(), OBJECTS);
+        assert!(spectra.iter().all(|s| (1..=FIBERS).contains(&s.fiber)));
+    }
+
+    #[test]
+    fn parts_are_what_they_say() {
+        let spectra = spectra();
+        for part in PARTS {
+            let (plate, objects) = bound(&spectra, part);
+            let share = objects as f64 * 100.0 / OBJECTS as f64;
+            assert!(share >= f64::from(part) && share < f64::from(part) + 0.1, "{part}: {share}");
+            let counted = spectra.iter().filter(|s| s.plate <= plate).count();
+            assert_eq!(counted, objects);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! `esker bench boss`: SoMeta's case from a real application, the metadata of a sky survey (section III-F, Figures 12 and
+//! 13), in full size; beside what other databases take for the same objects and questions.
+//!
+//! [`data`] makes the objects up, [`run`](mod@run) asks, [`peers`] reads what `scripts/boss_peers.py` measured of others.
+
+mod data;
+mod peers;
+mod run;
+
+use super::report::Report;
+use super::scratch::Scratch;
+use super::serve::child::Child;
+use crate::args::FormatArgs;
+use crate::context::Context;
+use crate::exit::Outcome;
+use anyhow::Context as _;
+use clap::Args;
+use esker::Database;
+use peers::Peers;
+use run::Case;
+use serde_json::json;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "RAW is the best of the other databases, embedded ones beside Esker in this process and servers beside its \
+                  server; RATIO is Esker's speed as a part of its. `make bench-boss` does all of it.\n\nExamples:\n  \
+                  esker bench boss\n  \
+                  esker bench boss --write-data boss.csv && scripts/boss_peers.py boss.csv > peers.json\n  \
+                  esker bench boss --server --peers peers.json"
+)]
+pub(crate) struct BossBenchArgs {
+    /// Where to make the scratch folder: a directory on the file system that is to be measured
+    #[arg(value_name = "DIRECTORY", default_value = ".")]
+    directory: PathBuf,
+    /// Only write the objects to a CSV file, for other databases
+    #[arg(long, value_name = "FILE")]
+    write_data: Option<PathBuf>,
+    /// Measure through a server, too
+    #[arg(long)]
+    server: bool,
+    /// What other databases took: the output of scripts/boss_peers.py
+    #[arg(long, value_name = "FILE")]
+    peers: Option<PathBuf>,
+    /// Objects in a batch
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    batch: u32,
+    /// Single objects that are looked up and tagged
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=200_000))]
+    lookups: u32,
+    /// How often each question is asked; medians are printed
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Write the report as JSON to a file, too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Leave the scratch folder behind
+    #[arg(long)]
+    keep: bool,
+    #[command(flatten)]
+    format: FormatArgs,
+}
+
+pub(crate) fn run(args: &BossBenchArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    if let Some(path) = &args.write_data {
+        std::fs::write(path, data::table(&data::spectra()))
+            .with_context(|| format!("writing {}", path.display()))?;
+        return Ok(Outcome::Done);
+    }
+    let peers = args.peers.as_deref().map(Peers::read).transpose()?;
+    let peers = peers.unwrap_or_default();
+    let scratch = Scratch::make(&args.directory, args.keep)?;
+    let mut report = Report::new("boss");
+    let spectra = data::spectra();
+    let mut measure = |database: &Database, served: bool| {
+        Case {
+            args,
+            context,
+            report: &mut report,
+            peers: &peers,
+            spectra: &spectra,
+            database,
+            served,
+        }
+        .run()
+    };
+    let ran = (|| {
+        let path = scratch.fresh("boss")?;
+        let database = Database::init(&path.to_string_lossy(), &context.open_options())?;
+        measure(&database, false)?;
+        database.close()?;
+        if args.server {
+            let server = Child::start(context, &scratch.fresh("served")?)?;
+            let database = context.open_options().open(&server.target())?;
+            measure(&database, true)?;
+            drop(database);
+            server.stop()?;
+        }
+        anyhow::Ok(())
+    })();
+    let stopped = match ran {
+        Ok(()) => false,
+        Err(error) if super::is_interruption(&error) => true,
+        Err(error) => return Err(error),
+    };
+    let settings = json!({
+        "objects": data::OBJECTS,
+        "groups": data::GROUPS,
+        "batch": args.batch,
+        "lookups": args.lookups,
+        "rounds": args.rounds,
+        "memory_bytes": context.globals.memory,
+    });
+    let how = (args.format.format, args.json.as_deref());
+    report.print(settings, how, context)?;
+    if stopped {
+        context.warn("stopped before the end: the figures above are those that were complete");
+    }
+    Ok(Outcome::partly_if(stopped))
+}

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# SoMeta's BOSS case (docs/objects.md): Esker, SQLite, DuckDB and PostgreSQL with the same objects, one after the other.
+# Usage: bench-boss.sh [SCRATCH]; SCRATCH is a directory on the file system that is to be measured.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+target=${CARGO_TARGET_DIR:-target}
+esker=$target/release/esker
+scratch=$(mktemp -d -p "${1:-${TMPDIR:-/tmp}}")
+trap 'rm -rf "$scratch"' EXIT
+
+if ! compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; then
+    echo "installing PostgreSQL (no server of it is set up or started)" >&2
+    run=()
+    [ "$(id -u)" = 0 ] || run=(sudo)
+    "${run[@]}" apt-get update -qq
+    export DEBIAN_FRONTEND=noninteractive
+    "${run[@]}" apt-get install -y -qq --no-install-recommends postgresql-common
+    "${run[@]}" sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf
+    "${run[@]}" apt-get install -y -qq --no-install-recommends postgresql
+fi
+venv=$target/boss-peers
+if [ ! -x "$venv/bin/python" ]; then
+    python3 -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check duckdb numpy 'psycopg[binary]'
+fi
+
+"$esker" bench boss --write-data "$scratch/boss.csv"
+"$venv/bin/python" scripts/boss_peers.py "$scratch/boss.csv" --scratch "$scratch" >"$scratch/peers.json"
+"$esker" bench boss "$scratch" --server --peers "$scratch/peers.json"
