@@ -303,7 +303,13 @@ impl ObjectRead for Engine {
             let slots = self.matching(columns, &filter, find.asker.as_ref(), &mut report);
             let mut slots = share_of(columns, slots, find.share)?;
             if let Some(after) = find.after {
-                let Some(slot) = columns.slot_of(after) else {
+                // Whether there is an object that the asker may not read is not said.
+                let seen = |slot: &u32| {
+                    let one = RoaringBitmap::from_iter([*slot]);
+                    !columns.live.contains(*slot)
+                        || !readable(columns, one, find.asker.as_ref()).is_empty()
+                };
+                let Some(slot) = columns.slot_of(after).filter(seen) else {
                     return Err(Error::Invalid(format!(
                         "there is no object {after} behind which to go on"
                     )));

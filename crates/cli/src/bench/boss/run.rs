@@ -138,7 +138,13 @@ impl Case<'_> {
         Random::new(1).shuffle(&mut some);
         some.truncate(self.args.lookups as usize);
         let exact = self.rate(&some, |s| self.lookup(s).map(drop))?;
-        self.add("esearch", "E-search by identity", Unit::CallsPerSecond, exact, "");
+        self.add(
+            "esearch",
+            "E-search by identity",
+            Unit::CallsPerSecond,
+            exact,
+            "",
+        );
         let by_tags = self.rate(&some, |s| {
             let find = Find::all(Expr::parse(&s.filter(), None)?);
             let got = self.search(find, |_| {})?;
@@ -153,8 +159,7 @@ impl Case<'_> {
             "text parsed each time",
         );
         let schema = self.database.schema()?;
-        let type_id =
-            object_type(&schema).ok_or_else(|| anyhow::anyhow!("no type of objects"))?;
+        let type_id = object_type(&schema).ok_or_else(|| anyhow::anyhow!("no type of objects"))?;
         let tagged = self.rate(&some, |s| {
             let vertex = VertexRef {
                 id: self.lookup(s)?.id.vertex(),
@@ -247,9 +252,18 @@ impl Case<'_> {
         let columns = self.timed(|_| self.fetch(with(&filter, Some(&COLUMNS))), objects)?;
         let all = self.timed(|_| self.fetch(with(&filter, None)), objects)?;
         let ids = self.timed(|_| self.fetch(with(&filter, Some(&[]))), objects)?;
-        let note = format!("{}; all attributes and tags: {all:.2} ms", COLUMNS.join(", "));
+        let note = format!(
+            "{}; all attributes and tags: {all:.2} ms",
+            COLUMNS.join(", ")
+        );
         let case = format!("retrieve {part} %");
-        self.add(&format!("retrieve {part}"), &case, Unit::Millis, columns, &note);
+        self.add(
+            &format!("retrieve {part}"),
+            &case,
+            Unit::Millis,
+            columns,
+            &note,
+        );
         let case = format!("retrieve {part} %, only numbers");
         self.add(&format!("ids {part}"), &case, Unit::Millis, ids, "");
         Ok(())

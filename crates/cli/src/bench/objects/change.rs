@@ -31,9 +31,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         let mut order: Vec<u32> = (0..objects).collect();
         Random::new(7).shuffle(&mut order);
         for (confs, part) in PARTS {
-            let some = order
-                .get(..objects_of(confs, objects))
-                .unwrap_or_default();
+            let some = order.get(..objects_of(confs, objects)).unwrap_or_default();
             let set = Properties::new().with("note", format!("update of {part}"));
             let seconds = change(bench, &database, shape, some, &|id| Op::SetAttributes {
                 vertex: vertex(id),
@@ -56,14 +54,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn add(
-    bench: &mut Bench<'_>,
-    what: &str,
-    part: &str,
-    shape: Shape,
-    objects: usize,
-    seconds: f64,
-) {
+fn add(bench: &mut Bench<'_>, what: &str, part: &str, shape: Shape, objects: usize, seconds: f64) {
     let case = format!("{what} of {part}, {}", shape.names.text());
     let rate = count((objects as f64 / seconds) as u64);
     let figure = Figure::new(case, Unit::Seconds, seconds);

@@ -116,8 +116,11 @@ fn op() -> impl Strategy<Value = Op> {
                 tags,
             }
         }),
-        (object(), identity(), identity())
-            .prop_map(|(object, from, to)| Op::MoveObject { object, from, to }),
+        (object(), identity(), identity()).prop_map(|(object, from, to)| Op::MoveObject {
+            object,
+            from,
+            to
+        }),
     ]
 }
 
@@ -126,14 +129,14 @@ fn object() -> impl Strategy<Value = ObjectId> {
 }
 
 fn identity() -> impl Strategy<Value = Identity> {
-    ("[a-z]{1,6}", "[a-z]{0,6}", any::<i64>(), any::<i64>()).prop_map(
-        |(name, app, owner, step)| Identity {
+    ("[a-z]{1,6}", "[a-z]{0,6}", any::<i64>(), any::<i64>()).prop_map(|(name, app, owner, step)| {
+        Identity {
             name,
             app,
             owner,
             step,
-        },
-    )
+        }
+    })
 }
 
 fn tx() -> impl Strategy<Value = TxId> {
@@ -159,10 +162,8 @@ fn change() -> impl Strategy<Value = Change> {
     );
     prop_oneof![
         op().prop_map(Change::Vertex),
-        (identity(), object())
-            .prop_map(|(identity, object)| Change::Claim { identity, object }),
-        (identity(), object())
-            .prop_map(|(identity, object)| Change::Release { identity, object }),
+        (identity(), object()).prop_map(|(identity, object)| Change::Claim { identity, object }),
+        (identity(), object()).prop_map(|(identity, object)| Change::Release { identity, object }),
         (key(), any::<bool>(), properties(), any::<bool>()).prop_map(
             |(key, gone, properties, asked)| Change::Edge {
                 key,
@@ -657,7 +658,10 @@ fn what_is_malformed_is_named() {
     assert!(text.contains("`prepare.part.ops`"), "{text}");
     let objects = proto::PeerObjects { objects: vec![9] };
     let text = message(Some(Asked::Objects(objects)));
-    assert!(text.contains("`objects`: expected a kind of question"), "{text}");
+    assert!(
+        text.contains("`objects`: expected a kind of question"),
+        "{text}"
+    );
     let reach = proto::TravelReach {
         hop: Some(proto::HopAt {
             travel: Some(proto::TravelId::default()),
