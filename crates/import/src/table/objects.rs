@@ -135,7 +135,8 @@ impl ObjectRecord {
             .update(&bytes)
             .finalize_xof()
             .fill(&mut digest);
-        (digest, bytes.len())
+        let id = self.identity.name.len() + self.identity.app.len();
+        (digest, bytes.len() + id)
     }
 
     /// The marker of a batch of records with these digests, so that the batch counts once however often it is applied.
