@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  [count 4]
-//!  [object ids 8 × n][halves of identities' hashes 8 × n][first 8 × n][latest 8 × n][static versions 8 × n]
+//!  [object ids 8 × n][identities' hashes 8 × n, twice: both halves][first 8 × n][latest 8 × n][static versions 8 × n]
 //!  [a bit for each that is deleted]
 //!  [columns]  ([name][predefined 1][sections])*          sections: a byte of kinds, then for each kind that is there:
 //!                                                          [bits of slots][values]
@@ -15,6 +15,7 @@
 use super::log::CHUNK;
 use super::table::{Part, Table};
 use esker_model::codec::{DecodeError, Reader, put_bytes, put_u32, put_u64, put_varint};
+use esker_model::value::ValueView;
 use esker_model::{Value, Version};
 use std::collections::HashMap;
 
@@ -34,7 +35,13 @@ pub(super) fn write(table: &Table, chunk: u32) -> Vec<u8> {
     let mut out = Vec::with_capacity((until - from) * 128);
     put_u32(&mut out, slots.len() as u32);
     slots.clone().for_each(|s| put_u64(&mut out, table.id(s).0));
-    for part in [Part::Hash, Part::First, Part::Latest, Part::Static] {
+    for part in [
+        Part::HashHigh,
+        Part::HashLow,
+        Part::First,
+        Part::Latest,
+        Part::Static,
+    ] {
         slots
             .clone()
             .for_each(|s| put_u64(&mut out, table.part(part, s)));
@@ -121,27 +128,32 @@ fn put_column(out: &mut Vec<u8>, column: &super::column::Column, slots: std::ops
         }
         v.is_some()
     };
-    if !column.ints.is_empty() {
-        section(out, INTS, &mut |s, o| {
-            number(column.ints.get(s).map(|v| v as u64), o)
+    if !column.ints.is_empty() || column.any_group(|v| matches!(v, Value::I64(_))) {
+        section(out, INTS, &mut |s, o| match column.get(s) {
+            Some(ValueView::I64(v)) => number(Some(v as u64), o),
+            _ => false,
         });
     }
-    if !column.floats.is_empty() {
-        section(out, FLOATS, &mut |s, o| number(column.floats.get(s), o));
-    }
-    if !column.times.is_empty() {
-        section(out, TIMES, &mut |s, o| {
-            number(column.times.get(s).map(|v| v as u64), o)
+    if !column.floats.is_empty() || column.any_group(|v| matches!(v, Value::F64(_))) {
+        section(out, FLOATS, &mut |s, o| match column.get(s) {
+            Some(ValueView::F64(v)) => number(Some(v.to_bits()), o),
+            _ => false,
         });
     }
-    if !column.texts.is_empty() {
+    if !column.times.is_empty() || column.any_group(|v| matches!(v, Value::Timestamp(_))) {
+        section(out, TIMES, &mut |s, o| match column.get(s) {
+            Some(ValueView::Timestamp(v)) => number(Some(v as u64), o),
+            _ => false,
+        });
+    }
+    if !column.texts.is_empty() || column.any_group(|v| matches!(v, Value::String(_))) {
         // Each different text once, by a number that is good here.
         let mut numbers = HashMap::<u32, u32>::new();
         let mut texts = Vec::new();
         let mut codes = Vec::new();
         let mut count = 0_u32;
         section(&mut codes, TEXTS, &mut |s, o| {
-            let Some(word) = column.texts.get(s) else {
+            let Some(word) = column.word(s) else {
                 return false;
             };
             let code = *numbers.entry(word).or_insert_with(|| {
@@ -161,10 +173,14 @@ fn put_column(out: &mut Vec<u8>, column: &super::column::Column, slots: std::ops
     if !column.nulls.is_empty() {
         section(out, NULLS, &mut |s, _| column.nulls.contains(s));
     }
-    if !column.others.is_empty() {
-        section(out, OTHERS, &mut |s, o| {
-            let value = column.others.get(&s);
-            value.inspect(|v| v.encode(o)).is_some()
+    let other = |v: &Value| matches!(v, Value::Bool(_) | Value::Bytes(_) | Value::List(_));
+    if !column.others.is_empty() || column.any_group(other) {
+        section(out, OTHERS, &mut |s, o| match column.get(s) {
+            Some(ValueView::Other(v)) => {
+                v.encode(o);
+                true
+            }
+            _ => false,
         });
     }
     section(out, VERSIONS, &mut |s, o| {
@@ -198,7 +214,7 @@ fn set_bits<'a>(
 pub(super) fn read(table: &mut Table, bytes: &[u8]) -> Result<(), DecodeError> {
     let mut r = Reader::new(bytes);
     let count = r.u32("a number of objects")?;
-    if count > CHUNK || r.remaining() < count as usize * 40 {
+    if count > CHUNK || r.remaining() < count as usize * 48 {
         return Err(r.error("at most 4,096 objects"));
     }
     let base = table.slots() as u32;
@@ -210,6 +226,7 @@ pub(super) fn read(table: &mut Table, bytes: &[u8]) -> Result<(), DecodeError> {
     };
     let ids = numbers("objects' numbers")?;
     let parts = [
+        numbers("hashes")?,
         numbers("hashes")?,
         numbers("first versions")?,
         numbers("latest versions")?,

@@ -27,6 +27,8 @@ pub(super) struct Column {
     pub(super) nulls: RoaringBitmap,
     /// Truth values, bytes, lists.
     pub(super) others: HashMap<u32, Value, FixedState>,
+    /// Values that many objects got at once.
+    pub(super) groups: Vec<Group>,
     /// When a value was set, where that is not when the object was created.
     versions: Cells<u64>,
     /// Whether searches may build an index.
@@ -35,6 +37,19 @@ pub(super) struct Column {
     least: u64,
     index: Mutex<Index>,
 }
+
+/// A value that many objects have: a set of slots, whatever the value.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) value: Value,
+    /// Of text, its number.
+    pub(super) word: u32,
+    version: Version,
+    pub(super) slots: RoaringBitmap,
+}
+
+/// So many groups a column has at most: each is asked for each value.
+const GROUPS_MAX: usize = 8;
 
 /// What finds slots by value, once searches want it.
 #[derive(Debug, Default)]
@@ -141,6 +156,7 @@ impl Column {
             words: Words::default(),
             nulls: RoaringBitmap::new(),
             others: HashMap::default(),
+            groups: Vec::new(),
             versions: Cells::default(),
             indexed,
             least,
@@ -155,7 +171,17 @@ impl Column {
             + self.times.len()
             + self.texts.len()
             + self.others.len();
-        values as u64 + self.nulls.len()
+        let groups: u64 = self.groups.iter().map(|g| g.slots.len()).sum();
+        values as u64 + self.nulls.len() + groups
+    }
+
+    fn group(&self, slot: u32) -> Option<&Group> {
+        self.groups.iter().find(|g| g.slots.contains(slot))
+    }
+
+    /// Whether some group's value is of that form.
+    pub(super) fn any_group(&self, form: impl Fn(&Value) -> bool) -> bool {
+        self.groups.iter().any(|g| form(&g.value))
     }
 
     pub(super) fn get(&self, slot: u32) -> Option<ValueView<'_>> {
@@ -174,15 +200,30 @@ impl Column {
         if self.nulls.contains(slot) {
             return Some(ValueView::Null);
         }
-        self.others.get(&slot).map(ValueView::from)
+        if let Some(v) = self.others.get(&slot) {
+            return Some(ValueView::from(v));
+        }
+        self.group(slot).map(|g| ValueView::from(&g.value))
+    }
+
+    /// The number of a slot's text.
+    pub(super) fn word(&self, slot: u32) -> Option<u32> {
+        let text = |g: &&Group| matches!(g.value, Value::String(_));
+        self.texts
+            .get(slot)
+            .or_else(|| self.group(slot).filter(text).map(|g| g.word))
     }
 
     /// When the value was set; `None` if it was when the object was created.
     pub(super) fn version(&self, slot: u32) -> Option<Version> {
-        if self.versions.is_empty() {
-            return None;
+        if let Some(version) = self
+            .versions
+            .get(slot)
+            .filter(|_| !self.versions.is_empty())
+        {
+            return Some(Version(version));
         }
-        self.versions.get(slot).map(Version)
+        self.group(slot).map(|g| g.version)
     }
 
     /// Sets when a value was set.
@@ -221,6 +262,50 @@ impl Column {
                 self.others.insert(slot, v.clone());
             }
         }
+    }
+
+    /// Sets a value of many at once, which takes that version.
+    pub(super) fn set_all(
+        &mut self,
+        slots: &RoaringBitmap,
+        value: &ValueView<'_>,
+        version: Version,
+        all: usize,
+    ) {
+        let value = value.to_value();
+        let same = |g: &Group| g.version == version && g.value == value;
+        if value == Value::Null
+            || (self.groups.len() >= GROUPS_MAX && !self.groups.iter().any(same))
+        {
+            for slot in slots {
+                self.set(slot, &ValueView::from(&value), Some(version), all);
+            }
+            return;
+        }
+        if self.count() > 0 {
+            for slot in self.slots_among(slots) {
+                self.remove(slot);
+            }
+        }
+        self.groups.retain(|g| !g.slots.is_empty());
+        let index = self.index.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if index.built.is_some() {
+            index.changed |= slots;
+        }
+        if let Some(group) = self.groups.iter_mut().find(|g| same(g)) {
+            group.slots |= slots;
+            return;
+        }
+        let word = match &value {
+            Value::String(text) => self.words.number(text),
+            _ => 0,
+        };
+        self.groups.push(Group {
+            value,
+            word,
+            version,
+            slots: slots.clone(),
+        });
     }
 
     /// Sets a value; whether there was one. `version` is `None` where it is that at which the object was created.
@@ -272,6 +357,9 @@ impl Column {
         take(&mut self.texts, matches!(next, ValueView::Text(_)));
         there |= !self.nulls.is_empty() && self.nulls.remove(slot);
         there |= !self.others.is_empty() && self.others.remove(&slot).is_some();
+        for group in &mut self.groups {
+            there |= group.slots.remove(slot);
+        }
         there
     }
 
@@ -337,11 +425,24 @@ impl Column {
             cells.for_each(|slot, value| pairs.push((key(value), slot)));
             pairs
         }
+        let mut ints = pairs(&self.ints, |v| v);
+        let mut floats = pairs(&self.floats, |v| float_key(f64::from_bits(v)));
+        let mut times = pairs(&self.times, |v| v);
+        let mut texts = pairs(&self.texts, |v| v);
+        for group in &self.groups {
+            match group.value {
+                Value::I64(v) => ints.extend(group.slots.iter().map(|s| (v, s))),
+                Value::F64(v) => floats.extend(group.slots.iter().map(|s| (float_key(v), s))),
+                Value::Timestamp(v) => times.extend(group.slots.iter().map(|s| (v, s))),
+                Value::String(_) => texts.extend(group.slots.iter().map(|s| (group.word, s))),
+                _ => {}
+            }
+        }
         Built {
-            ints: Sorted::build(pairs(&self.ints, |v| v)),
-            floats: Sorted::build(pairs(&self.floats, |v| float_key(f64::from_bits(v)))),
-            times: Sorted::build(pairs(&self.times, |v| v)),
-            texts: Sorted::build(pairs(&self.texts, |v| v)),
+            ints: Sorted::build(ints),
+            floats: Sorted::build(floats),
+            times: Sorted::build(times),
+            texts: Sorted::build(texts),
         }
     }
 
@@ -359,7 +460,12 @@ impl Column {
             + self.words.bytes()
             + self.versions.bytes()
             + self.nulls.serialized_size() as u64
-            + self.others.len() as u64 * 64;
+            + self.others.len() as u64 * 64
+            + self
+                .groups
+                .iter()
+                .map(|g| g.slots.serialized_size() as u64)
+                .sum::<u64>();
         let index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
         let built = index.built.as_ref().map_or(0, |b| b.bytes());
         let order = index.order.as_ref().map_or(0, |o| o.bytes());
@@ -406,6 +512,7 @@ impl Column {
         add(&self.times, &mut all);
         add(&self.texts, &mut all);
         all.extend(self.others.keys().copied());
+        self.groups.iter().for_each(|g| all |= &g.slots);
         all
     }
 }

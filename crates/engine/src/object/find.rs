@@ -12,13 +12,12 @@ use esker_model::object::{
     TagInfo,
 };
 use esker_model::record::VertexRecord;
-use esker_model::value::ValueView;
 use esker_model::{Cancel, Error, Flow, Properties, Result, Value};
 use esker_store::Table;
 use roaring::RoaringBitmap;
 
 /// So many objects are put together at a time: what writers wait for at most.
-const PIECE: usize = 256;
+const PIECE: usize = 512;
 
 impl Engine {
     /// Writes what changed of the objects since the last checkpoint, and forgets the log of it; returns the bytes written.
@@ -145,11 +144,29 @@ fn readable(columns: &Columns, slots: RoaringBitmap, asker: Option<&Asker>) -> R
 }
 
 /// Which names of an object are given.
-struct Wanted<'q>(Option<&'q [String]>);
+struct Wanted<'q> {
+    names: Option<&'q [String]>,
+    /// The columns of those names, in the order in which an object gives them.
+    columns: Vec<u32>,
+}
 
-impl Wanted<'_> {
+impl<'q> Wanted<'q> {
+    fn new(columns: &Columns, names: Option<&'q [String]>) -> Self {
+        let mut wanted = Self {
+            names,
+            columns: Vec::new(),
+        };
+        if names.is_some() {
+            let all = (0..).zip(&columns.columns);
+            let mut some: Vec<_> = all.filter(|(_, c)| wanted.has(&c.name)).collect();
+            some.sort_by_key(|(_, c)| (!c.predefined, &c.name));
+            wanted.columns = some.into_iter().map(|(number, _)| number).collect();
+        }
+        wanted
+    }
+
     fn has(&self, column: &str) -> bool {
-        self.0.is_none_or(|names| {
+        self.names.is_none_or(|names| {
             let alike = |n: &String| n == column || n.eq_ignore_ascii_case(column);
             names.iter().any(alike)
         })
@@ -157,22 +174,31 @@ impl Wanted<'_> {
 }
 
 fn found(columns: &Columns, slot: u32, wanted: &Wanted<'_>) -> Found {
-    let (mut attributes, mut tags) = (Vec::new(), Vec::new());
-    let mut give = |column: &Column, value: ValueView<'_>| {
+    let shape;
+    let numbers = match wanted.names {
+        None => {
+            shape = columns.shape(columns.shape_of_slot(slot));
+            &shape[..]
+        }
+        Some(_) => &wanted.columns[..],
+    };
+    let (mut attributes, mut tags) = (Vec::with_capacity(numbers.len()), Vec::new());
+    for (at, number) in numbers.iter().enumerate() {
+        let Some(column) = columns.columns.get(*number as usize) else {
+            continue;
+        };
+        let Some(value) = column.get(slot) else {
+            continue;
+        };
         let pair = (String::from(&*column.name), value.to_value());
         if column.predefined {
             attributes.push(pair);
         } else {
+            if tags.capacity() == 0 {
+                tags.reserve_exact(numbers.len() - at);
+            }
             tags.push(pair);
         }
-    };
-    match wanted.0 {
-        None => columns.each_value(slot, &mut give),
-        Some(_) => columns.each_value(slot, |column, value| {
-            if wanted.has(&column.name) {
-                give(column, value);
-            }
-        }),
     }
     Found {
         id: columns.id(slot),
@@ -207,8 +233,9 @@ fn piece(
     state: &State,
     watch: &Watch<'_>,
     slots: &[u32],
-    wanted: &Wanted<'_>,
+    names: Option<&[String]>,
 ) -> Result<Vec<Found>> {
+    let wanted = &Wanted::new(&state.columns, names);
     let mut piece = Vec::with_capacity(slots.len());
     for slot in slots {
         match state.before(*slot, watch.moment) {
@@ -253,12 +280,7 @@ impl ObjectRead for Engine {
         let access = access(columns);
         let slot_of = |key: &ObjectKey| match key {
             ObjectKey::Id(id) => columns.slot_of(*id),
-            ObjectKey::Identity(identity) => columns
-                .with_identity(&identity.hash())
-                // The table keeps half of the hash.
-                .filter(|slot| {
-                    found(columns, *slot, &Wanted(None)).identity().as_ref() == Some(identity)
-                }),
+            ObjectKey::Identity(identity) => columns.with_identity(&identity.hash()),
         };
         let may = |slot: &u32| {
             columns.live.contains(*slot)
@@ -267,9 +289,10 @@ impl ObjectRead for Engine {
                     asker.may_read(owner, gid, mode)
                 })
         };
+        let all = Wanted::new(columns, None);
         let one = |key: &ObjectKey| {
             let slot = slot_of(key).filter(may)?;
-            Some(found(columns, slot, &Wanted(None)))
+            Some(found(columns, slot, &all))
         };
         Ok(keys.iter().map(one).collect())
     }
@@ -324,7 +347,6 @@ impl ObjectRead for Engine {
             report.complete = slots.len() <= most;
             return Ok(report);
         }
-        let wanted = Wanted(find.select.as_deref());
         let mut rest = slots.iter();
         let mut some = Vec::with_capacity(PIECE);
         while report.matches < most {
@@ -338,7 +360,7 @@ impl ObjectRead for Engine {
             if some.is_empty() {
                 return Ok(report);
             }
-            let piece = piece(&self.objects.state(), &watch, &some, &wanted)?;
+            let piece = piece(&self.objects.state(), &watch, &some, find.select.as_deref())?;
             for found in piece {
                 report.matches += 1;
                 if sink(found).is_break() {

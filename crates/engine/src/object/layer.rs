@@ -233,7 +233,7 @@ impl ObjectStore {
         let mut rest = WriteBatch::default();
         let mut entries = Entries::default();
         let mut records = Vec::new();
-        let mut hashes = HashMap::<u64, u64, foldhash::fast::FixedState>::default();
+        let mut hashes = HashMap::<u64, u128, foldhash::fast::FixedState>::default();
         for write in batch.iter() {
             match (write.table, write.value) {
                 (Table::Rows, value) if object_of(write.key).is_some() => {
@@ -243,10 +243,10 @@ impl ObjectStore {
                     records.push((id, row, 0));
                 }
                 (table, value) if derived(table, write.key) => {
-                    if let (Some(hash), Some(id)) = (write.key.get(1..9), value)
+                    if let (Some(hash), Some(id)) = (write.key.get(1..17), value)
                         && let (Ok(hash), Ok(id)) = (hash.try_into(), id.try_into())
                     {
-                        hashes.insert(u64::from_be_bytes(id), u64::from_be_bytes(hash));
+                        hashes.insert(u64::from_be_bytes(id), u128::from_be_bytes(hash));
                     }
                 }
                 (table, Some(value)) => rest.put(table, write.key, value),

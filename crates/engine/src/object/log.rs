@@ -4,8 +4,8 @@
 //!  [01][commit 8][part 4]   what one commit did, in parts of some 1 MiB: entries
 //!  [02][chunk 4]            the objects in 4,096 slots as they were at a checkpoint: see `chunk`
 //!
-//!  entry   [01][length][object id 8][hash 8][row, as VertexRecord encodes it]   the object becomes this; the first half of
-//!                                                                               its identity's hash
+//!  entry   [01][length][object id 8][hash 16][row, as VertexRecord encodes it]   the object becomes this; the hash is its
+//!                                                                                identity's
 //!          [02][name][version 8][00, or 01 and a value][length][slots]      a tag of many is set or removed (a roaring
 //!                                                                           bitmap in its portable format)
 //! ```
@@ -71,11 +71,11 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    pub(super) fn record(&mut self, id: ObjectId, hash: u64, row: &[u8]) {
+    pub(super) fn record(&mut self, id: ObjectId, hash: u128, row: &[u8]) {
         self.current.push(RECORD);
         put_varint(&mut self.current, row.len() as u64);
         put_u64(&mut self.current, id.0);
-        put_u64(&mut self.current, hash);
+        self.current.extend_from_slice(&hash.to_be_bytes());
         self.current.extend_from_slice(row);
         self.cut();
     }
@@ -123,7 +123,7 @@ pub(super) fn play(table: &mut Table, entries: &[u8]) -> Result<(), DecodeError>
             RECORD => {
                 let len = r.count(1, "a row's length")?;
                 let id = ObjectId(r.u64("an object's number")?);
-                let hash = r.u64("a hash")?;
+                let hash = u128::from_be_bytes(r.array("a hash")?);
                 table.apply(id, r.take(len, "a row")?, hash)?;
             }
             TAG => {

@@ -143,8 +143,10 @@ pub(super) struct Select<'t, 'c> {
     pub(super) plan: Vec<PlanStep>,
 }
 
-/// So many objects are asked one by one rather than looked up, for each that a look-up would give.
+/// To ask one object costs as much as so many that an index gives.
 const ASKING_COSTS: u64 = 6;
+/// To ask one object costs as much as so many values that are read in a row.
+const ASKING_COSTS_OF_READING: u64 = 24;
 
 impl<'t> Select<'t, '_> {
     /// The slots of those among `within` (of all, without it) that the filter holds of.
@@ -267,7 +269,13 @@ impl<'t> Select<'t, '_> {
     fn term(&mut self, leaf: &Leaf<'t>, within: Option<&RoaringBitmap>) -> RoaringBitmap {
         let began = (self.clock)();
         let estimate = self.estimate_term(leaf);
-        let few = within.is_some_and(|w| w.len() * ASKING_COSTS < estimate.objects);
+        let few = within.is_some_and(|w| match leaf.field {
+            // To read a column costs by its values, to look into its index by what that gives.
+            Field::Column(column) if estimate.access.starts_with("column") => {
+                w.len() * ASKING_COSTS_OF_READING < column.count()
+            }
+            _ => w.len() * ASKING_COSTS < estimate.objects,
+        });
         let (slots, access) = match within {
             Some(within) if few => (self.ask_each(leaf, within), "asked of each"),
             _ => {
@@ -389,13 +397,13 @@ fn estimate_by_index(column: &Column, index: &View, test: &Test) -> u64 {
         None => all as u64 / 2,
     };
     let mut objects = index.changed.len();
-    if !column.ints.is_empty() {
+    if !index.built.ints.is_empty() {
         objects += inside(spans::ints(test), &index.built.ints, column.ints.len());
     }
-    if !column.times.is_empty() {
+    if !index.built.times.is_empty() {
         objects += inside(Some(test.times()), &index.built.times, column.times.len());
     }
-    if !column.floats.is_empty() {
+    if !index.built.floats.is_empty() {
         objects += match spans::floats(test) {
             Some(spans) => {
                 let count = |(a, b)| {
@@ -407,7 +415,7 @@ fn estimate_by_index(column: &Column, index: &View, test: &Test) -> u64 {
             None => column.floats.len() as u64 / 2,
         };
     }
-    if !column.texts.is_empty() {
+    if !index.built.texts.is_empty() {
         let all = column.texts.len() as u64;
         objects += match exact_texts(test) {
             Some(texts) => {
@@ -479,7 +487,7 @@ fn by_index(column: &Column, index: &View, leaf: &Leaf<'_>) -> RoaringBitmap {
             .times
             .collect(Bound::Included(a), Bound::Included(b), &mut out);
     }
-    if !column.texts.is_empty() {
+    if !built.texts.is_empty() {
         texts_by_index(column, index, leaf, &mut out);
     }
     out -= &index.changed;
@@ -491,18 +499,27 @@ fn by_index(column: &Column, index: &View, leaf: &Leaf<'_>) -> RoaringBitmap {
         }
     }
     add_ascending(&changed, &mut out);
-    odd_kinds(column, leaf, &mut out);
+    odd_kinds(column, leaf, true, &mut out);
     out
 }
 
 /// Slots with values that are in no index: few, or decided at once.
-fn odd_kinds(column: &Column, leaf: &Leaf<'_>, out: &mut RoaringBitmap) {
+fn odd_kinds(column: &Column, leaf: &Leaf<'_>, by_index: bool, out: &mut RoaringBitmap) {
     if !column.nulls.is_empty() && leaf.prepared.holds(ValueRef::Null) {
         *out |= &column.nulls;
     }
     for (slot, value) in &column.others {
         if leaf.prepared.holds(ValueRef::from(value)) {
             out.insert(*slot);
+        }
+    }
+    for group in &column.groups {
+        let indexed = matches!(
+            group.value,
+            Value::I64(_) | Value::F64(_) | Value::Timestamp(_) | Value::String(_)
+        );
+        if !(indexed && by_index) && leaf.prepared.holds(ValueRef::from(&group.value)) {
+            *out |= &group.slots;
         }
     }
 }
@@ -703,6 +720,6 @@ fn by_column(column: &Column, leaf: &Leaf<'_>) -> RoaringBitmap {
         }
         take(&mut slots, column.texts.in_order());
     }
-    odd_kinds(column, leaf, &mut out);
+    odd_kinds(column, leaf, false, &mut out);
     out
 }

@@ -45,6 +45,10 @@ impl<T: Ord + Copy> Sorted<T> {
         sorted
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
     /// Different values.
     pub(super) fn distinct(&self) -> usize {
         self.values.len()

@@ -19,8 +19,8 @@ use std::sync::Arc;
 pub(super) struct Table {
     pub(super) type_id: VertexTypeId,
     pub(super) ids: Vec<ObjectId>,
-    /// The first half of the hash of each one's identity.
-    hashes: Vec<u64>,
+    /// The hash of each one's identity.
+    hashes: Vec<u128>,
     first: Vec<Version>,
     latest: Vec<Version>,
     statics: Vec<Version>,
@@ -47,7 +47,9 @@ pub(super) struct Table {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Part {
     /// The first half of the hash of its identity.
-    Hash,
+    HashHigh,
+    /// The other half.
+    HashLow,
     /// When it was created.
     First,
     /// When anything about it changed last.
@@ -61,10 +63,9 @@ fn mix(id: ObjectId) -> u64 {
     id.0.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(26)
 }
 
-/// The part of an identity's hash that is kept.
-pub(super) fn half(hash: &[u8; 16]) -> u64 {
-    hash.first_chunk()
-        .map_or(0, |half| u64::from_be_bytes(*half))
+/// The number that is looked for in a hash table.
+fn low(hash: u128) -> u64 {
+    hash as u64
 }
 
 impl Table {
@@ -120,9 +121,9 @@ impl Table {
 
     /// The object with an identity of that hash.
     pub(super) fn with_identity(&self, hash: &[u8; 16]) -> Option<u32> {
-        let hash = half(hash);
+        let hash = u128::from_be_bytes(*hash);
         let same = |s: &u32| self.hashes.get(*s as usize) == Some(&hash);
-        self.by_identity.find(hash, same).copied()
+        self.by_identity.find(low(hash), same).copied()
     }
 
     /// The column of a name: a predefined attribute's before a tag's.
@@ -208,25 +209,14 @@ impl Table {
         }
     }
 
-    /// Each name and value of an object: predefined ones first, both by name.
-    pub(super) fn each_value<'t>(
-        &'t self,
-        slot: u32,
-        mut each: impl FnMut(&'t Column, ValueView<'t>),
-    ) {
-        let shape = self.shapes_of.get(slot as usize).copied().unwrap_or(0);
-        for number in self.shapes.get(shape).iter() {
-            if let Some(column) = self.columns.get(*number as usize)
-                && let Some(value) = column.get(slot)
-            {
-                each(column, value);
-            }
-        }
-    }
-
-    /// Puts an object, as a row of `rows` describes it, in the place of what it was. `hash` is the first half of that of its
-    /// identity; nothing is made of it where the object is deleted.
-    pub(super) fn apply(&mut self, id: ObjectId, row: &[u8], hash: u64) -> Result<(), DecodeError> {
+    /// Puts an object, as a row of `rows` describes it, in the place of what it was. `hash` is that of its identity;
+    /// nothing is made of it where the object is deleted.
+    pub(super) fn apply(
+        &mut self,
+        id: ObjectId,
+        row: &[u8],
+        hash: u128,
+    ) -> Result<(), DecodeError> {
         let Some(slot) = self.slot_of(id) else {
             return self.apply_new(id, row, hash);
         };
@@ -266,7 +256,7 @@ impl Table {
         Ok(())
     }
 
-    fn settle(&mut self, slot: u32, gone: bool, hash: u64) {
+    fn settle(&mut self, slot: u32, gone: bool, hash: u128) {
         if gone {
             self.live.remove(slot);
             self.forget_identity(slot);
@@ -278,7 +268,7 @@ impl Table {
 
     /// The same for an object that is not in the table yet: its values go straight from the row into the columns of the
     /// object before it, as long as the names are the same.
-    fn apply_new(&mut self, id: ObjectId, row: &[u8], hash: u64) -> Result<(), DecodeError> {
+    fn apply_new(&mut self, id: ObjectId, row: &[u8], hash: u128) -> Result<(), DecodeError> {
         let mut r = Reader::new(row);
         let gone = r.u8("flags")? == 1;
         let first = Version(r.u64("a first version")?);
@@ -330,8 +320,8 @@ impl Table {
         Ok(())
     }
 
-    /// The first half of the hash of an object's identity.
-    pub(super) fn hash_of(&self, id: ObjectId) -> u64 {
+    /// The hash of an object's identity.
+    pub(super) fn hash_of(&self, id: ObjectId) -> u128 {
         let slot = self.slot_of(id);
         slot.and_then(|s| self.hashes.get(s as usize).copied())
             .unwrap_or(0)
@@ -342,7 +332,8 @@ impl Table {
         let at = slot as usize;
         let version = |all: &[Version]| all.get(at).map_or(0, |v| v.0);
         match part {
-            Part::Hash => self.hashes.get(at).copied().unwrap_or(0),
+            Part::HashHigh => (self.hashes.get(at).copied().unwrap_or(0) >> 64) as u64,
+            Part::HashLow => low(self.hashes.get(at).copied().unwrap_or(0)),
             Part::First => version(&self.first),
             Part::Latest => version(&self.latest),
             Part::Static => version(&self.statics),
@@ -372,11 +363,11 @@ impl Table {
     pub(super) fn extend(
         &mut self,
         ids: &[u64],
-        parts: [Vec<u64>; 4],
+        parts: [Vec<u64>; 5],
         gone: &[u32],
     ) -> Result<(), ()> {
         let base = self.ids.len() as u32;
-        let [hashes, first, latest, statics] = parts;
+        let [high, low, first, latest, statics] = parts;
         self.by_id
             .reserve(ids.len(), |s| mix(self.ids[*s as usize]));
         for (id, first) in ids.iter().zip(&first) {
@@ -393,7 +384,8 @@ impl Table {
         fill(&mut self.latest, latest);
         fill(&mut self.statics, statics);
         let mut gone = gone.iter().peekable();
-        for (slot, hash) in (base..).zip(hashes) {
+        for (slot, (high, low)) in (base..).zip(high.into_iter().zip(low)) {
+            let hash = u128::from(high) << 64 | u128::from(low);
             let deleted = gone.next_if(|g| **g + base == slot).is_some();
             if !deleted {
                 self.live.insert(slot);
@@ -466,7 +458,7 @@ impl Table {
         number
     }
 
-    fn identify(&mut self, slot: u32, hash: u64) {
+    fn identify(&mut self, slot: u32, hash: u128) {
         let old = self.hashes[slot as usize];
         if old == hash && self.identified(slot, old) {
             return;
@@ -475,16 +467,16 @@ impl Table {
         self.hashes[slot as usize] = hash;
         let hashes = &self.hashes;
         self.by_identity
-            .insert_unique(hash, slot, |s| hashes[*s as usize]);
+            .insert_unique(low(hash), slot, |s| low(hashes[*s as usize]));
     }
 
-    fn identified(&self, slot: u32, hash: u64) -> bool {
-        self.by_identity.find(hash, |s| *s == slot).is_some()
+    fn identified(&self, slot: u32, hash: u128) -> bool {
+        self.by_identity.find(low(hash), |s| *s == slot).is_some()
     }
 
     fn forget_identity(&mut self, slot: u32) {
         let hash = self.hashes[slot as usize];
-        if let Ok(entry) = self.by_identity.find_entry(hash, |s| *s == slot) {
+        if let Ok(entry) = self.by_identity.find_entry(low(hash), |s| *s == slot) {
             entry.remove();
         }
     }
@@ -524,13 +516,21 @@ impl Table {
                 }
             };
             self.shapes_of[at] = next;
-            let column = &mut self.columns[number as usize];
-            match value {
-                Some(value) => {
-                    let later = (version != self.first[at]).then_some(version);
+        }
+        let column = &mut self.columns[number as usize];
+        let known = slots.max().is_none_or(|last| (last as usize) < all);
+        match value {
+            Some(value) if known && slots.len() >= GROUP_LEAST.min(self.index_least) => {
+                column.set_all(slots, value, version, all);
+            }
+            Some(value) => {
+                for slot in slots.iter().filter(|s| (*s as usize) < all) {
+                    let later = (version != self.first[slot as usize]).then_some(version);
                     column.set(slot, value, later, all);
                 }
-                None => {
+            }
+            None => {
+                for slot in slots {
                     column.remove(slot);
                 }
             }
@@ -539,7 +539,7 @@ impl Table {
 
     /// Bytes of memory, without those of indexes; and theirs.
     pub(super) fn bytes(&self) -> (u64, u64) {
-        let slots = self.ids.capacity() * (8 + 8 + 8 + 8 + 8 + 4);
+        let slots = self.ids.capacity() * (8 + 16 + 8 + 8 + 8 + 4);
         let maps = (self.by_id.capacity() + self.by_identity.capacity()) * 5 * 8 / 7;
         let own = (slots + maps + self.sequences.capacity() * 8) as u64
             + self.shapes.bytes()
@@ -550,6 +550,9 @@ impl Table {
         })
     }
 }
+
+/// A tag that so many objects get at once is kept as one value and a set of slots.
+const GROUP_LEAST: u64 = 64;
 
 /// 2026-01-01T00:00:00Z: sequence numbers count from there.
 const EPOCH_MILLIS: u64 = 1_767_225_600_000;
