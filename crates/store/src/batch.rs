@@ -93,6 +93,17 @@ impl WriteBatch {
             .sort_unstable_by(|a, b| a.table.cmp(&b.table).then_with(|| key(a).cmp(key(b))));
     }
 
+    /// The same, but for keys that `apart` says yes to: they come behind all others, in the order in which they were pushed.
+    pub fn sort_but(&mut self, apart: impl Fn(Table, &[u8]) -> bool) {
+        let bytes = &self.bytes;
+        let key = |p: &Place| &bytes[p.key.0..p.key.0 + p.key.1];
+        let (behind, mut sorted): (Vec<Place>, Vec<Place>) =
+            self.places.drain(..).partition(|p| apart(p.table, key(p)));
+        sorted.sort_unstable_by(|a, b| a.table.cmp(&b.table).then_with(|| key(a).cmp(key(b))));
+        sorted.extend(behind);
+        self.places = sorted;
+    }
+
     fn slice(&self, (at, len): (usize, usize)) -> &[u8] {
         &self.bytes[at..at + len]
     }
@@ -160,6 +171,10 @@ mod tests {
             (Table::Meta, b"c", None),
         ];
         assert_eq!(all, expected);
+        batch.sort_but(|table, _| table == Table::Rows);
+        let all: Vec<_> = batch.iter().map(|w| w.key).collect();
+        assert_eq!(all, [b"d".as_slice(), b"c", b"a", b"b"]);
+        batch.sort();
         batch.truncate(1);
         assert_eq!(batch.len(), 1);
         batch.check().unwrap();

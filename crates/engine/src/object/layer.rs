@@ -82,7 +82,7 @@ pub(crate) fn identity_key(hash: &[u8; 16]) -> [u8; 17] {
 }
 
 /// The object of a key of `rows`, if it is an object's own row.
-fn object_of(key: &[u8]) -> Option<ObjectId> {
+pub(crate) fn object_of(key: &[u8]) -> Option<ObjectId> {
     if key.len() != 17 || key.last() != Some(&1) {
         return None;
     }

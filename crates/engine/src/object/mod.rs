@@ -20,7 +20,7 @@ mod table;
 mod words;
 
 pub(crate) use group::GroupTag;
-pub(crate) use layer::{ObjectStore, identity_key, identity_value};
+pub(crate) use layer::{ObjectStore, identity_key, identity_value, object_of};
 pub(crate) use log::BulkTag;
 
 /// The mark, in table `index`, of identities of objects that lie where another one would belong.

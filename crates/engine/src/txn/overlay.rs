@@ -1,6 +1,7 @@
 //! The writes of a group of batches before they are committed: later ones of the group read them, one that fails is
 //! undone alone.
 
+use crate::object::object_of;
 use esker_model::Result;
 use esker_store::{KeyRange, Store, Table, ValuePlace, WriteBatch};
 use foldhash::fast::FixedState;
@@ -193,7 +194,9 @@ impl<'s> Overlay<'s> {
     /// Everything, as one batch in key order.
     pub(crate) fn into_batch(mut self) -> WriteBatch {
         // The memtable is a skip list: neighbours inserted one after the other find their place faster.
-        self.writes.sort();
+        // Objects lie in columns, in the order in which they were made.
+        self.writes
+            .sort_but(|table, key| table == Table::Rows && object_of(key).is_some());
         self.writes
     }
 }

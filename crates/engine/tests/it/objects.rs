@@ -217,7 +217,7 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Default)]
 struct Model {
     objects: BTreeMap<ObjectId, Known>,
-    /// In the order of their creation, those of one batch by number; deleted ones too.
+    /// In the order of their creation, deleted ones too.
     order: Vec<ObjectId>,
     deleted: Vec<ObjectId>,
     /// What was at some versions.
@@ -300,18 +300,7 @@ impl Play {
         assert_eq!(answer.is_ok(), free, "{answer:?}");
         let Ok(commit) = answer else { return };
         assert_eq!(commit.vertices_created, all.len() as u64);
-        // Those of one batch come by number.
-        let mut all: Vec<_> = all
-            .into_iter()
-            .map(|one| {
-                (
-                    self.get(ObjectKey::Identity(one.0.clone())).unwrap().id,
-                    one,
-                )
-            })
-            .collect();
-        all.sort_by_key(|(id, _)| *id);
-        for (_, (identity, mut attributes, tags)) in all {
+        for (identity, mut attributes, tags) in all {
             let found = self.get(ObjectKey::Identity(identity.clone())).unwrap();
             assert!(!self.model.order.contains(&found.id), "{} twice", found.id);
             if attributes.get("mode").is_none() {
