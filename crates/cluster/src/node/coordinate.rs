@@ -10,8 +10,8 @@ use esker_engine::Beside;
 use esker_model::limits::BATCH_MUTATIONS_MAX;
 use esker_model::once::Numbered;
 use esker_model::{
-    Batch, Commit, EdgeKey, Error, GraphRead as _, Mutation, Op, Properties, Result, Schema,
-    Version, VertexId,
+    Batch, Commit, EdgeKey, Error, ErrorKind, GraphRead as _, Mutation, Op, Properties, Result,
+    Schema, Version, VertexId,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -85,6 +85,10 @@ impl Node {
             node: self,
             marker: &name,
         };
+        // One that was refused and comes again, late, must not be applied after all: its client has gone on.
+        if let Some(why) = self.state().refused.get(&name) {
+            return Err(Error::Invalid(why.clone()));
+        }
         if self.applied_anywhere(&marker).await? {
             return Ok(Commit {
                 version: self.newest(),
@@ -94,7 +98,14 @@ impl Node {
                 unchanged: 0,
             });
         }
-        self.apply_marked(&batch, Some(&marker), seen).await
+        let applied = self.apply_marked(&batch, Some(&marker), seen).await;
+        if let Err(e) = &applied
+            && matches!(e.kind(), ErrorKind::Invalid | ErrorKind::Missing)
+            && name != marker
+        {
+            self.state().refused.add(&name, e.to_string());
+        }
+        applied
     }
 
     /// Markers of requests are kept by the server that took the request, and repeated there; others may have come in by

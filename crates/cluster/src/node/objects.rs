@@ -65,7 +65,13 @@ impl Node {
             }
         }
         self.settle(Some(&touched), at).await?;
-        let found = self.engine.read_objects(keys, asker)?;
+        let mut found = self.engine.read_objects(keys, asker)?;
+        // What ID attributes name is known now; something may be pending of that, too.
+        let named: Vec<VertexId> = found.iter().flatten().map(|f| f.id.vertex()).collect();
+        if self.state().pending.blocks(Some(&named), at).is_some() {
+            self.settle(Some(&named), at).await?;
+            found = self.engine.read_objects(keys, asker)?;
+        }
         let found = keys.iter().zip(found);
         let place = |(key, found): (&ObjectKey, Option<Found>)| {
             let alias = match (found, key) {

@@ -12,6 +12,8 @@ use esker_model::{Commit, EdgeKey, Error, Op, Result, Version, VertexId};
 use esker_store::Table;
 use std::sync::Arc;
 
+/// How long a part waits for what another has prepared and only one may, in milliseconds; then its transaction comes again.
+const ALONE_WAIT_MAX: u64 = 250;
 /// How long a part waits for a vertex that splits, in milliseconds.
 const SPLIT_WAIT_MAX: u64 = 5_000;
 
@@ -30,7 +32,7 @@ impl Node {
         }
         let can_fail = part.ops.iter().any(can_fail);
         self.state().pending.learn(tx.server, tx.incarnation, over);
-        let take = |state: &mut State| {
+        let mut take = |state: &mut State| {
             if is_splitting(state, &part) {
                 return None;
             }
@@ -58,7 +60,13 @@ impl Node {
                 Taken::Over
             })
         };
-        let floor = match self.until(SPLIT_WAIT_MAX, take).await {
+        let taken = match self.until(ALONE_WAIT_MAX, &mut take).await {
+            // Whoever has what this part wants may itself wait for another part of this transaction.
+            None if self.state().pending.held(tx, &part).is_some() => Some(Taken::Over),
+            None => self.until(SPLIT_WAIT_MAX, take).await,
+            taken => taken,
+        };
+        let floor = match taken {
             Some(Taken::Pending(floor)) => floor,
             Some(Taken::Moved(splits)) => return Ok(Response::Moved(splits)),
             Some(Taken::Over) => return Ok(Response::Over),

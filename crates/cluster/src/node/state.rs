@@ -7,13 +7,15 @@ use crate::peer::{FindId, TxId};
 use crate::placement::{Growth, SplitState, Splits};
 use crate::vnode::ServerId;
 use esker_model::{Version, VertexId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::task::Waker;
 
 /// Bitmaps learned of vertices elsewhere, counts of inserts, and the like are dropped when there are so many.
 const REMEMBERED_MAX: usize = 1 << 20;
+/// Refused batches that are remembered: what comes late is not as late as that.
+const REFUSED_MAX: usize = 1 << 12;
 /// Vertices whose partitions are counted.
 const GROWING_MAX: usize = 1 << 16;
 
@@ -38,6 +40,8 @@ pub(crate) struct State {
     pub(crate) finds: Map<FindId, Arc<AtomicBool>>,
     /// Searches that this node has coordinated since it was opened.
     pub(crate) finds_begun: u64,
+    /// Numbered batches that were refused lately.
+    pub(crate) refused: Refused,
     /// Markers of batches under way.
     pub(crate) markers: Set<Vec<u8>>,
     /// How often since the start that changed.
@@ -58,6 +62,30 @@ pub(crate) struct State {
     pub(crate) postponed: Map<VertexId, u64>,
     /// Whoever waits for something of the above to change.
     pub(crate) wakers: Vec<Waker>,
+}
+
+/// Numbered batches that were refused, and why. (Others may be meant to be tried again.)
+#[derive(Debug, Default)]
+pub(crate) struct Refused {
+    why: Map<Vec<u8>, String>,
+    order: VecDeque<Vec<u8>>,
+}
+
+impl Refused {
+    pub(crate) fn get(&self, name: &[u8]) -> Option<&String> {
+        self.why.get(name)
+    }
+
+    pub(crate) fn add(&mut self, name: &[u8], why: String) {
+        if self.order.len() >= REFUSED_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.why.remove(&oldest);
+        }
+        if self.why.insert(name.to_vec(), why).is_none() {
+            self.order.push_back(name.to_vec());
+        }
+    }
 }
 
 /// A version that starts at zero.

@@ -120,10 +120,23 @@ const FOUND: [(Weather, u64); 8] = [
     (Weather::Wind, 55),
 ];
 
+/// The same for objects.
+const FOUND_OBJECTS: [(Weather, u64); 4] = [
+    // A batch that was refused came a second time, late, and was applied.
+    (Weather::Rain, 117),
+    (Weather::Wind, 2074),
+    // What ID attributes named had a change pending that the client had had acknowledged.
+    (Weather::Rain, 203),
+    (Weather::Wind, 393),
+];
+
 #[test]
 fn what_was_found_once() {
     for (weather, seed) in FOUND {
         play_or_explain(&Scenario::of(seed, weather, Subject::Nodes));
+    }
+    for (weather, seed) in FOUND_OBJECTS {
+        play_objects(weather, seed..seed + 1);
     }
 }
 

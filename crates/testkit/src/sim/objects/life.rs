@@ -1,6 +1,7 @@
 //! What one client does to its objects, and what it must find of them.
 
 use super::{CLIENT, Mine, NAMES, PAIR, STEPS, Shared, differences, of_client};
+use crate::history::START_MILLIS;
 use crate::rng::Rng;
 use crate::sim::ask::{Ask, Told};
 use crate::sim::check::Findings;
@@ -9,9 +10,13 @@ use esker_model::filter::{Comparison, Expr, Term, Test};
 use esker_model::object::{
     Find, Found, Identity, ObjectId, ObjectKey, TagChange, TagWhere, object_ref,
 };
+use esker_model::once::Numbered;
 use esker_model::{Batch, ErrorKind, Op, Properties, Value, Version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+
+/// Nothing takes so many microseconds where nothing goes wrong: nobody waits in a circle.
+const SLOW: u64 = 4_000_000;
 
 /// One client.
 pub(super) struct Life<'a> {
@@ -20,6 +25,8 @@ pub(super) struct Life<'a> {
     pub(super) seen: Version,
     /// Names of its own so far.
     pub(super) steps: i64,
+    /// Calls that change something so far.
+    pub(super) number: u64,
 }
 
 impl Life<'_> {
@@ -42,10 +49,26 @@ impl Life<'_> {
             .insist(self.client, rng, ask, self.seen)
             .await;
         self.all.records.set(self.all.records.get() + 1);
+        let took = record.end - record.begin;
+        if self.all.calm && took > SLOW {
+            self.all.finding(format!("{took} us for {:?}", record.ask));
+        }
         if let Ok(told) = &record.told {
             self.seen = self.seen.max(told.newest());
         }
         record
+    }
+
+    /// The next call's: all before have been answered.
+    fn marker(&mut self) -> Vec<u8> {
+        self.number += 1;
+        let numbered = Numbered {
+            sender: [self.client as u8 + 1; 16],
+            number: self.number,
+            settled: self.number,
+            made: START_MILLIS,
+        };
+        numbered.encode()
     }
 
     async fn apply(&mut self, rng: &mut Rng, ops: Vec<Op>) -> (bool, u64, u64) {
@@ -53,7 +76,7 @@ impl Life<'_> {
         for op in ops {
             batch.push(op);
         }
-        batch.once = Some(self.all.clients.number().to_be_bytes().to_vec());
+        batch.once = Some(self.marker());
         let record = self.call(rng, Ask::Apply(batch)).await;
         if let Err(e) = &record.told
             && e.kind != ErrorKind::Invalid
@@ -245,7 +268,7 @@ impl Life<'_> {
             },
             asker: None,
             dry_run: false,
-            once: Some(number.to_be_bytes().to_vec()),
+            once: Some(self.marker()),
         };
         let record = self.call(rng, Ask::TagWhere(change)).await;
         let Ok(Told::Tagged(report)) = record.told else {

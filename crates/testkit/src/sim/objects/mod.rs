@@ -185,6 +185,7 @@ impl Shared {
             client,
             seen: Version::ZERO,
             steps: 0,
+            number: 0,
         };
         for _ in 0..calls {
             life.step(&mut rng).await;
