@@ -104,10 +104,10 @@ fn batched(bench: &Bench<'_>, graph: &Graph, threads: usize) -> anyhow::Result<S
     let (database, shape) = sides::create(bench, &path)?;
     let cpu = machine::process_seconds();
     let write = |database: &Database, batch| database.apply(batch).map(|_| ());
-    let (wall, making) = in_batches(bench, graph, threads).run(
-        &|edges| shape.batch(graph, edges),
-        &|batch| write(&database, batch),
-    )?;
+    let (wall, making) = in_batches(bench, graph, threads)
+        .run(&|edges| shape.batch(graph, edges), &|batch| {
+            write(&database, batch)
+        })?;
     database.close()?;
     let cpu = machine::process_seconds() - cpu - making;
     let peak = machine::Memory {
@@ -122,10 +122,10 @@ fn batched_raw(bench: &Bench<'_>, graph: &Graph, threads: usize) -> anyhow::Resu
     let raw = sides::bare(bench, &bench.scratch.fresh("raw")?)?;
     let durability = sides::durability(bench);
     let cpu = machine::process_seconds();
-    let (wall, making) = in_batches(bench, graph, threads).run(
-        &|edges| shape.rows(graph, edges),
-        &|rows| raw.write(rows.rows(), durability),
-    )?;
+    let (wall, making) = in_batches(bench, graph, threads)
+        .run(&|edges| shape.rows(graph, edges), &|rows| {
+            raw.write(rows.rows(), durability)
+        })?;
     drop(raw);
     let cpu = machine::process_seconds() - cpu - making;
     Ok(Spent {

@@ -66,7 +66,9 @@ impl Spectrum {
 pub(super) fn spectra() -> Vec<Spectrum> {
     let mut random = Random::new(SEED);
     // Between 1 and 112 of a group, then one more or less until they are as many as the paper has.
-    let mut sizes: Vec<usize> = (0..GROUPS).map(|_| random.below(112) as usize + 1).collect();
+    let mut sizes: Vec<usize> = (0..GROUPS)
+        .map(|_| random.below(112) as usize + 1)
+        .collect();
     let mut sum: usize = sizes.iter().sum();
     for group in (0..GROUPS).cycle() {
         let size = &mut sizes[group];
@@ -152,7 +154,10 @@ mod tests {
         for part in PARTS {
             let (plate, objects) = bound(&spectra, part);
             let share = objects as f64 * 100.0 / OBJECTS as f64;
-            assert!(share >= f64::from(part) && share < f64::from(part) + 0.1, "{part}: {share}");
+            assert!(
+                share >= f64::from(part) && share < f64::from(part) + 0.1,
+                "{part}: {share}"
+            );
             let counted = spectra.iter().filter(|s| s.plate <= plate).count();
             assert_eq!(counted, objects);
         }

@@ -26,8 +26,8 @@ pub(super) struct Best {
 
 impl Peers {
     pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("reading {}", path.display()))?;
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
         Self::parse(&text).with_context(|| {
             format!(
                 "{}: expected what scripts/boss_peers.py writes",
@@ -40,7 +40,11 @@ impl Peers {
         let json: Json = serde_json::from_str(text)?;
         let peers = json["peers"].as_array().context("`peers` is missing")?;
         let peer = |json: &Json| {
-            let text = |key: &str| json[key].as_str().with_context(|| format!("`{key}` is missing"));
+            let text = |key: &str| {
+                json[key]
+                    .as_str()
+                    .with_context(|| format!("`{key}` is missing"))
+            };
             let (name, variant) = (text("peer")?, text("variant")?);
             Ok(Peer {
                 title: format!("{name}, {variant}"),
@@ -59,11 +63,15 @@ impl Peers {
         for peer in alike {
             let (figure, text, better): (_, _, fn(f64, f64) -> f64) = match &peer.rows[row] {
                 Json::Object(row) if row.contains_key("ms") => {
-                    let Some(ms) = row["ms"].as_f64() else { continue };
+                    let Some(ms) = row["ms"].as_f64() else {
+                        continue;
+                    };
                     (ms, format!("{ms:.2} ms"), f64::min)
                 }
                 row => {
-                    let Some(rate) = row["per_s"].as_f64() else { continue };
+                    let Some(rate) = row["per_s"].as_f64() else {
+                        continue;
+                    };
                     (rate, format!("{rate:.0}/s"), f64::max)
                 }
             };

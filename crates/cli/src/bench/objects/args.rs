@@ -19,8 +19,13 @@ pub(crate) struct ObjectsBenchArgs {
     #[arg(value_name = "DIRECTORY", default_value = ".")]
     pub(super) directory: PathBuf,
     /// What to measure
-    #[arg(long = "case", value_name = "CASE", value_delimiter = ',', value_enum,
-          default_value = "create,served,memory,search,change,scan,indexed,balance,duplicates")]
+    #[arg(
+        long = "case",
+        value_name = "CASE",
+        value_delimiter = ',',
+        value_enum,
+        default_value = "create,served,memory,search,change,scan,indexed,balance,duplicates"
+    )]
     pub(super) cases: Vec<Case>,
     /// Objects
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1000..=100_000_000))]

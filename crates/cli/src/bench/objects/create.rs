@@ -81,9 +81,7 @@ pub(super) fn embedded(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         );
         let figure = Figure::new(&case, Unit::ObjectsPerSecond, rate);
         let figure = figure.raw(objects / of(&raw, |s| s.wall)).note(note);
-        bench
-            .report
-            .add(figure.target(Target::AtLeast(200_000.0)));
+        bench.report.add(figure.target(Target::AtLeast(200_000.0)));
         let cpu = |spent: &[Spent]| of(spent, |s| s.cpu) * 1e6 / objects;
         let figure = Figure::new(&case, Unit::CpuMicrosPerObject, cpu(&esker));
         bench.report.add(figure.raw(cpu(&raw)));
@@ -149,9 +147,7 @@ pub(super) fn served(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             of(|r| r.2) * 1e6 / objects
         );
         let figure = Figure::new(case, Unit::ObjectsPerSecond, rate).note(note);
-        bench
-            .report
-            .add(figure.target(Target::AtLeast(100_000.0)));
+        bench.report.add(figure.target(Target::AtLeast(100_000.0)));
     }
     alike(bench, "create through a server", &rates);
     Ok(())

@@ -30,11 +30,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             asked.sort_unstable();
             let wrong = common(&hashes, &asked);
             let n = f64::from(objects);
-            let case = format!(
-                "{} objects, {}",
-                count(u64::from(objects)),
-                names.text()
-            );
+            let case = format!("{} objects, {}", count(u64::from(objects)), names.text());
             let expected = n * n / 2_f64.powi(65);
             let note = format!("expected {expected:.1e}: n squared / 2^65");
             let figure = Figure::new(
@@ -63,7 +59,8 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
 /// What is kept of an identity's hash.
 fn half(names: Names, number: u32) -> u64 {
     let hash = names.identity(number).hash();
-    hash.first_chunk().map_or(0, |head| u64::from_be_bytes(*head))
+    hash.first_chunk()
+        .map_or(0, |head| u64::from_be_bytes(*head))
 }
 
 /// How many of `asked` are in `there`; both are sorted.

@@ -14,7 +14,10 @@ const FILTERS: [(&str, &str); 5] = [
     ("Conf = 7", "a whole number, 2.5 %"),
     ("energy > 0.99", "a number, 1 %"),
     ("energy > 0.5 AND Conf < 20", "two terms, 25 %"),
-    ("location LIKE '/scratch/vpic/00000/%'", "the start of a text"),
+    (
+        "location LIKE '/scratch/vpic/00000/%'",
+        "the start of a text",
+    ),
     ("location LIKE '%/007.h5'", "the end of a text, 0.1 %"),
 ];
 
@@ -62,9 +65,18 @@ pub(super) fn indexed(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let folder = run * RUN / 1000;
     let filters = [
         (format!("run = {run}"), "a number"),
-        (format!("run = {run} AND energy >= 0 AND Conf < 40"), "three terms, one of them selective"),
-        (format!("name LIKE 'object-{:06}%'", run), "the start of a name"),
-        (format!("location LIKE '%/{folder:05}/1%'"), "the middle of a location"),
+        (
+            format!("run = {run} AND energy >= 0 AND Conf < 40"),
+            "three terms, one of them selective",
+        ),
+        (
+            format!("name LIKE 'object-{run:06}%'"),
+            "the start of a name",
+        ),
+        (
+            format!("location LIKE '%/{folder:05}/1%'"),
+            "the middle of a location",
+        ),
     ];
     for (filter, what) in filters {
         let find = sides::find(&filter)?;
@@ -78,7 +90,10 @@ pub(super) fn indexed(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         anyhow::ensure!(got == u64::from(RUN), "{filter} finds {got} objects");
         anyhow::ensure!(report.matches == got, "{} matches", report.matches);
         let figure = Figure::new(
-            format!("P-search of 100 among {}: {what}", count(u64::from(objects))),
+            format!(
+                "P-search of 100 among {}: {what}",
+                count(u64::from(objects))
+            ),
             Unit::Millis,
             median(times) * 1e3,
         );

@@ -78,8 +78,7 @@ fn exact(
     for (confs, part) in PARTS {
         let wanted = objects_of(confs, bench.args.objects);
         let some = some(u64::from(confs), wanted, bench.args.objects);
-        let by_identity: Vec<ObjectKey> =
-            some.iter().map(|n| names.identity(*n).into()).collect();
+        let by_identity: Vec<ObjectKey> = some.iter().map(|n| names.identity(*n).into()).collect();
         let singly = timed(bench, || read(database, &by_identity, 1))?;
         let together = timed(bench, || read(database, &by_identity, TOGETHER))?;
         let by_id: Vec<ObjectKey> = some.iter().map(|n| ids[*n as usize].into()).collect();
@@ -96,10 +95,7 @@ fn exact(
             Ok(())
         })?;
         let rate = |seconds: f64| count((wanted as f64 / seconds) as u64);
-        let case = format!(
-            "E-search of {part}, one by one, {}",
-            names.text()
-        );
+        let case = format!("E-search of {part}, one by one, {}", names.text());
         let figure = Figure::new(case, Unit::Seconds, singly).raw(bare);
         bench.report.add(figure.note(format!(
             "raw: two gets each; {}/s; {TOGETHER} at once {}/s; by number {}/s",
@@ -236,7 +232,13 @@ fn served(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         }
         let find = sides::find(&format!("Conf < {confs}"))?;
         for _ in 0..3 {
-            sides::search(&clients[0], &Find { count: true, ..find.clone() })?;
+            sides::search(
+                &clients[0],
+                &Find {
+                    count: true,
+                    ..find.clone()
+                },
+            )?;
         }
         let seconds = timed(bench, || {
             let (_, got) = sides::search(&clients[0], &find)?;
