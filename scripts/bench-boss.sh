@@ -22,7 +22,7 @@ fi
 venv=$target/boss-peers
 if [ ! -x "$venv/bin/python" ]; then
     python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check duckdb numpy 'psycopg[binary]'
+    "$venv/bin/pip" install --quiet --disable-pip-version-check 'duckdb==2.0.0' 'numpy==2.4.6' 'psycopg[binary]==3.3.9'
 fi
 
 "$esker" bench boss --write-data "$scratch/boss.csv"

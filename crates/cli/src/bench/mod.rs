@@ -98,7 +98,7 @@ fn time(workload: &Timed, context: &mut Context) -> anyhow::Result<Outcome> {
     };
     let settings = common.settings(context.globals.memory);
     let how = (common.format.format, common.json.as_deref());
-    report.print(settings, how, context)?;
+    report.print(&settings, how, context)?;
     if stopped {
         context.warn("stopped before the end: the figures above are those that were complete");
     }

@@ -196,7 +196,7 @@ impl Report {
     /// Prints it; `settings` go into the JSON, and that to a file, too, where one is named.
     pub(crate) fn print(
         &self,
-        settings: Json,
+        settings: &Json,
         (format, file): (RowFormat, Option<&Path>),
         context: &mut Context,
     ) -> anyhow::Result<()> {
@@ -236,7 +236,7 @@ impl Report {
         Ok(())
     }
 
-    fn json(&self, settings: Json) -> Json {
+    fn json(&self, settings: &Json) -> Json {
         json!({
             "machine": { "cores": machine::cores(), "memory_bytes": machine::total_memory() },
             "settings": settings,

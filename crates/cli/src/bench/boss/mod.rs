@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::exit::Outcome;
 use anyhow::Context as _;
 use clap::Args;
+use data::OBJECTS;
 use esker::Database;
 use peers::Peers;
 use run::Case;
@@ -39,9 +40,12 @@ pub(crate) struct BossBenchArgs {
     /// Measure through a server, too
     #[arg(long)]
     server: bool,
-    /// What other databases took: the output of scripts/boss_peers.py
+    /// What other databases took: a file with the output of `scripts/boss_peers.py`
     #[arg(long, value_name = "FILE")]
     peers: Option<PathBuf>,
+    /// Use only so many of the 276,575 objects
+    #[arg(long, value_name = "N", default_value_t = OBJECTS as u32, value_parser = clap::value_parser!(u32).range(1000..=OBJECTS as i64))]
+    objects: u32,
     /// Objects in a batch
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     batch: u32,
@@ -62,8 +66,10 @@ pub(crate) struct BossBenchArgs {
 }
 
 pub(crate) fn run(args: &BossBenchArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let mut spectra = data::spectra();
+    spectra.truncate(args.objects as usize);
     if let Some(path) = &args.write_data {
-        std::fs::write(path, data::table(&data::spectra()))
+        std::fs::write(path, data::table(&spectra))
             .with_context(|| format!("writing {}", path.display()))?;
         return Ok(Outcome::Done);
     }
@@ -71,7 +77,6 @@ pub(crate) fn run(args: &BossBenchArgs, context: &mut Context) -> anyhow::Result
     let peers = peers.unwrap_or_default();
     let scratch = Scratch::make(&args.directory, args.keep)?;
     let mut report = Report::new("boss");
-    let spectra = data::spectra();
     let mut measure = |database: &Database, served: bool| {
         Case {
             args,
@@ -104,15 +109,14 @@ pub(crate) fn run(args: &BossBenchArgs, context: &mut Context) -> anyhow::Result
         Err(error) => return Err(error),
     };
     let settings = json!({
-        "objects": data::OBJECTS,
-        "groups": data::GROUPS,
+        "objects": spectra.len(),
         "batch": args.batch,
         "lookups": args.lookups,
         "rounds": args.rounds,
         "memory_bytes": context.globals.memory,
     });
     let how = (args.format.format, args.json.as_deref());
-    report.print(settings, how, context)?;
+    report.print(&settings, how, context)?;
     if stopped {
         context.warn("stopped before the end: the figures above are those that were complete");
     }

@@ -84,7 +84,7 @@ pub(crate) fn run(args: &ObjectsBenchArgs, context: &mut Context) -> anyhow::Res
         "memory_bytes": context.globals.memory,
     });
     let how = (args.format.format, args.json.as_deref());
-    report.print(settings, how, context)?;
+    report.print(&settings, how, context)?;
     if stopped {
         context.warn("stopped before the end: the figures above are those that were complete");
     }

@@ -70,7 +70,7 @@ pub(super) fn indexed(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             "three terms, one of them selective",
         ),
         (
-            format!("name LIKE 'object-{:06}%'", run),
+            format!("name LIKE 'object-{run:06}%'"),
             "the start of a name",
         ),
         (
