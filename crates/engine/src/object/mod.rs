@@ -2,7 +2,7 @@
 //! about and nothing else.
 //!
 //! `cells`, `words`, `sorted` ← `column`, `shapes` ← `table` (all objects) ← `log` (on disk), `layer` (as rows of the
-//! store) ← `select` (what a filter holds of), `find` (what a search gives), `group` (tags of many).
+//! store) ← `lookup` (a term), `select` (a filter), `find` (what a search gives), `group` (tags of many).
 
 mod cells;
 mod chunk;
@@ -11,6 +11,7 @@ mod find;
 mod group;
 mod layer;
 mod log;
+mod lookup;
 mod merge;
 mod select;
 mod shapes;
