@@ -240,8 +240,7 @@ fn piece(
     for slot in slots {
         match state.before(*slot, watch.moment) {
             None => piece.push(found(&state.columns, *slot, wanted)),
-            Some(None) => {}
-            Some(Some(row)) => {
+            Some(row) => {
                 piece.extend(found_then(state.columns.id(*slot), row, wanted)?);
             }
         }

@@ -59,9 +59,11 @@ impl Engine {
         };
         let group = self.without_later(group, now);
         let done = self.tag_holding(&mut writer, &schema, asked, group, Some(now), beside)?;
-        match done {
-            Some(version) => report.version = version,
-            None => (report.matches, report.changed, report.refused) = (0, 0, 0),
+        if let Some(version) = done {
+            report.version = version;
+        } else {
+            // The marker says that it was done before.
+            (report.matches, report.changed, report.refused) = (0, 0, 0);
         }
         Ok(report)
     }

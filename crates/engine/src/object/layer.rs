@@ -57,8 +57,8 @@ pub(super) struct State {
     pub(super) columns: Columns,
     /// The last commit that changed objects.
     commit: u64,
-    /// What an object was before that commit, for snapshots that are older; `None` where it was not.
-    before: BTreeMap<(u32, u64), Option<Vec<u8>>>,
+    /// What an object was before that commit, for snapshots that are older. One that was not yet has a slot that they lack.
+    before: BTreeMap<(u32, u64), Vec<u8>>,
     /// Chunks that changed since the last checkpoint.
     dirty: RoaringBitmap,
     log_bytes: u64,
@@ -123,10 +123,11 @@ impl ObjectStore {
             let what = || format!("chunk {key:02x?} of table `objects`");
             // A chunk's objects have the slots that its number says.
             let begins = log::chunk_key(state.columns.slots() as u32 / log::CHUNK);
-            let whole = state.columns.slots() as u32 % log::CHUNK == 0 && key == begins;
-            let read = match whole {
-                true => chunk::read(&mut state.columns, value),
-                false => Err(Reader::new(key).error("the chunk that follows the one before")),
+            let whole = state.columns.slots().is_multiple_of(log::CHUNK as usize) && key == begins;
+            let read = if whole {
+                chunk::read(&mut state.columns, value)
+            } else {
+                Err(Reader::new(key).error("the chunk that follows the one before"))
             };
             keep(what(), read)
         })?;
@@ -495,11 +496,9 @@ impl State {
             if slot >= moment.slots {
                 return false;
             }
-            if let Some(before) = self.before(slot, moment) {
-                if let Some(row) = before {
-                    out.extend_from_slice(row);
-                }
-                return before.is_some();
+            if let Some(row) = self.before(slot, moment) {
+                out.extend_from_slice(row);
+                return true;
             }
         }
         self.columns.encode(slot, out);
@@ -507,20 +506,20 @@ impl State {
     }
 
     /// What a slot was at a moment, if it has changed since.
-    pub(super) fn before(&self, slot: u32, moment: Moment) -> Option<Option<&[u8]>> {
+    pub(super) fn before(&self, slot: u32, moment: Moment) -> Option<&[u8]> {
         if self.before.is_empty() {
             return None;
         }
         let later = (slot, moment.commit + 1)..=(slot, u64::MAX);
         let (_, row) = self.before.range(later).next()?;
-        Some(row.as_deref())
+        Some(row)
     }
 
     /// Keeps what an object is for snapshots, before a commit changes it.
     fn keep(&mut self, slot: u32, commit: u64) {
         let mut row = Vec::new();
         self.columns.encode(slot, &mut row);
-        self.before.entry((slot, commit)).or_insert(Some(row));
+        self.before.entry((slot, commit)).or_insert(row);
     }
 }
 

@@ -68,10 +68,12 @@ pub(super) fn estimate_by_index(column: &Column, index: &View, test: &Test) -> u
 
 /// The texts that alone fulfil a test, if it is such a test.
 fn exact_texts(test: &Test) -> Option<Vec<&str>> {
-    let text = |x| match x {
-        &Value::String(ref s) => Some(s.as_str()),
-        _ => None,
-    };
+    fn text(x: &Value) -> Option<&str> {
+        match x {
+            Value::String(s) => Some(s.as_str()),
+            _ => None,
+        }
+    }
     match test {
         Test::Compare(Comparison::Eq, x) => Some(text(x).into_iter().collect()),
         Test::In(xs) => Some(xs.iter().filter_map(text).collect()),
@@ -332,24 +334,21 @@ pub(super) fn by_column(column: &Column, leaf: &Leaf<'_>) -> RoaringBitmap {
     if !column.texts.is_empty() {
         // Each different text is asked once.
         let holds = |w: u32| leaf.prepared.holds(ValueRef::String(column.words.get(w)));
-        match exact_texts(leaf.test).as_deref() {
-            Some([one]) => {
-                if let Some(wanted) = column.words.find(one) {
-                    column.texts.for_each(|slot, word| {
-                        if word == wanted {
-                            slots.push(slot);
-                        }
-                    });
-                }
-            }
-            _ => {
-                let said: Vec<bool> = (0..column.words.len() as u32).map(holds).collect();
+        if let Some([one]) = exact_texts(leaf.test).as_deref() {
+            if let Some(wanted) = column.words.find(one) {
                 column.texts.for_each(|slot, word| {
-                    if said.get(word as usize) == Some(&true) {
+                    if word == wanted {
                         slots.push(slot);
                     }
                 });
             }
+        } else {
+            let said: Vec<bool> = (0..column.words.len() as u32).map(holds).collect();
+            column.texts.for_each(|slot, word| {
+                if said.get(word as usize) == Some(&true) {
+                    slots.push(slot);
+                }
+            });
         }
         take(&mut slots, column.texts.in_order());
     }

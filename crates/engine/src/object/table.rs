@@ -287,22 +287,22 @@ impl Table {
         for predefined in [true, false] {
             for _ in 0..r.count(2, "a count of attributes")? {
                 let name = r.bytes("an attribute's name")?;
-                let version = match predefined {
-                    true => None,
-                    false => Some(Version(r.u64("a version")?)).filter(|v| *v != first),
+                let version = if predefined {
+                    None
+                } else {
+                    Some(Version(r.u64("a version")?)).filter(|v| *v != first)
                 };
                 let value = ValueView::decode(&mut r)?;
                 let likely = guessed.get(columns.len()).filter(|number| {
                     let column = &self.columns[**number as usize];
                     column.predefined == predefined && column.name.as_bytes() == name
                 });
-                let number = match likely {
-                    Some(number) => *number,
-                    None => {
-                        let name = std::str::from_utf8(name)
-                            .map_err(|_| r.error("an attribute's name in UTF-8"))?;
-                        self.column_number(name, predefined)
-                    }
+                let number = if let Some(number) = likely {
+                    *number
+                } else {
+                    let name = std::str::from_utf8(name)
+                        .map_err(|_| r.error("an attribute's name in UTF-8"))?;
+                    self.column_number(name, predefined)
                 };
                 columns.push(number);
                 self.columns[number as usize].set_new(slot, &value, version, slots);

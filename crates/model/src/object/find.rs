@@ -58,7 +58,7 @@ impl Share {
     pub fn has(self, id: ObjectId) -> bool {
         // A multiplication mixes all bits of the number into the high ones (Fibonacci hashing).
         let mixed = id.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        mixed * u64::from(self.of) >> 32 == u64::from(self.rank)
+        (mixed * u64::from(self.of)) >> 32 == u64::from(self.rank)
     }
 }
 
