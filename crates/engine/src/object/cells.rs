@@ -172,12 +172,11 @@ mod tests {
             let mut cells = Cells::default();
             let mut model = BTreeMap::new();
             for (slot, value) in changes {
-                match value {
-                    Some(value) => {
-                        cells.set(slot, value, 400);
-                        model.insert(slot, value);
-                    }
-                    None => prop_assert_eq!(cells.remove(slot), model.remove(&slot).is_some()),
+                if let Some(value) = value {
+                    cells.set(slot, value, 400);
+                    model.insert(slot, value);
+                } else {
+                    prop_assert_eq!(cells.remove(slot), model.remove(&slot).is_some());
                 }
                 prop_assert_eq!(cells.len(), model.len());
                 prop_assert_eq!(cells.get(slot), model.get(&slot).copied());
