@@ -1126,6 +1126,7 @@ pub struct StatsReply {
     pub newest: ::core::option::Option<u64>,
     #[prost(fixed64, optional, tag = "8")]
     pub retained_since: ::core::option::Option<u64>,
+    /// What objects take: memory of their columns and of the indexes on them, and bytes on disk before compression.
     #[prost(uint64, tag = "9")]
     pub objects_bytes: u64,
     #[prost(uint64, tag = "10")]
