@@ -8,6 +8,8 @@ target=${CARGO_TARGET_DIR:-target}
 esker=$target/release/esker
 scratch=$(mktemp -d -p "${1:-${TMPDIR:-/tmp}}")
 trap 'rm -rf "$scratch"' EXIT
+# PostgreSQL runs as another user where this runs as root, and has to get to its folder in here.
+chmod 711 "$scratch"
 
 if ! compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; then
     echo "installing PostgreSQL (no server of it is set up or started)" >&2
