@@ -16,8 +16,9 @@ use esker_model::codec::{Reader, put_u32, put_u64};
 use esker_model::{Error, Result, Schema, Version};
 use esker_store::{Store, Table, WriteBatch};
 
-/// The layout that this build writes, and the newest that it reads.
-pub const FORMAT: u32 = 1;
+/// The layout that this build writes, and the newest that it reads. 2: there may be objects; a database of layout 1 becomes
+/// one of 2 when it is opened.
+pub const FORMAT: u32 = 2;
 
 pub(crate) const FORMAT_KEY: &[u8] = b"format";
 pub(crate) const SCHEMA_KEY: &[u8] = b"schema";
@@ -82,14 +83,7 @@ pub(crate) fn load(store: &dyn Store) -> Result<Option<Schema>> {
         .map_err(|e| Error::corrupt("row `schema` of table `meta`", e))
 }
 
-/// The rows of a database whose schema has grown.
-pub(crate) fn update(schema: &Schema) -> WriteBatch {
-    let mut batch = WriteBatch::default();
-    batch.put(Table::Meta, SCHEMA_KEY, encode_schema(schema));
-    batch
-}
-
-/// The rows of a new database.
+/// The rows that a database begins with, or takes when it is brought up to this layout.
 pub(crate) fn create(schema: &Schema) -> WriteBatch {
     let mut batch = WriteBatch::default();
     let mut format = Vec::new();

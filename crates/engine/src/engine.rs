@@ -62,7 +62,7 @@ impl Engine {
     ) -> Result<Self> {
         let schema = if let Some(mut schema) = catalog::load(&*store)? {
             if schema.upgrade() {
-                store.commit(catalog::update(&schema), Durability::Sync)?;
+                store.commit(catalog::create(&schema), Durability::Sync)?;
             }
             schema
         } else {

@@ -125,3 +125,43 @@ pub(crate) fn default_schema() -> Schema {
     }
     schema
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As it was before there were objects.
+    fn earlier() -> Schema {
+        let mut schema = Schema::empty();
+        let (_, old) = VERTEX_TYPES.split_last().unwrap();
+        for (name, parent, attributes) in old {
+            let added = schema.add_vertex_type(name, *parent, &definitions(attributes), true);
+            assert_eq!(added, Ok(true));
+        }
+        schema
+    }
+
+    #[test]
+    fn a_schema_of_an_earlier_time_gets_objects() {
+        let mut schema = earlier();
+        assert!(crate::object::object_type(&schema).is_none());
+        assert!(schema.upgrade());
+        let id = crate::object::object_type(&schema).unwrap();
+        assert_eq!(
+            schema.vertex_type(id),
+            default_schema().vertex_type(id),
+            "as in a new database"
+        );
+        assert!(!schema.upgrade(), "once is enough");
+    }
+
+    #[test]
+    fn a_type_of_ones_own_of_that_name_stays() {
+        let mut schema = earlier();
+        let added = schema.add_vertex_type("object", None, &[], false);
+        assert_eq!(added, Ok(true));
+        assert!(!schema.upgrade());
+        assert!(crate::object::object_type(&schema).is_none());
+        assert!(!Schema::empty().upgrade());
+    }
+}
