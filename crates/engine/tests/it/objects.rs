@@ -607,3 +607,72 @@ proptest! {
         play.compare();
     }
 }
+
+/// A checkpoint writes several batches; a power failure between any two of them leaves the last state.
+#[test]
+fn a_checkpoint_that_is_cut_short_changes_nothing() {
+    let small = Small::new();
+    let long = "x".repeat(1_000);
+    let create = |from: i64, until: i64| {
+        batch((from..until).map(|step| Op::CreateObject {
+            identity: Identity {
+                name: "a".into(),
+                app: String::new(),
+                owner: 1,
+                step,
+            },
+            attributes: Properties::new().with("location", format!("{long}{step}")),
+            tags: Properties::new().with("n", step % 10),
+        }))
+    };
+    small.engine.apply(create(0, 9_000)).unwrap();
+    small.engine.checkpoint_objects().unwrap();
+    let tag = |filter: &str, name: &str, value: i64| TagWhere {
+        filter: Expr::parse(filter, None).unwrap(),
+        change: TagChange {
+            set: Properties::new().with(name, value),
+            ..TagChange::default()
+        },
+        asker: None,
+        dry_run: false,
+        once: None,
+    };
+    small
+        .engine
+        .tag_where(&tag("n < 5", "group", 1), &NeverCancel)
+        .unwrap();
+    small
+        .engine
+        .tag_where(&tag("n < 2", "group", 2), &NeverCancel)
+        .unwrap();
+    small.engine.apply(create(9_000, 13_000)).unwrap();
+    let gone = ObjectKey::Identity(Identity {
+        name: "a".into(),
+        app: String::new(),
+        owner: 1,
+        step: 7,
+    });
+    let id = small.engine.read_objects(&[gone], None).unwrap()[0]
+        .as_ref()
+        .unwrap()
+        .id;
+    let vertex = object_ref(&small.engine.schema().unwrap(), id).unwrap();
+    small
+        .engine
+        .apply(batch([Op::DeleteVertex { vertex }]))
+        .unwrap();
+    // Its ID attributes are another's now.
+    small.engine.apply(create(7, 8)).unwrap();
+    small.engine.persist().unwrap();
+    let everything = Find::all(Expr::All);
+    let expected = all_found(&small, &everything).unwrap();
+    assert_eq!(expected.len(), 13_000);
+    small.engine.checkpoint_objects().unwrap();
+    for kept in 0..8 {
+        let after = small.after_crash(kept);
+        assert!(
+            all_found(&after, &everything).unwrap() == expected,
+            "{kept} commits kept"
+        );
+    }
+}
