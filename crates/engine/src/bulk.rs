@@ -388,7 +388,7 @@ impl Engine {
         changes.settle();
         for (counter, change) in changes.iter() {
             let key = counter.encode();
-            let value = counts::apply(counts::read(&*self.store, &key)?, change)?;
+            let value = counts::apply(&counter, counts::read(&*self.store, &key)?, change)?;
             load.push(&key, &counts::encode_value(value))?;
         }
         let counts = load;

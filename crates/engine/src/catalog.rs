@@ -16,9 +16,9 @@ use esker_model::codec::{Reader, put_u32, put_u64};
 use esker_model::{Error, Result, Schema, Version};
 use esker_store::{Store, Table, WriteBatch};
 
-/// The layout that this build writes, and the newest that it reads. 2: there may be objects; a database of layout 1 becomes
-/// one of 2 when it is opened.
-pub const FORMAT: u32 = 2;
+/// The layout that this build writes, and the newest that it reads. 2: there may be objects; 3: there may be files with
+/// names. A database of an earlier layout becomes one of this when it is opened.
+pub const FORMAT: u32 = 3;
 
 pub(crate) const FORMAT_KEY: &[u8] = b"format";
 pub(crate) const SCHEMA_KEY: &[u8] = b"schema";
@@ -62,8 +62,8 @@ pub(crate) fn version_value(version: Version) -> Vec<u8> {
     out
 }
 
-/// Reads the schema of a database; `None` if the store is empty.
-pub(crate) fn load(store: &dyn Store) -> Result<Option<Schema>> {
+/// Reads the schema of a database, and which layout it says it has; `None` if the store is empty.
+pub(crate) fn load(store: &dyn Store) -> Result<Option<(Schema, u32)>> {
     let Some(format) = store.get(Table::Meta, FORMAT_KEY)? else {
         return Ok(None);
     };
@@ -79,7 +79,7 @@ pub(crate) fn load(store: &dyn Store) -> Result<Option<Schema>> {
     let mut r = Reader::new(&schema);
     let schema = Schema::decode(&mut r).and_then(|s| r.finish().map(|()| s));
     schema
-        .map(Some)
+        .map(|schema| Some((schema, format)))
         .map_err(|e| Error::corrupt("row `schema` of table `meta`", e))
 }
 

@@ -3,6 +3,7 @@
 //! The database is its `rows`; the inverse of an edge, the index by type and the counters follow from them and can
 //! be mended. GraphMeta's rule (section 2.1) that vertices of users' own types must be connected is checked too.
 
+mod names;
 mod reachable;
 
 use crate::Engine;
@@ -11,7 +12,8 @@ use crate::read::{FirstError, corrupt};
 use crate::settings::{CheckOptions, CheckReport};
 use crate::txn::lock;
 use esker_model::key::{
-    Counter, EdgeKey, HistoryKey, RowKey, decode_type_index, type_index, vertex as vertex_key,
+    Counter, EdgeKey, HistoryKey, Measure, RowKey, decode_type_index, type_index,
+    vertex as vertex_key,
 };
 use esker_model::record::{AttributeRecord, EdgeRecord, StaticRecord, VertexRecord};
 use esker_model::{Cancel, EdgeTypeId, Flow, Result, Schema, VertexId, VertexTypeId};
@@ -78,6 +80,7 @@ impl Engine {
             vertices: BTreeMap::new(),
             edges: BTreeMap::new(),
             degrees: Vec::new(),
+            space: names::Sums::new(),
             cancel,
             progress,
         };
@@ -110,14 +113,22 @@ struct Check<'a> {
     edges: BTreeMap<EdgeTypeId, u64>,
     /// Degrees of the vertex whose rows are being read.
     degrees: Vec<(EdgeTypeId, u64)>,
+    /// What files take.
+    space: names::Sums,
     cancel: &'a dyn Cancel,
     progress: &'a mut dyn FnMut(u64),
 }
 
 impl Check<'_> {
     fn run(&mut self) -> Result<bool> {
-        let done = self.rows()? && self.history()? && self.index()? && self.totals()?;
+        let done =
+            self.rows()? && self.history()? && self.index()? && self.names()? && self.totals()?;
         if done {
+            let lost = names::loops(self.read)?;
+            if lost > 0 {
+                let detail = format!("{lost} directories are not below the root");
+                self.report.note("namespace", detail, false);
+            }
             for name in self.reachable.unreachable(self.read, self.schema)? {
                 self.report.note(
                     "unreachable vertex",
@@ -366,6 +377,7 @@ impl Check<'_> {
                 "the number of {} edges",
                 self.schema.edge_type(t).map_or("?", |t| t.name.as_str())
             ),
+            Counter::Space(key, measure) => format!("the sum of {measure:?} of {key:?}"),
         };
         self.report.note(
             COUNTER,
@@ -441,6 +453,9 @@ impl Check<'_> {
         for (t, _) in self.schema.edge_types() {
             expected.insert(Counter::Edges(t), self.edges.get(&t).copied().unwrap_or(0));
         }
+        for (counter, n) in std::mem::take(&mut self.space) {
+            expected.insert(counter, n.max(0).cast_unsigned());
+        }
         let done = self.each(Table::Counts, &mut |check, key, value| {
             let counter = Counter::decode(key).map_err(|e| corrupt("counts", e))?;
             let stored = decode_value(value)?;
@@ -459,6 +474,8 @@ impl Check<'_> {
                         check.counter(counter, stored, 0)
                     }
                 }
+                // When something last came or went cannot be told from what is there.
+                Counter::Space(_, Measure::Changed) => Ok(()),
                 _ => match expected.remove(&counter) {
                     Some(n) if n == stored => Ok(()),
                     n => check.counter(counter, stored, n.unwrap_or(0)),

@@ -8,7 +8,7 @@
 
 use crate::catalog::{MERGED_KEY, PENDING_PREFIX, pending_key, read_version, version_value};
 use esker_model::codec::{Reader, put_bytes, put_u64, put_varint};
-use esker_model::key::Counter;
+use esker_model::key::{Counter, Measure};
 use esker_model::{Error, Flow, Result, Version};
 use esker_store::{KeyRange, Store, Table, WriteBatch};
 use foldhash::fast::FixedState;
@@ -96,7 +96,8 @@ impl PendingCounters {
 
     fn gather(&mut self) {
         for (counter, change) in self.recent.iter() {
-            *self.gathered.entry(counter).or_default() += change;
+            let sum = self.gathered.entry(counter).or_default();
+            *sum = counter.combine(*sum, change);
         }
         self.recent.clear();
     }
@@ -129,7 +130,7 @@ impl PendingCounters {
         let mut batch = WriteBatch::default();
         for (counter, change) in self.sorted() {
             let key = counter.encode();
-            let value = apply(read(store, &key)?, change)?;
+            let value = apply(&counter, read(store, &key)?, change)?;
             if value == 0 {
                 batch.remove(Table::Counts, key);
             } else {
@@ -169,7 +170,10 @@ impl PendingCounters {
 }
 
 /// Adds a change to a counter; below zero means that the database contradicts itself.
-pub(crate) fn apply(value: u64, change: i64) -> Result<u64> {
+pub(crate) fn apply(counter: &Counter, value: u64, change: i64) -> Result<u64> {
+    if let Counter::Space(_, Measure::Changed) = counter {
+        return Ok(value.max(change.cast_unsigned()));
+    }
     value
         .checked_add_signed(change)
         .ok_or_else(|| Error::Store {

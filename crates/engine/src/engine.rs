@@ -6,6 +6,7 @@ use crate::catalog;
 use crate::clock::{Clock, HybridClock};
 use crate::counts::{self, PendingCounters};
 use crate::deleted::DeletedVertices;
+use crate::names::Names;
 use crate::object::ObjectStore;
 use crate::read::{self, Source};
 use crate::settings::{Settings, Stats};
@@ -35,6 +36,7 @@ pub struct Engine {
     pub(crate) writer: Mutex<Writer>,
     pub(crate) counters: Mutex<PendingCounters>,
     pub(crate) deleted: DeletedVertices,
+    pub(crate) names: Names,
     pub(crate) adjacency: Adjacency,
     /// The newest version that any change took.
     pub(crate) newest_seen: AtomicU64,
@@ -60,8 +62,8 @@ impl Engine {
         archive: Arc<dyn Archive>,
         settings: Settings,
     ) -> Result<Self> {
-        let schema = if let Some(mut schema) = catalog::load(&*store)? {
-            if schema.upgrade() {
+        let schema = if let Some((mut schema, format)) = catalog::load(&*store)? {
+            if schema.upgrade() || format < catalog::FORMAT {
                 store.commit(catalog::create(&schema), Durability::Sync)?;
             }
             schema
@@ -82,6 +84,7 @@ impl Engine {
         let retained = catalog::read_version(&*store, catalog::RETAINED_KEY)?;
         let engine = Self {
             deleted: DeletedVertices::load(&*store)?,
+            names: Names::default(),
             adjacency: Adjacency::new(settings.adjacency_bytes),
             schema: RwLock::new(Arc::new(schema)),
             queue: Queue::default(),
@@ -239,7 +242,7 @@ impl GraphRead for Engine {
             .map(|(id, edge_type)| {
                 let counter = Counter::Degree(*id, *edge_type);
                 let merged = counts::read(&*self.store, &counter.encode())?;
-                counts::apply(merged, pending.change(&counter))
+                counts::apply(&counter, merged, pending.change(&counter))
             })
             .collect()
     }
@@ -253,7 +256,7 @@ impl GraphRead for Engine {
         let mut pending = lock(&self.counters);
         let mut total = |counter: Counter| {
             let merged = counts::read(&*self.store, &counter.encode())?;
-            counts::apply(merged, pending.change(&counter))
+            counts::apply(&counter, merged, pending.change(&counter))
         };
         let vertices = schema
             .vertex_types()

@@ -17,6 +17,7 @@ mod counts;
 mod deleted;
 mod engine;
 pub mod lineage;
+mod names;
 mod object;
 mod read;
 mod settings;

@@ -60,13 +60,14 @@ pub(crate) fn top_degrees(
             {
                 let merged = error.keep(decode_value(value))?;
                 let change = unmerged.remove(&(id, t)).unwrap_or(0);
-                largest.offer(id, t, error.keep(counts::apply(merged, change))?);
+                largest.offer(id, t, error.keep(counts::apply(&counter, merged, change))?);
             }
             Flow::Continue(())
         })?;
     error.into_result()?;
     for ((id, t), change) in unmerged {
-        largest.offer(id, t, counts::apply(0, change)?);
+        let counter = Counter::Degree(id, t);
+        largest.offer(id, t, counts::apply(&counter, 0, change)?);
     }
     let sorted = largest.heap.into_sorted_vec();
     Ok(sorted

@@ -25,6 +25,9 @@ pub enum Error {
     /// A malformed filter.
     #[error(transparent)]
     Filter(#[from] crate::filter::ParseError),
+    /// What a file system refuses.
+    #[error(transparent)]
+    File(#[from] crate::namespace::FileError),
     /// A vertex that does not exist (any more, or yet).
     #[error("no vertex `{name}`{hint}")]
     NoVertex {
@@ -127,7 +130,9 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::NoVertex { .. } | Self::NoEdge { .. } => ErrorKind::Missing,
-            Self::Schema(_)
+            Self::File(e) if e.errno == crate::namespace::Errno::NotFound => ErrorKind::Missing,
+            Self::File(_)
+            | Self::Schema(_)
             | Self::Name(_)
             | Self::Time(_)
             | Self::Traversal(_)

@@ -26,6 +26,11 @@ impl VertexId {
         {
             return object.vertex();
         }
+        Self::of_bytes(type_name, &[key.as_bytes()])
+    }
+
+    /// The same for a key that need not be UTF-8, in pieces.
+    pub fn of_bytes(type_name: &str, key: &[&[u8]]) -> Self {
         let mut hasher = blake3::Hasher::new();
         let mut lower = [0_u8; 64];
         match lower.get_mut(..type_name.len()) {
@@ -39,7 +44,9 @@ impl VertexId {
             }
         }
         hasher.update(&[0]);
-        hasher.update(key.as_bytes());
+        for piece in key {
+            hasher.update(piece);
+        }
         let mut id = [0; 16];
         hasher.finalize_xof().fill(&mut id);
         Self(id)

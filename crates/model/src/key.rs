@@ -14,6 +14,7 @@
 //!           [02][id]                                    nothing: vertices that were ever deleted
 //!  counts   [id][edge type 2]                           exact degree (LEB128)
 //!           [00 × 16][kind 1][type 2]                   totals by type (LEB128)
+//!           [00 × 16][kind 1][key][measure 1]           what files take, by directory, owner … (LEB128)
 //!  meta     text                                        format, schema, markers, pending degree changes
 //! ```
 //!
@@ -284,10 +285,111 @@ pub enum Counter {
     Vertices(VertexTypeId),
     /// Edges of a type.
     Edges(EdgeTypeId),
+    /// What files take.
+    Space(SpaceKey, Measure),
+}
+
+/// Whose files are summed up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SpaceKey {
+    /// Those in a directory itself, not in those below it.
+    Directory(VertexId),
+    /// Those of an owner.
+    User(u32),
+    /// Those of a group.
+    Group(u32),
+    /// Those of a kind: the type bits of a mode.
+    Kind(u32),
+    /// Those whose names end so, behind the last dot.
+    Ending([u8; 8]),
+    /// Those last changed on a day, in days since 1970.
+    Day(i32),
+}
+
+/// What is summed up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Measure {
+    /// Files of all kinds but directories.
+    Files = 0,
+    /// Directories.
+    Directories = 1,
+    /// Bytes.
+    Bytes = 2,
+    /// Blocks of 512 bytes.
+    Blocks = 3,
+    /// When something came or went, in nanoseconds since 1970: the latest counts, not the sum.
+    Changed = 4,
+}
+
+impl Measure {
+    const ALL: [Self; 5] = [
+        Self::Files,
+        Self::Directories,
+        Self::Bytes,
+        Self::Blocks,
+        Self::Changed,
+    ];
+}
+
+/// Days lie before and after 1970: with the sign bit turned, bytes order as numbers do.
+const SIGN: u32 = 1 << 31;
+
+impl SpaceKey {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Directory(id) => {
+                out.push(3);
+                out.extend_from_slice(&id.0);
+            }
+            Self::User(n) => put_marked(out, 4, *n),
+            Self::Group(n) => put_marked(out, 5, *n),
+            Self::Kind(n) => put_marked(out, 6, *n),
+            Self::Ending(text) => {
+                out.push(7);
+                out.extend_from_slice(text);
+            }
+            Self::Day(day) => put_marked(out, 8, day.cast_unsigned() ^ SIGN),
+        }
+    }
+
+    fn take(kind: u8, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match kind {
+            3 => Self::Directory(VertexId(r.array("a directory's id")?)),
+            4 => Self::User(r.u32("an owner")?),
+            5 => Self::Group(r.u32("a group")?),
+            6 => Self::Kind(r.u32("a kind of file")?),
+            7 => Self::Ending(r.array("an ending")?),
+            8 => Self::Day((r.u32("a day")? ^ SIGN).cast_signed()),
+            _ => return Err(r.error("a kind of total (1 to 8)")),
+        })
+    }
+}
+
+fn put_marked(out: &mut Vec<u8>, marker: u8, n: u32) {
+    out.push(marker);
+    out.extend_from_slice(&n.to_be_bytes());
 }
 
 impl Counter {
-    /// `[id][edge type]`, or `[00 × 16][1 or 2][type]` for totals.
+    /// Two changes of it as one.
+    #[must_use]
+    pub fn combine(&self, a: i64, b: i64) -> i64 {
+        match self {
+            Self::Space(_, Measure::Changed) => a.max(b),
+            _ => a + b,
+        }
+    }
+
+    /// The prefix of all sums by the same kind of key as that one, in `counts`.
+    pub fn space_prefix(key: &SpaceKey) -> Vec<u8> {
+        let mut out = vec![0; 16];
+        key.put(&mut out);
+        out.truncate(17);
+        out
+    }
+
+    /// `[id][edge type]`, or `[00 × 16][1 or 2][type]` for totals by type, `[00 × 16][3 to 8][key][measure]` for space.
     pub fn encode(&self) -> Vec<u8> {
         let total = |kind: u8, type_id: u16| {
             let mut key = vec![0; 16];
@@ -303,6 +405,12 @@ impl Counter {
             }
             Self::Vertices(t) => total(1, t.0),
             Self::Edges(t) => total(2, t.0),
+            Self::Space(space, measure) => {
+                let mut key = vec![0; 16];
+                space.put(&mut key);
+                key.push(*measure as u8);
+                key
+            }
         }
     }
 
@@ -313,13 +421,18 @@ impl Counter {
         let counter = if r.remaining() == 2 {
             Self::Degree(id, EdgeTypeId(r.u16("an edge type")?))
         } else {
-            match (r.u8("a kind of total")?, r.u16("a type")?) {
-                _ if id != VertexId::default() => {
-                    return Err(r.error("16 zero bytes before a total"));
+            if id != VertexId::default() {
+                return Err(r.error("16 zero bytes before a total"));
+            }
+            match r.u8("a kind of total")? {
+                1 => Self::Vertices(VertexTypeId(r.u16("a type")?)),
+                2 => Self::Edges(EdgeTypeId(r.u16("a type")?)),
+                kind => {
+                    let space = SpaceKey::take(kind, &mut r)?;
+                    let measure = r.u8("a measure")?;
+                    let known = Measure::ALL.into_iter().find(|m| *m as u8 == measure);
+                    Self::Space(space, known.ok_or_else(|| r.error("a measure (0 to 4)"))?)
                 }
-                (1, t) => Self::Vertices(VertexTypeId(t)),
-                (2, t) => Self::Edges(EdgeTypeId(t)),
-                _ => return Err(r.error("a kind of total (1 or 2)")),
             }
         };
         r.finish()?;

@@ -15,6 +15,7 @@ pub mod id;
 pub mod key;
 pub mod limits;
 pub mod mutation;
+pub mod namespace;
 pub mod object;
 pub mod once;
 pub mod record;

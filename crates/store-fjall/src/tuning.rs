@@ -42,12 +42,13 @@ impl Budget {
     /// on the walk through the memtable costs a writer what larger flushes save.
     pub(crate) fn memtable(&self, table: Table) -> u64 {
         match table {
-            Table::Rows => self.memtables / 100 * 32,
-            Table::History => self.memtables / 100 * 10,
-            Table::Index => self.memtables / 100 * 8,
-            Table::Counts => self.memtables / 100 * 5,
+            Table::Rows => self.memtables / 100 * 27,
+            Table::History => self.memtables / 100 * 9,
+            Table::Index => self.memtables / 100 * 7,
+            Table::Counts => self.memtables / 100 * 4,
             Table::Meta => self.memtables / 100,
-            Table::Objects => self.memtables / 100 * 12,
+            Table::Objects => self.memtables / 100 * 9,
+            Table::Names => self.memtables / 100 * 16,
         }
     }
 }
@@ -123,6 +124,15 @@ pub(crate) fn keyspace(table: Table) -> KeyspaceCreateOptions {
     match table {
         Table::Rows | Table::History => options
             // 4 KiB hold some 25 rows: an edge scan of the usual vertex reads one block, a get decodes little.
+            .data_block_size_policy(BlockSizePolicy::all(4 << 10))
+            .with_kv_separation(Some(
+                KvSeparationOptions::default()
+                    .separation_threshold(SEPARATED_BYTES)
+                    .compression(CompressionType::Lz4)
+                    .file_target_size(64 << 20),
+            )),
+        // Rows of some 90 bytes; content of small files is better off beside, where compactions do not move it.
+        Table::Names => options
             .data_block_size_policy(BlockSizePolicy::all(4 << 10))
             .with_kv_separation(Some(
                 KvSeparationOptions::default()

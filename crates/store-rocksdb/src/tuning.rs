@@ -76,7 +76,7 @@ impl Shared {
         blocks.set_partition_filters(true);
         blocks.set_metadata_block_size(4 << 10);
         match table {
-            Table::Rows | Table::History => blocks.set_block_size(4 << 10),
+            Table::Rows | Table::History | Table::Names => blocks.set_block_size(4 << 10),
             Table::Objects => blocks.set_block_size(32 << 10),
             // Keys without values, read in ranges.
             Table::Index => blocks.set_block_size(16 << 10),
@@ -96,6 +96,7 @@ impl Shared {
             Table::Counts => 8,
             Table::Meta => 2,
             Table::Objects => 10,
+            Table::Names => 15,
         };
         options.set_write_buffer_size(self.memtable_bytes / 100 * share);
         options.set_max_write_buffer_number(3);
@@ -113,7 +114,7 @@ impl Shared {
             DBCompressionType::Lz4,
             DBCompressionType::Lz4,
         ]);
-        if matches!(table, Table::Rows | Table::History | Table::Objects) {
+        if !matches!(table, Table::Index | Table::Counts | Table::Meta) {
             options.set_enable_blob_files(true);
             options.set_min_blob_size(SEPARATED_BYTES);
             options.set_blob_file_size(TABLE_BYTES);

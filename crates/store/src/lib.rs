@@ -29,17 +29,20 @@ pub enum Table {
     Meta = 4,
     /// Objects in columns, and the log of their changes.
     Objects = 5,
+    /// The namespace: entries of directories, with the attributes of what they name.
+    Names = 6,
 }
 
 impl Table {
     /// All tables, in the order of their codes.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Rows,
         Self::History,
         Self::Index,
         Self::Counts,
         Self::Meta,
         Self::Objects,
+        Self::Names,
     ];
 
     /// The name on disk.
@@ -51,6 +54,7 @@ impl Table {
             Self::Counts => "counts",
             Self::Meta => "meta",
             Self::Objects => "objects",
+            Self::Names => "names",
         }
     }
 }

@@ -9,6 +9,8 @@ pub(crate) struct Changes {
     degrees: Vec<(VertexId, EdgeTypeId, i64)>,
     /// Few: one for each type.
     totals: Vec<(Counter, i64)>,
+    /// What files take.
+    space: Vec<(Counter, i64)>,
 }
 
 impl Changes {
@@ -16,6 +18,7 @@ impl Changes {
     pub(crate) fn add(&mut self, counter: Counter, change: i64) {
         match counter {
             Counter::Degree(id, t) => self.degrees.push((id, t, change)),
+            Counter::Space(..) => self.space.push((counter, change)),
             total => match self.totals.iter_mut().find(|(c, _)| *c == total) {
                 Some((_, sum)) => *sum += change,
                 None => self.totals.push((total, change)),
@@ -26,6 +29,7 @@ impl Changes {
     /// Adds all of another's.
     pub(crate) fn extend(&mut self, other: &Self) {
         self.degrees.extend_from_slice(&other.degrees);
+        self.space.extend_from_slice(&other.space);
         for (counter, change) in &other.totals {
             self.add(*counter, *change);
         }
@@ -39,11 +43,12 @@ impl Changes {
     pub(crate) fn clear(&mut self) {
         self.degrees.clear();
         self.totals.clear();
+        self.space.clear();
     }
 
     /// How many entries there are: once settled, how many counters changed.
     pub(crate) fn len(&self) -> usize {
-        self.degrees.len() + self.totals.len()
+        self.degrees.len() + self.totals.len() + self.space.len()
     }
 
     /// Whether nothing was noted.
@@ -62,6 +67,15 @@ impl Changes {
             same
         });
         self.degrees.retain(|(_, _, change)| *change != 0);
+        self.space.sort_unstable_by_key(|(counter, _)| *counter);
+        self.space.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            if same {
+                kept.1 = kept.0.combine(kept.1, next.1);
+            }
+            same
+        });
+        self.space.retain(|(_, change)| *change != 0);
         self.totals.retain(|(_, change)| *change != 0);
         self.totals.sort_unstable_by_key(|(counter, _)| *counter);
     }
@@ -71,7 +85,8 @@ impl Changes {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Counter, i64)> {
         let degrees = self.degrees.iter();
         let degrees = degrees.map(|(id, t, change)| (Counter::Degree(*id, *t), *change));
-        self.totals.iter().copied().chain(degrees)
+        let totals = self.totals.iter().chain(&self.space);
+        totals.copied().chain(degrees)
     }
 }
 
@@ -79,6 +94,7 @@ impl Changes {
 mod tests {
     use super::*;
     use esker_model::VertexTypeId;
+    use esker_model::key::{Measure, SpaceKey};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -88,6 +104,10 @@ mod tests {
                 .prop_map(|(id, t)| Counter::Degree(VertexId([id; 16]), EdgeTypeId(t))),
             (0_u16..3).prop_map(|t| Counter::Vertices(VertexTypeId(t))),
             (0_u16..3).prop_map(|t| Counter::Edges(EdgeTypeId(t))),
+            (-1_i32..2).prop_map(|day| Counter::Space(SpaceKey::Day(day), Measure::Files)),
+            (1_u8..3).prop_map(|id| {
+                Counter::Space(SpaceKey::Directory(VertexId([id; 16])), Measure::Changed)
+            }),
         ]
     }
 
@@ -98,7 +118,8 @@ mod tests {
             let (mut changes, mut model) = (Changes::default(), BTreeMap::new());
             for (counter, change, settle) in added {
                 changes.add(counter, change);
-                *model.entry(counter.encode()).or_insert(0) += change;
+                let sum = model.entry(counter.encode()).or_insert(0);
+                *sum = counter.combine(*sum, change);
                 if settle {
                     changes.settle();
                 }

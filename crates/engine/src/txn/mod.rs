@@ -161,18 +161,8 @@ impl Engine {
             let now_millis = self.clock.now_millis();
             let version = writer.clock.tick(now_millis);
             overlay.savepoint();
-            let mut txn = Txn {
-                overlay: &mut overlay,
-                schema: &schema,
-                effects: Effects::default(),
-                version,
-                archive: &*self.archive,
-                retained: Version(self.retained_since.load(Ordering::Acquire)),
-                scratch: Vec::new(),
-                senders: &mut writer.senders,
-                objects: &self.objects,
-                now_millis,
-            };
+            let senders = &mut writer.senders;
+            let mut txn = Txn::begin(self, &mut overlay, &schema, senders, version, now_millis);
             let answer = txn.apply(batch);
             let effects = txn.effects;
             match &answer {
@@ -192,7 +182,7 @@ impl Engine {
         }
     }
 
-    fn commit_group(
+    pub(crate) fn commit_group(
         &self,
         writer: &mut Writer,
         overlay: Overlay<'_>,
@@ -332,7 +322,7 @@ fn repeat(e: &Error) -> Error {
 }
 
 impl Effects {
-    fn absorb(&mut self, other: Self) {
+    pub(crate) fn absorb(&mut self, other: Self) {
         if self.changes.is_empty() {
             self.changes = other.changes;
         } else {
@@ -352,6 +342,31 @@ enum Mark {
     Numbered(Numbered),
     /// It was not; all that is to be noted is.
     None,
+}
+
+impl<'a, 's> Txn<'a, 's> {
+    /// A batch that is to be applied at a version.
+    pub(crate) fn begin(
+        engine: &'a Engine,
+        overlay: &'a mut Overlay<'s>,
+        schema: &'a Schema,
+        senders: &'a mut Senders,
+        version: Version,
+        now_millis: u64,
+    ) -> Self {
+        Self {
+            overlay,
+            schema,
+            effects: Effects::default(),
+            version,
+            archive: &*engine.archive,
+            retained: Version(engine.retained_since.load(Ordering::Acquire)),
+            scratch: Vec::new(),
+            senders,
+            objects: &engine.objects,
+            now_millis,
+        }
+    }
 }
 
 impl Txn<'_, '_> {

@@ -199,7 +199,7 @@ fn check_made(numbered: &Numbered, now_millis: u64, since: u64) -> Result<()> {
 
 impl Senders {
     /// Begins a group. What an earlier one left that did not come to its end was not committed.
-    pub(super) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.changed.clear();
     }
 
@@ -259,7 +259,7 @@ impl Senders {
     }
 
     /// The group is committed; or it is not, or that is not known, and the rows tell.
-    pub(super) fn end(&mut self, committed: bool) {
+    pub(crate) fn end(&mut self, committed: bool) {
         for (sender, record) in self.changed.drain() {
             if committed && record.runs.len() <= RUNS_KEPT_MAX {
                 self.known.insert(sender, record);

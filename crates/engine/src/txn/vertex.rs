@@ -164,7 +164,7 @@ impl Txn<'_, '_> {
         self.store_vertex(vertex.id, record, version)
     }
 
-    pub(super) fn delete_vertex(&mut self, vertex: VertexRef, at: Option<Version>) -> Result<()> {
+    pub(crate) fn delete_vertex(&mut self, vertex: VertexRef, at: Option<Version>) -> Result<()> {
         let Some(mut record) = self.current_vertex(vertex.id)? else {
             return Err(self.no_vertex(vertex));
         };

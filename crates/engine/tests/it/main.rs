@@ -14,6 +14,7 @@ mod budgets;
 mod crash;
 mod explain;
 mod model;
+mod names;
 mod objects;
 mod regressions;
 mod retention;

@@ -2,9 +2,10 @@
 
 use crate::strategies::{damaged, edge_type, version, vertex_id};
 use esker_model::key::{
-    self, Counter, DELETED_INDEX_PREFIX, EdgeKey, HistoryKey, RowKey, attribute_history,
-    attribute_history_prefix, decode_type_index, deleted_index, edges_of_type_prefix, edges_prefix,
-    static_history, type_index, type_index_prefix, vertex_history_range,
+    self, Counter, DELETED_INDEX_PREFIX, EdgeKey, HistoryKey, Measure, RowKey, SpaceKey,
+    attribute_history, attribute_history_prefix, decode_type_index, deleted_index,
+    edges_of_type_prefix, edges_prefix, static_history, type_index, type_index_prefix,
+    vertex_history_range,
 };
 use esker_model::{EdgeTypeId, Version, VertexId, VertexTypeId};
 use proptest::prelude::*;
@@ -72,11 +73,31 @@ fn history_order(a: &HistoryKey, b: &HistoryKey) -> Ordering {
         })
 }
 
+const MEASURES: [Measure; 5] = [
+    Measure::Files,
+    Measure::Directories,
+    Measure::Bytes,
+    Measure::Blocks,
+    Measure::Changed,
+];
+
+fn space_key() -> impl Strategy<Value = SpaceKey> {
+    prop_oneof![
+        vertex_id().prop_map(SpaceKey::Directory),
+        any::<u32>().prop_map(SpaceKey::User),
+        any::<u32>().prop_map(SpaceKey::Group),
+        any::<u32>().prop_map(SpaceKey::Kind),
+        any::<[u8; 8]>().prop_map(SpaceKey::Ending),
+        any::<i32>().prop_map(SpaceKey::Day),
+    ]
+}
+
 fn counter() -> impl Strategy<Value = Counter> {
     prop_oneof![
         (vertex_id(), edge_type()).prop_map(|(id, t)| Counter::Degree(id, t)),
         any::<u16>().prop_map(|t| Counter::Vertices(VertexTypeId(t))),
         any::<u16>().prop_map(|t| Counter::Edges(EdgeTypeId(t))),
+        (space_key(), 0_usize..5).prop_map(|(k, m)| Counter::Space(k, MEASURES[m])),
     ]
 }
 
@@ -166,8 +187,13 @@ proptest! {
     }
 
     #[test]
-    fn counters_come_back(counter in counter()) {
+    fn counters_come_back(counter in counter(), other in counter()) {
         prop_assert_eq!(Counter::decode(&counter.encode()), Ok(counter));
+        if matches!((counter, other), (Counter::Space(..), Counter::Space(..))) {
+            prop_assert_eq!(counter.encode().cmp(&other.encode()), counter.cmp(&other));
+            let key = match counter { Counter::Space(key, _) => key, _ => unreachable!() };
+            prop_assert!(counter.encode().starts_with(&Counter::space_prefix(&key)));
+        }
     }
 
     #[test]

@@ -1,0 +1,195 @@
+//! The namespace: every entry is in a directory, every directory under its parent, and the sums are those of the files.
+
+use super::Check;
+use crate::names::{Committed, corrupt_names, find, place, space};
+use crate::read::FirstError;
+use esker_model::key::Counter;
+use esker_model::namespace::record::{
+    Dentry, DentryInode, Past, Place, decode_child_key, decode_dentry_key,
+};
+use esker_model::namespace::{Inode, display, hash_of, root};
+use esker_model::{Flow, Result, VertexId};
+use esker_store::{KeyRange, Table};
+use std::collections::BTreeMap;
+
+impl Check<'_> {
+    /// Reads all of table `names`; adds the sums that the files give.
+    pub(super) fn names(&mut self) -> Result<bool> {
+        self.each(Table::Names, &mut |check, key, value| {
+            let rest: [u8; 16] = key
+                .get(1..17)
+                .and_then(|k| k.try_into().ok())
+                .unwrap_or_default();
+            let id = VertexId(rest);
+            let problem = match key.first() {
+                Some(1) => check.dentry(key, value)?,
+                Some(2) => check.place(id, value)?,
+                Some(3) => Past::decode(id, value)
+                    .err()
+                    .map(|e| format!("a past state of inode {id} does not decode: {e}")),
+                Some(4) => {
+                    (value.len() != 16).then(|| format!("the claim of {id} is not 16 bytes"))
+                }
+                Some(5) => check.child(id, key, value)?,
+                _ => Some(format!(
+                    "a row of table `names` has an unknown key {key:02x?}"
+                )),
+            };
+            if let Some(problem) = problem {
+                check.report.note("namespace", problem, false);
+            }
+            Ok(())
+        })
+    }
+
+    fn dentry(&mut self, key: &[u8], value: &[u8]) -> Result<Option<String>> {
+        let (directory, hash, n) = decode_dentry_key(key).map_err(corrupt_names)?;
+        let dentry = match Dentry::decode(value) {
+            Ok(dentry) => dentry,
+            Err(e) => {
+                return Ok(Some(format!(
+                    "an entry of directory {directory} does not decode: {e}"
+                )));
+            }
+        };
+        if directory == VertexId::default() {
+            // The root's own row.
+            return Ok(
+                (dentry.id != root()).then(|| "the root directory has another id".to_owned())
+            );
+        }
+        let called = format!("entry `{}` of directory {directory}", dentry.name);
+        if hash_of(&dentry.name) != hash {
+            return Ok(Some(format!("{called} lies under another name's hash")));
+        }
+        let rows = Committed(self.read);
+        let found = find(&rows, directory, &dentry.name)?;
+        if found.is_err() || found.is_ok_and(|f| f.n != n) {
+            return Ok(Some(format!("{called} is there twice, or behind a gap")));
+        }
+        if directory != root() && place(&rows, directory)?.is_none_or(|p| p.gone) {
+            return Ok(Some(format!("{called}: there is no such directory")));
+        }
+        match dentry.inode {
+            DentryInode::Place(_) => {
+                let place = place(&rows, dentry.id)?;
+                let listed = place.as_ref().is_some_and(|p| {
+                    p.names
+                        .iter()
+                        .any(|(d, n)| *d == directory && *n == dentry.name)
+                });
+                if !listed || place.is_none_or(|p| p.gone || p.inode.is_none()) {
+                    return Ok(Some(format!(
+                        "{called}: its file, which has several names, does not know of it"
+                    )));
+                }
+            }
+            DentryInode::Here(inode) => {
+                let place = place(&rows, dentry.id)?;
+                let here = place
+                    .as_ref()
+                    .is_none_or(|p| !p.gone && p.names == [(directory, dentry.name.clone())]);
+                if !here || inode.is_directory() && place.is_none() {
+                    return Ok(Some(format!(
+                        "{called}: inode {} is said to be elsewhere",
+                        dentry.id
+                    )));
+                }
+                let mut add = |counter, n| self.add_space(counter, n);
+                space::of_inode(&inode, &dentry.name, 1, &mut add);
+                space::of_name(directory, &inode, true, 1, &mut add);
+            }
+        }
+        Ok(None)
+    }
+
+    fn place(&mut self, id: VertexId, value: &[u8]) -> Result<Option<String>> {
+        let place = match Place::decode(id, value) {
+            Ok(place) => place,
+            Err(e) => {
+                return Ok(Some(format!(
+                    "the place of inode {id} does not decode: {e}"
+                )));
+            }
+        };
+        if place.gone || id == root() {
+            return Ok(None);
+        }
+        let rows = Committed(self.read);
+        for (directory, name) in &place.names {
+            if find(&rows, *directory, name)?.is_err() {
+                return Ok(Some(format!(
+                    "inode {id} is said to be `{}` in directory {directory}, which has no such entry",
+                    name
+                )));
+            }
+        }
+        if let Some(inode) = &place.inode {
+            self.linked(&place, inode);
+        }
+        Ok(None)
+    }
+
+    fn linked(&mut self, place: &Place, inode: &Inode) {
+        for (i, (directory, name)) in place.names.iter().enumerate() {
+            let mut add = |counter, n| self.add_space(counter, n);
+            if i == 0 {
+                space::of_inode(inode, name, 1, &mut add);
+            }
+            space::of_name(*directory, inode, i == 0, 1, &mut add);
+        }
+    }
+
+    fn child(&self, parent: VertexId, key: &[u8], value: &[u8]) -> Result<Option<String>> {
+        let child = decode_child_key(key).map_err(corrupt_names)?;
+        let place = place(&Committed(self.read), child)?;
+        let there = place.is_some_and(|p| {
+            !p.gone
+                && p.names
+                    .iter()
+                    .any(|(d, n)| *d == parent && n.as_bytes() == value)
+        });
+        Ok((!there).then(|| {
+            format!(
+                "directory `{}` is listed in {parent}, where it is not",
+                display(value)
+            )
+        }))
+    }
+
+    fn add_space(&mut self, counter: Counter, change: i64) {
+        *self.space.entry(counter).or_default() += change;
+    }
+}
+
+/// Sums that the rows give.
+pub(super) type Sums = BTreeMap<Counter, i64>;
+
+/// Directories that no way leads to from the root: they are in each other.
+pub(super) fn loops(read: &dyn esker_store::Snapshot) -> Result<u64> {
+    let mut error = FirstError::default();
+    let (mut all, mut reached) = (0_u64, 0_u64);
+    read.scan(Table::Names, &KeyRange::prefix(&[5]), &mut |_, _| {
+        all += 1;
+        Flow::Continue(())
+    })?;
+    let mut left = vec![root()];
+    while let Some(id) = left.pop() {
+        let range = KeyRange::prefix(&esker_model::namespace::record::children_prefix(id));
+        read.scan(Table::Names, &range, &mut |key, _| {
+            let child = error.keep(decode_child_key(key).map_err(corrupt_names))?;
+            reached += 1;
+            left.push(child);
+            if reached > all {
+                Flow::Break(())
+            } else {
+                Flow::Continue(())
+            }
+        })?;
+        if reached > all {
+            break;
+        }
+    }
+    error.into_result()?;
+    Ok(all.abs_diff(reached))
+}

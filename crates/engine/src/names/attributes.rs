@@ -1,0 +1,333 @@
+//! Attributes of files change.
+
+use super::resolve::Reached;
+use super::{NamesTxn, rows, space};
+use crate::txn::Txn;
+use esker_model::key::{Counter, SpaceKey};
+use esker_model::namespace::record::{Dentry, DentryInode};
+use esker_model::namespace::{
+    Content, Errno, INLINE_BYTES_MAX, Inode, Kind, Name, NamePath, SetAttributes, XATTR_BYTES_MAX,
+    XATTRS_BYTES_MAX, XattrMode, display,
+};
+use esker_model::object::Asker;
+use esker_model::{Result, VertexId};
+
+const SETUID: u32 = 0o4000;
+const SETGID: u32 = 0o2000;
+const STICKY: u32 = 0o1000;
+const GROUP_EXECUTES: u32 = 0o0010;
+
+/// Where an inode's attributes are written to.
+struct At {
+    /// The directory whose sums have its size, if one has, and the name whose ending counts.
+    sized: Option<(VertexId, Name)>,
+    directory: VertexId,
+    place: (u64, u8),
+    name: Name,
+    linked: bool,
+}
+
+impl Txn<'_, '_> {
+    /// An inode, the root's too, and where it is written.
+    fn inode_at(
+        &self,
+        names: &NamesTxn<'_>,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        follow: bool,
+    ) -> Result<(Inode, At)> {
+        let (parent, name, found) = match self.reach(names, asker, path, follow)? {
+            Reached::Directory(directory) => {
+                let Some(parent) = directory.parent.clone() else {
+                    let at = At {
+                        sized: None,
+                        directory: VertexId::default(),
+                        place: (0, 0),
+                        name: rows::root_name()?,
+                        linked: false,
+                    };
+                    return Ok((rows::root_inode(&*self.overlay)?, at));
+                };
+                let Some((_, name)) = NamePath::parse(&directory.path)?.split() else {
+                    return Err(Errno::Invalid.at(path).into());
+                };
+                let found = rows::find(&*self.overlay, parent.id, &name)?.map(Box::new);
+                (parent, name, found)
+            }
+            Reached::Entry(parent, name, found) => (parent, name, found),
+        };
+        let Ok(found) = found else {
+            return Err(Errno::NotFound.at(path).into());
+        };
+        let inode = rows::inode(&*self.overlay, found.dentry.clone())?;
+        let linked = matches!(found.dentry.inode, DentryInode::Place(_));
+        let first = if linked {
+            rows::place(&*self.overlay, inode.id)?
+        } else {
+            None
+        };
+        let first = first.and_then(|p| p.names.into_iter().next());
+        let sized = match (first, inode.is_directory()) {
+            (_, true) => (inode.id, name.clone()),
+            (Some(first), _) => first,
+            (None, _) => (parent.id, name.clone()),
+        };
+        let at = At {
+            sized: Some(sized),
+            directory: parent.id,
+            place: (found.hash, found.n),
+            name,
+            linked,
+        };
+        Ok((inode, at))
+    }
+
+    fn put_inode(
+        &mut self,
+        names: &mut NamesTxn<'_>,
+        at: At,
+        before: &Inode,
+        mut inode: Inode,
+    ) -> Result<VertexId> {
+        self.supersede(at.directory, &at.name, before);
+        inode.version = self.version;
+        if let Some((directory, name)) = &at.sized {
+            let mut add = |counter: Counter, n: i64| names.note(counter, n);
+            for (inode, sign) in [(before, -1), (&inode, 1)] {
+                space::of_inode(inode, name, sign, &mut add);
+                space::of_size(SpaceKey::Directory(*directory), inode, sign, &mut add);
+            }
+        }
+        if before.is_directory()
+            && (before.mode, before.uid, before.gid) != (inode.mode, inode.uid, inode.gid)
+        {
+            names.restructure();
+        }
+        let id = inode.id;
+        if at.linked {
+            let mut place = rows::place(&*self.overlay, id)?.unwrap_or_default();
+            place.inode = Some(inode);
+            self.put_place(id, &place);
+            return Ok(id);
+        }
+        let dentry = Dentry {
+            name: at.name,
+            id,
+            inode: DentryInode::Here(inode),
+        };
+        self.put_dentry(at.directory, at.place, &dentry);
+        Ok(id)
+    }
+
+    pub(super) fn set_inode(
+        &mut self,
+        names: &mut NamesTxn<'_>,
+        asker: Option<&Asker>,
+        (path, follow): (&NamePath, bool),
+        set: &SetAttributes,
+    ) -> Result<VertexId> {
+        let (before, at) = self.inode_at(names, asker, path, follow)?;
+        let mut inode = before.clone();
+        let now = self.now_nanos();
+        let owner = asker.is_none_or(|a| a.uid == 0 || a.uid == i64::from(before.uid));
+        let mut changed = false;
+        if let Some(size) = set.size {
+            if inode.is_directory() {
+                return Err(Errno::IsDirectory.at(path).into());
+            }
+            if inode.kind() != Kind::File {
+                return Err(Errno::Invalid.at(path).into());
+            }
+            inode.demand(asker, 2, path.as_bytes())?;
+            resize(&mut inode, size, path)?;
+            drop_privileges(&mut inode, asker);
+            inode.mtime = now;
+            changed = true;
+        }
+        if let Some(content) = &set.content {
+            inode.demand(asker, 2, path.as_bytes())?;
+            self.set_content(&mut inode, content, path)?;
+            drop_privileges(&mut inode, asker);
+            inode.mtime = now;
+            changed = true;
+        }
+        if let Some(blocks) = set.blocks {
+            inode.demand(asker, 2, path.as_bytes())?;
+            inode.blocks = blocks;
+        }
+        if set.uid.is_some() || set.gid.is_some() {
+            change_owner(&mut inode, asker, set, owner, path)?;
+            changed = true;
+        }
+        if let Some(mode) = set.mode {
+            if !owner {
+                return Err(Errno::NotPermitted.at(path).into());
+            }
+            inode.mode = inode.mode & Kind::MASK | mode & 0o7777;
+            let stranger =
+                asker.is_some_and(|a| a.uid != 0 && !a.gids.contains(&i64::from(inode.gid)));
+            if stranger {
+                inode.mode &= !SETGID;
+            }
+            changed = true;
+        }
+        if set.atime.is_some() || set.mtime.is_some() || set.ctime.is_some() {
+            if !owner {
+                return Err(Errno::NotPermitted.at(path).into());
+            }
+            inode.atime = set.atime.unwrap_or(inode.atime);
+            inode.mtime = set.mtime.unwrap_or(inode.mtime);
+            changed = true;
+        }
+        if changed {
+            inode.ctime = set.ctime.unwrap_or(inode.ctime.max(now));
+        }
+        if inode == before {
+            return Ok(inode.id);
+        }
+        self.put_inode(names, at, &before, inode)
+    }
+
+    fn set_content(&self, inode: &mut Inode, content: &Content, path: &NamePath) -> Result<()> {
+        if inode.kind() != Kind::File {
+            return Err(Errno::Invalid.at(path).into());
+        }
+        match content {
+            Content::Inline(data) if data.len() > INLINE_BYTES_MAX => {
+                return Err(Errno::TooBig.at(path).into());
+            }
+            Content::Inline(data) => inode.size = data.len() as u64,
+            Content::None => inode.size = 0,
+            Content::Object(_) => {}
+            Content::Symlink(_) => return Err(Errno::Invalid.at(path).into()),
+        }
+        inode.content = content.clone();
+        Ok(())
+    }
+
+    pub(super) fn set_xattr(
+        &mut self,
+        names: &mut NamesTxn<'_>,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        name: &[u8],
+        value: Option<&[u8]>,
+        mode: XattrMode,
+    ) -> Result<VertexId> {
+        let (before, at) = self.inode_at(names, asker, path, true)?;
+        check_xattr(&before, asker, name, path)?;
+        let mut inode = before.clone();
+        let found = inode
+            .xattrs
+            .binary_search_by(|(n, _)| n.as_slice().cmp(name));
+        match (found, value) {
+            (Err(_), None) => return Err(Errno::NoData.at(path).into()),
+            (Err(_), Some(_)) if mode == XattrMode::Replace => {
+                return Err(Errno::NoData.at(path).into());
+            }
+            (Ok(_), Some(_)) if mode == XattrMode::Create => {
+                return Err(Errno::Exists.at(path).into());
+            }
+            (Ok(i), None) => {
+                inode.xattrs.remove(i);
+            }
+            (Ok(i), Some(value)) => {
+                if let Some(entry) = inode.xattrs.get_mut(i) {
+                    entry.1 = value.to_vec();
+                }
+            }
+            (Err(i), Some(value)) => inode.xattrs.insert(i, (name.to_vec(), value.to_vec())),
+        }
+        let total: usize = inode.xattrs.iter().map(|(n, v)| n.len() + v.len()).sum();
+        if total > XATTRS_BYTES_MAX || value.is_some_and(|v| v.len() > XATTR_BYTES_MAX) {
+            return Err(Errno::NoSpace.at(path).into());
+        }
+        inode.touch_change(self.now_nanos());
+        self.put_inode(names, at, &before, inode)
+    }
+}
+
+/// Content that is here is cut, or filled with zero bytes; where it would not fit, it is refused: whoever keeps content
+/// elsewhere says where first.
+fn resize(inode: &mut Inode, size: u64, path: &NamePath) -> Result<()> {
+    match &mut inode.content {
+        Content::Inline(data) => {
+            let length = usize::try_from(size)
+                .ok()
+                .filter(|n| *n <= INLINE_BYTES_MAX);
+            data.resize(length.ok_or_else(|| Errno::TooBig.at(path))?, 0);
+        }
+        Content::None | Content::Object(_) | Content::Symlink(_) => {}
+    }
+    inode.size = size;
+    Ok(())
+}
+
+/// Only the superuser gives files away; an owner may give one to a group that they are in (POSIX `chown`). Programs that run
+/// as their owner do not go on doing so under another one.
+fn change_owner(
+    inode: &mut Inode,
+    asker: Option<&Asker>,
+    set: &SetAttributes,
+    owner: bool,
+    path: &NamePath,
+) -> Result<()> {
+    let (uid, gid) = (set.uid.unwrap_or(inode.uid), set.gid.unwrap_or(inode.gid));
+    if let Some(asker) = asker.filter(|a| a.uid != 0) {
+        let gives = set.uid.is_some_and(|uid| uid != inode.uid);
+        let joins = set
+            .gid
+            .is_some_and(|gid| gid != inode.gid && !asker.gids.contains(&i64::from(gid)));
+        if !owner || gives || joins {
+            return Err(Errno::NotPermitted.at(path).into());
+        }
+    }
+    (inode.uid, inode.gid) = (uid, gid);
+    drop_privileges(inode, None);
+    Ok(())
+}
+
+/// Programs that others have changed do not run as their owner any more; the superuser's changes are trusted.
+fn drop_privileges(inode: &mut Inode, asker: Option<&Asker>) {
+    let trusted = asker.is_some_and(|a| a.uid == 0);
+    if inode.is_directory() || trusted {
+        return;
+    }
+    inode.mode &= !SETUID;
+    if inode.mode & GROUP_EXECUTES != 0 {
+        inode.mode &= !SETGID;
+    }
+}
+
+/// `user.…` is for files and directories of those who may write them, `trusted.…` and `security.…` for the superuser
+/// (`xattr(7)`); those of a directory with the sticky bit are its owner's. `user.esker.…` are tags, which are set elsewhere.
+fn check_xattr(inode: &Inode, asker: Option<&Asker>, name: &[u8], path: &NamePath) -> Result<()> {
+    let superuser = asker.is_none_or(|a| a.uid == 0);
+    let plain = matches!(inode.kind(), Kind::File | Kind::Directory);
+    if name.len() > 255 || name.contains(&0) {
+        return Err(Errno::Invalid
+            .at(format!("{path}: `{}` names no attribute", display(name)))
+            .into());
+    }
+    let is = |prefix: &[u8]| {
+        name.strip_prefix(prefix)
+            .is_some_and(|rest| !rest.is_empty())
+    };
+    if is(b"user.") {
+        let owner = superuser || asker.is_some_and(|a| a.uid == i64::from(inode.uid));
+        let sticky = inode.is_directory() && inode.mode & STICKY != 0;
+        if !plain || sticky && !owner {
+            return Err(Errno::NotPermitted.at(path).into());
+        }
+        return Ok(inode.demand(asker, 2, path.as_bytes())?);
+    }
+    if is(b"trusted.") || is(b"security.") {
+        if !superuser {
+            return Err(Errno::NotPermitted.at(path).into());
+        }
+        return Ok(());
+    }
+    Err(Errno::NotSupported
+        .at(format!("{path}: attribute `{}`", display(name)))
+        .into())
+}

@@ -1,0 +1,158 @@
+//! The namespace: files by path (GIGA+ and TableFS; `docs/internals/namespace.md`).
+//!
+//! [`directory`] is what is kept in memory, [`rows`] reads single rows, [`resolve`] goes from a path to a row, [`change`]
+//! and its neighbours write, [`space`] sums up, [`read`] answers.
+
+mod attributes;
+mod change;
+mod directory;
+mod read;
+mod remove;
+mod rename;
+mod resolve;
+mod rows;
+pub(crate) mod space;
+
+pub(crate) use rows::{Committed, corrupt as corrupt_names, find, place};
+
+use crate::Engine;
+use crate::counts::PendingCounters;
+use crate::txn::{Effects, Overlay, Txn, lock};
+use directory::{Directories, Directory};
+use esker_model::limits::BATCH_MUTATIONS_MAX;
+use esker_model::namespace::{Change, Done};
+use esker_model::object::Asker;
+use esker_model::{Error, Result};
+use foldhash::fast::FixedState;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+/// What the engine keeps of the namespace in memory.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    pub(crate) directories: Directories,
+}
+
+/// Directories that only the present commit knows.
+#[derive(Debug, Default)]
+pub(crate) struct Local(RefCell<HashMap<Box<[u8]>, Arc<Directory>, FixedState>>);
+
+impl Local {
+    fn get(&self, path: &[u8]) -> Option<Arc<Directory>> {
+        self.0.borrow().get(path).cloned()
+    }
+
+    fn keep(&self, directory: &Arc<Directory>) {
+        let mut map = self.0.borrow_mut();
+        map.insert(directory.path.clone(), Arc::clone(directory));
+    }
+
+    fn clear(&self) {
+        self.0.borrow_mut().clear();
+    }
+}
+
+/// Changes of the namespace on their way into one commit.
+pub(crate) struct NamesTxn<'n> {
+    names: &'n Names,
+    pending: &'n Mutex<PendingCounters>,
+    local: Local,
+    /// Directories in memory may be wrong once this is committed: one was moved or removed, or has another mode.
+    structural: bool,
+    /// What files took before this commit and take after it: differences, by counter.
+    space: space::Differences,
+    /// Those of the change that is being applied.
+    present: Vec<(esker_model::key::Counter, i64)>,
+    /// How many changes there were: tells files of one name made in one commit apart.
+    salt: u64,
+}
+
+impl NamesTxn<'_> {
+    /// Directories known before this commit, if they are still as they were.
+    fn known(&self) -> Option<&Directories> {
+        (!self.structural).then_some(&self.names.directories)
+    }
+
+    /// From here on only what this commit has read or written counts.
+    fn restructure(&mut self) {
+        self.structural = true;
+        self.local.clear();
+    }
+}
+
+impl Engine {
+    /// Applies changes one after the other, each whole or not at all; those that succeed are one commit.
+    pub(crate) fn change_names(
+        &self,
+        asker: Option<&Asker>,
+        changes: &[Change],
+    ) -> Result<Vec<Result<Done>>> {
+        if changes.len() > BATCH_MUTATIONS_MAX {
+            return Err(Error::Limit {
+                what: "a number of changes".into(),
+                got: changes.len() as u64,
+                limit: BATCH_MUTATIONS_MAX as u64,
+            });
+        }
+        let mut writer = lock(&self.writer);
+        let schema = self.schema_now();
+        let mut overlay = Overlay::new(&*self.store);
+        if changes.len() > 16 {
+            overlay.reserve(changes.len() + 8);
+        }
+        let now_millis = self.clock.now_millis();
+        let version = writer.clock.tick(now_millis);
+        let mut names = NamesTxn {
+            names: &self.names,
+            pending: &self.counters,
+            local: Local::default(),
+            structural: false,
+            space: space::Differences::default(),
+            present: Vec::new(),
+            salt: 0,
+        };
+        writer.senders.begin();
+        let mut total = Effects::default();
+        let mut answers = Vec::with_capacity(changes.len());
+        for change in changes {
+            overlay.savepoint();
+            let mut txn = Txn::begin(
+                self,
+                &mut overlay,
+                &schema,
+                &mut writer.senders,
+                version,
+                now_millis,
+            );
+            let answer = txn.change_name(&mut names, asker, change);
+            let effects = txn.effects;
+            names.salt += 1;
+            match &answer {
+                Ok(_) => {
+                    total.absorb(effects);
+                    names.keep_differences();
+                }
+                Err(e) => {
+                    overlay.undo();
+                    names.present.clear();
+                    names.local.clear();
+                    if !matches!(e, Error::File(_)) {
+                        names.restructure();
+                    }
+                }
+            }
+            answers.push(answer);
+        }
+        for (counter, change) in names.space.iter() {
+            total.changes.add(counter, change);
+        }
+        let committed = self.commit_group(&mut writer, overlay, &mut total);
+        writer.senders.end(committed.is_ok());
+        if names.structural || committed.is_err() {
+            self.names.directories.clear();
+        }
+        committed?;
+        Ok(answers)
+    }
+}

@@ -1,0 +1,316 @@
+//! Answers: what is at a path, in a directory, below it; and how much.
+
+use super::directory::Directory;
+use super::resolve::{Reached, Way};
+use super::rows::{self, Committed, Rows};
+use super::{Local, space};
+use crate::Engine;
+use crate::counts::decode_value;
+use crate::read::FirstError;
+use crate::txn::lock;
+use esker_model::key::{Counter, Measure, SpaceKey};
+use esker_model::namespace::record::{
+    Dentry, children_prefix, decode_child_key, decode_dentry_key, dentries_prefix, dentry_key,
+};
+use esker_model::namespace::{
+    Change, Content, Cookie, Done, Entry, Errno, Inode, Kind, Name, NamePath, Namespace, Space,
+    SpaceBy, Usage,
+};
+use esker_model::object::Asker;
+use esker_model::{Cancel, Error, Flow, Result, VertexId};
+use esker_store::{KeyRange, Table};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// What may be read of a directory by those who list it, and by those who look at what they know is there.
+const READ: u32 = 4;
+const SEARCH: u32 = 1;
+
+impl Engine {
+    fn reach<T>(
+        &self,
+        asker: Option<&Asker>,
+        call: impl FnOnce(&Way<'_, Committed<'_, dyn esker_store::Store>>) -> Result<T>,
+    ) -> Result<T> {
+        let rows = Committed(&*self.store);
+        call(&Way {
+            rows: &rows,
+            asker,
+            known: Some(&self.names.directories),
+            local: &Local::default(),
+        })
+    }
+
+    /// What those who ask see of a file: content and attributes only if they may read it; a directory has the names and
+    /// times that its entries give it.
+    fn seen(&self, asker: Option<&Asker>, mut inode: Inode) -> Result<Inode> {
+        if !inode.allows(asker, READ) {
+            inode.xattrs.clear();
+            if inode.kind() != Kind::Symlink {
+                inode.content = Content::None;
+            }
+        }
+        if asker.is_some_and(|a| a.uid != 0) {
+            inode
+                .xattrs
+                .retain(|(name, _)| !name.starts_with(b"trusted."));
+        }
+        if !inode.is_directory() {
+            return Ok(inode);
+        }
+        let key = SpaceKey::Directory(inode.id);
+        let of = |measure| space::value(&*self.store, &self.counters, Counter::Space(key, measure));
+        inode.links =
+            u32::try_from(of(Measure::Directories)?.saturating_add(2)).unwrap_or(u32::MAX);
+        let changed = of(Measure::Changed)?.cast_signed();
+        if changed > inode.ctime {
+            inode.mtime = changed;
+            inode.ctime = changed;
+        }
+        Ok(inode)
+    }
+
+    /// The directory at a path, whose entries someone may list.
+    fn listed(&self, asker: Option<&Asker>, path: &NamePath) -> Result<Arc<Directory>> {
+        let directory = self.reach(asker, |way| way.directory(path))?;
+        directory.inode.demand(asker, READ, path.as_bytes())?;
+        Ok(directory)
+    }
+
+    /// The directories in a directory.
+    fn children(&self, directory: VertexId) -> Result<Vec<(VertexId, Name)>> {
+        let mut error = FirstError::default();
+        let mut children = Vec::new();
+        let range = KeyRange::prefix(&children_prefix(directory));
+        self.store.scan(Table::Names, &range, &mut |key, value| {
+            let child = error.keep(decode_child_key(key).map_err(rows::corrupt))?;
+            let name = error.keep(Name::new(value).map_err(Error::from))?;
+            children.push((child, name));
+            Flow::Continue(())
+        })?;
+        error.into_result()?;
+        Ok(children)
+    }
+
+    /// The directories in a directory that someone may go into.
+    fn open_children(
+        &self,
+        asker: Option<&Asker>,
+        directory: &Arc<Directory>,
+    ) -> Result<Vec<Arc<Directory>>> {
+        let rows = Committed(&*self.store);
+        let mut open = Vec::new();
+        for (_, name) in self.children(directory.id)? {
+            // It may have gone, or something else may have its name by now.
+            let Ok(found) = rows::find(&rows, directory.id, &name)? else {
+                continue;
+            };
+            let inode = rows::inode(&rows, found.dentry)?;
+            if inode.is_directory() && inode.allows(asker, READ | SEARCH) {
+                open.push(Arc::new(directory.child(&name, inode)));
+            }
+        }
+        Ok(open)
+    }
+}
+
+/// Decodes one row of a listing.
+fn entry(rows: &(impl Rows + ?Sized), key: &[u8], value: &[u8]) -> Result<(Cookie, Entry)> {
+    let (_, hash, n) = decode_dentry_key(key).map_err(rows::corrupt)?;
+    let dentry = Dentry::decode(value).map_err(rows::corrupt)?;
+    let name = dentry.name.clone();
+    let inode = rows::inode(rows, dentry)?;
+    Ok((Cookie { hash, n }, Entry { name, inode }))
+}
+
+impl Namespace for Engine {
+    fn stat(&self, asker: Option<&Asker>, path: &NamePath, follow: bool) -> Result<Inode> {
+        let reached = self.reach(asker, |way| way.reach(path, follow))?;
+        let inode = match reached {
+            Reached::Directory(directory) => directory.inode.clone(),
+            Reached::Entry(_, _, Err(_)) => return Err(Errno::NotFound.at(path).into()),
+            Reached::Entry(_, _, Ok(found)) => rows::inode(&Committed(&*self.store), found.dentry)?,
+        };
+        self.seen(asker, inode)
+    }
+
+    fn list(
+        &self,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        after: Option<Cookie>,
+        sink: &mut dyn FnMut(Cookie, Entry) -> Flow,
+    ) -> Result<()> {
+        let directory = self.listed(asker, path)?;
+        directory.demand_search(asker)?;
+        let prefix = dentries_prefix(directory.id);
+        let range = match after {
+            Some(c) => KeyRange::prefix_after(&prefix, &dentry_key(directory.id, c.hash, c.n)),
+            None => KeyRange::prefix(&prefix),
+        };
+        let snapshot = self.store.snapshot()?;
+        let rows = Committed(&*snapshot);
+        let mut error = FirstError::default();
+        snapshot.scan(Table::Names, &range, &mut |key, value| {
+            let (cookie, mut entry) = error.keep(entry(&rows, key, value))?;
+            entry.inode = error.keep(self.seen(asker, entry.inode))?;
+            sink(cookie, entry)
+        })?;
+        error.into_result()
+    }
+
+    fn walk(
+        &self,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        cancel: &dyn Cancel,
+        sink: &mut dyn FnMut(&NamePath, &Inode) -> Flow,
+    ) -> Result<()> {
+        let inode = self.stat(asker, path, false)?;
+        if sink(path, &inode).is_break() || !inode.is_directory() {
+            return Ok(());
+        }
+        let snapshot = self.store.snapshot()?;
+        let rows = Committed(&*snapshot);
+        let mut left = vec![(path.clone(), inode.id)];
+        if !inode.allows(asker, READ | SEARCH) {
+            return Err(Errno::Access.at(path).into());
+        }
+        while let Some((path, id)) = left.pop() {
+            let (mut error, mut seen) = (FirstError::default(), 0_u32);
+            let mut below = Vec::new();
+            let mut ended = false;
+            snapshot.scan(
+                Table::Names,
+                &KeyRange::prefix(&dentries_prefix(id)),
+                &mut |key, value| {
+                    seen = seen.wrapping_add(1);
+                    if seen.is_multiple_of(1024) && cancel.cancelled() {
+                        return error.keep(Err(Error::Interrupted));
+                    }
+                    let (_, entry) = error.keep(entry(&rows, key, value))?;
+                    let inode = error.keep(self.seen(asker, entry.inode))?;
+                    let path = path.join(&entry.name);
+                    if inode.is_directory() && inode.allows(asker, READ | SEARCH) {
+                        below.push((path.clone(), inode.id));
+                    }
+                    let flow = sink(&path, &inode);
+                    ended |= flow.is_break();
+                    flow
+                },
+            )?;
+            error.into_result()?;
+            if ended {
+                return Ok(());
+            }
+            left.extend(below.into_iter().rev());
+        }
+        Ok(())
+    }
+
+    fn change(&self, asker: Option<&Asker>, changes: &[Change]) -> Result<Vec<Result<Done>>> {
+        self.change_names(asker, changes)
+    }
+
+    fn usage(&self, asker: Option<&Asker>, path: &NamePath) -> Result<Usage> {
+        let inode = self.stat(asker, path, false)?;
+        if !inode.is_directory() {
+            return Ok(Usage {
+                files: 1,
+                directories: 0,
+                bytes: inode.size,
+                blocks: inode.blocks,
+            });
+        }
+        let mut sum = Usage {
+            directories: 1,
+            ..Usage::default()
+        };
+        let mut left = vec![self.listed(asker, path)?];
+        while let Some(directory) = left.pop() {
+            let own = space::usage(
+                &*self.store,
+                &self.counters,
+                SpaceKey::Directory(directory.id),
+            )?;
+            sum.files += own.files;
+            sum.directories += own.directories;
+            sum.bytes += own.bytes;
+            sum.blocks += own.blocks;
+            left.extend(self.open_children(asker, &directory)?);
+        }
+        Ok(sum)
+    }
+
+    fn space(&self, by: SpaceBy) -> Result<Vec<Space>> {
+        let example = match by {
+            SpaceBy::User => SpaceKey::User(0),
+            SpaceBy::Group => SpaceKey::Group(0),
+            SpaceBy::Kind => SpaceKey::Kind(0),
+            SpaceBy::Ending => SpaceKey::Ending([0; 8]),
+            SpaceBy::Day => SpaceKey::Day(0),
+        };
+        let prefix = Counter::space_prefix(&example);
+        let mut sums: BTreeMap<SpaceKey, Usage> = BTreeMap::new();
+        let mut error = FirstError::default();
+        // What is pending stays pending as long as this is held.
+        let mut pending = lock(&self.counters);
+        let mut values: BTreeMap<Counter, i64> = pending
+            .sorted()
+            .filter(|(c, _)| c.encode().starts_with(&prefix))
+            .collect();
+        self.store.scan(
+            Table::Counts,
+            &KeyRange::prefix(&prefix),
+            &mut |key, value| {
+                let counter = error.keep(
+                    Counter::decode(key).map_err(|e| Error::corrupt("a row of table `counts`", e)),
+                )?;
+                let stored = error.keep(decode_value(value))?;
+                let sum = values.entry(counter).or_default();
+                *sum = counter.combine(*sum, stored.cast_signed());
+                ControlFlow::Continue(())
+            },
+        )?;
+        drop(pending);
+        error.into_result()?;
+        for (counter, n) in values {
+            let Counter::Space(key, measure) = counter else {
+                continue;
+            };
+            let n = n.max(0).cast_unsigned();
+            let sum = sums.entry(key).or_default();
+            match measure {
+                Measure::Files => sum.files = n,
+                Measure::Directories => sum.directories = n,
+                Measure::Bytes => sum.bytes = n,
+                Measure::Blocks => sum.blocks = n,
+                Measure::Changed => {}
+            }
+        }
+        sums.retain(|_, usage| *usage != Usage::default());
+        Ok(sums
+            .into_iter()
+            .map(|(key, usage)| Space {
+                key: text(key),
+                usage,
+            })
+            .collect())
+    }
+}
+
+fn text(key: SpaceKey) -> String {
+    match key {
+        SpaceKey::Directory(id) => id.to_string(),
+        SpaceKey::User(n) | SpaceKey::Group(n) => n.to_string(),
+        SpaceKey::Kind(bits) => {
+            Kind::of_mode(bits).map_or_else(|| format!("{bits:o}"), |k| k.name().to_owned())
+        }
+        SpaceKey::Ending(text) => {
+            let text: Vec<u8> = text.into_iter().take_while(|b| *b != 0).collect();
+            esker_model::namespace::display(&text).to_string()
+        }
+        SpaceKey::Day(day) => day.to_string(),
+    }
+}

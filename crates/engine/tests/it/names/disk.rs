@@ -1,0 +1,182 @@
+//! The same changes done to a real file system, by a thread that takes on other people's rights.
+
+use super::path;
+use esker_model::namespace::{Change, Content, Errno, NamePath};
+use esker_model::object::Asker;
+use rustix::fs::{
+    self, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Timestamps, Uid, XattrFlags,
+};
+use rustix::io::Errno as Os;
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+/// Does something with someone's rights: those of this thread, which is user 0's otherwise.
+pub(super) fn acting<T>(asker: &Asker, call: impl FnOnce() -> T) -> T {
+    let groups: Vec<Gid> = asker
+        .gids
+        .iter()
+        .map(|g| Gid::from_raw(*g as u32))
+        .collect();
+    rustix::thread::set_thread_groups(&groups).unwrap();
+    let gid = groups.first().copied().unwrap_or(Gid::ROOT);
+    rustix::thread::set_thread_res_gid(None::<Gid>, gid, None::<Gid>).unwrap();
+    rustix::thread::set_thread_res_uid(None::<Uid>, Uid::from_raw(asker.uid as u32), None::<Uid>)
+        .unwrap();
+    let done = call();
+    rustix::thread::set_thread_res_uid(None::<Uid>, Uid::ROOT, None::<Uid>).unwrap();
+    rustix::thread::set_thread_res_gid(None::<Gid>, Gid::ROOT, None::<Gid>).unwrap();
+    done
+}
+
+pub(super) fn real(path: &NamePath) -> &Path {
+    Path::new(std::ffi::OsStr::from_bytes(path.as_bytes()))
+}
+
+/// The change, and what the kernel says of it.
+pub(super) fn change(change: &Change) -> Result<(), Os> {
+    match change {
+        Change::Make(path, make) => {
+            let mode = Mode::from_raw_mode(make.mode & 0o7777);
+            match FileType::from_raw_mode(make.mode) {
+                FileType::Directory => fs::mkdir(real(path), mode),
+                FileType::Symlink => {
+                    let Content::Symlink(target) = &make.content else {
+                        panic!()
+                    };
+                    fs::symlink(target.as_slice(), real(path))
+                }
+                kind => fs::mknodat(fs::CWD, real(path), kind, mode, 0),
+            }
+        }
+        Change::Unlink(path) => fs::unlink(real(path)),
+        Change::Rmdir(path) => fs::rmdir(real(path)),
+        Change::Rename {
+            from,
+            to,
+            no_replace,
+        } => {
+            let flags = if *no_replace {
+                RenameFlags::NOREPLACE
+            } else {
+                RenameFlags::empty()
+            };
+            fs::renameat_with(fs::CWD, real(from), fs::CWD, real(to), flags)
+        }
+        Change::Link { from, to } => fs::link(real(from), real(to)),
+        Change::Set { path, follow, set } => {
+            let flags = if *follow {
+                AtFlags::empty()
+            } else {
+                AtFlags::SYMLINK_NOFOLLOW
+            };
+            if let Some(size) = set.size {
+                // As truncate(2), which says this first; opening a pipe says other things.
+                let kind = FileType::from_raw_mode(fs::stat(real(path))?.st_mode);
+                if !matches!(kind, FileType::RegularFile | FileType::Directory) {
+                    return Err(Os::INVAL);
+                }
+                let file = fs::open(real(path), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+                return fs::ftruncate(file, size);
+            }
+            if set.uid.is_some() || set.gid.is_some() {
+                let (uid, gid) = (set.uid.map(Uid::from_raw), set.gid.map(Gid::from_raw));
+                return fs::chownat(fs::CWD, real(path), uid, gid, flags);
+            }
+            if let Some(mode) = set.mode {
+                return fs::chmodat(
+                    fs::CWD,
+                    real(path),
+                    Mode::from_raw_mode(mode),
+                    AtFlags::empty(),
+                );
+            }
+            let time = |t: Option<i64>| fs::Timespec {
+                tv_sec: t.unwrap_or(0).div_euclid(1_000_000_000),
+                tv_nsec: t.unwrap_or(0).rem_euclid(1_000_000_000),
+            };
+            let times = Timestamps {
+                last_access: time(set.atime),
+                last_modification: time(set.mtime),
+            };
+            fs::utimensat(fs::CWD, real(path), &times, flags)
+        }
+        Change::Xattr {
+            path, name, value, ..
+        } => match value {
+            Some(value) => fs::setxattr(real(path), name.as_slice(), value, XattrFlags::empty()),
+            None => fs::removexattr(real(path), name.as_slice()),
+        },
+    }
+}
+
+/// By the same name.
+pub(super) fn same(errno: Errno, os: Os) -> bool {
+    errno.number() == os.raw_os_error()
+}
+
+/// What is compared of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) mode: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) links: u32,
+    pub(super) size: Option<u64>,
+    pub(super) target: Option<Vec<u8>>,
+    /// Only where somebody said what they are.
+    pub(super) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// What is at a path, as the kernel tells whoever acts.
+pub(super) fn seen(path: &NamePath) -> Result<Seen, Os> {
+    let stat = fs::lstat(real(path))?;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    let target = (kind == FileType::Symlink)
+        .then(|| fs::readlink(real(path), Vec::new()).unwrap().into_bytes());
+    let mut xattrs = Vec::new();
+    if matches!(kind, FileType::RegularFile | FileType::Directory) {
+        for name in [b"user.a".as_slice(), b"user.b"] {
+            let mut value = [0; 64];
+            if let Ok(n) = fs::lgetxattr(real(path), name, &mut value) {
+                xattrs.push((name.to_vec(), value[..n].to_vec()));
+            }
+        }
+    }
+    Ok(Seen {
+        mode: stat.st_mode,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        links: stat.st_nlink as u32,
+        // Of directories, file systems say various things.
+        size: (kind != FileType::Directory).then_some(stat.st_size as u64),
+        target,
+        xattrs,
+    })
+}
+
+/// All that is below a directory, as those who act may see it.
+pub(super) fn tree(at: &NamePath, out: &mut BTreeMap<NamePath, Seen>) {
+    let Ok(directory) = fs::open(
+        real(at),
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    ) else {
+        return;
+    };
+    let mut entries = fs::Dir::new(directory).unwrap();
+    while let Some(Ok(entry)) = entries.next() {
+        let name = entry.file_name().to_bytes();
+        if name == b"." || name == b".." {
+            continue;
+        }
+        let below = path(std::str::from_utf8(&[at.as_bytes(), b"/", name].concat()).unwrap());
+        if let Ok(seen) = seen(&below) {
+            let is_directory = seen.mode & 0o17_0000 == 0o4_0000;
+            out.insert(below.clone(), seen);
+            if is_directory {
+                tree(&below, out);
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What Esker keeps beyond a file system: ids through renames, sums, what survives a crash.
+
+use super::{change, directory, errno, file, mkdir, path, rename, small, sound, stat, touch};
+use esker_model::VertexId;
+use esker_model::namespace::{Change, Errno, Make, Namespace, SetAttributes, SpaceBy, Usage};
+
+fn rm(engine: &esker_engine::Engine, at: &str) {
+    change(engine, None, Change::Unlink(path(at))).unwrap();
+}
+
+#[test]
+fn a_new_file_is_what_was_said_of_its_path_and_a_renamed_one_stays_what_it_was() {
+    let small = small();
+    let engine = &small.engine;
+    mkdir(engine, "/a");
+    let first = touch(engine, "/a/x").id;
+    assert_eq!(
+        first,
+        VertexId::of("File", "/a/x"),
+        "what a log says of /a/x is said of it"
+    );
+    rename(engine, "/a/x", "/a/y").unwrap();
+    assert_eq!(stat(engine, "/a/y").unwrap().id, first);
+    let second = touch(engine, "/a/x").id;
+    assert_ne!(second, first, "another file at the old path");
+    rm(engine, "/a/x");
+    let third = touch(engine, "/a/x").id;
+    assert!(third != first && third != second);
+    sound(engine);
+}
+
+#[test]
+fn files_of_a_moved_directory_and_of_its_successor_are_apart() {
+    let small = small();
+    let engine = &small.engine;
+    mkdir(engine, "/a");
+    let x = touch(engine, "/a/x").id;
+    rename(engine, "/a", "/b").unwrap();
+    assert_eq!(stat(engine, "/b/x").unwrap().id, x);
+    let a = mkdir(engine, "/a");
+    assert_ne!(a.id, stat(engine, "/b").unwrap().id);
+    let again = touch(engine, "/a/x").id;
+    assert_ne!(again, x);
+    // In the moved directory, paths are free for as long as nobody else has them.
+    let y = touch(engine, "/b/y").id;
+    assert_eq!(y, VertexId::of("File", "/b/y"));
+    rename(engine, "/b", "/c").unwrap();
+    mkdir(engine, "/b");
+    assert_ne!(touch(engine, "/b/y").id, y);
+    sound(engine);
+}
+
+#[test]
+fn a_directory_made_again_names_its_files_after_their_paths_again() {
+    let small = small();
+    let engine = &small.engine;
+    mkdir(engine, "/run");
+    let old = touch(engine, "/run/x").id;
+    rm(engine, "/run/x");
+    change(engine, None, Change::Rmdir(path("/run"))).unwrap();
+    mkdir(engine, "/run");
+    assert_eq!(touch(engine, "/run/y").id, VertexId::of("File", "/run/y"));
+    assert_ne!(touch(engine, "/run/x").id, old);
+    sound(engine);
+}
+
+#[test]
+fn one_commit_makes_a_file_twice() {
+    let small = small();
+    let at = || path("/x");
+    let changes = [
+        Change::Make(at(), file(0o644)),
+        Change::Unlink(at()),
+        Change::Make(at(), file(0o600)),
+        Change::Unlink(at()),
+        Change::Make(at(), file(0o666)),
+    ];
+    let done = small.engine.change(None, &changes).unwrap();
+    let ids: std::collections::BTreeSet<_> = [0, 2, 4]
+        .map(|i: usize| done[i].as_ref().unwrap().id)
+        .into();
+    assert_eq!(ids.len(), 3);
+    assert_eq!(stat(&small.engine, "/x").unwrap().mode, 0o100_666);
+    sound(&small.engine);
+}
+
+#[test]
+fn changes_of_one_call_see_each_other_and_fail_alone() {
+    let small = small();
+    let changes = [
+        Change::Make(path("/a"), directory(0o755)),
+        Change::Make(path("/a/b"), file(0o644)),
+        Change::Make(path("/a/b"), file(0o644)),
+        Change::Rename {
+            from: path("/a"),
+            to: path("/c"),
+            no_replace: false,
+        },
+        Change::Make(path("/a/d"), file(0o644)),
+        Change::Make(path("/c/d"), file(0o644)),
+    ];
+    let mut done = small.engine.change(None, &changes).unwrap();
+    assert_eq!(errno(done.remove(4)), Errno::NotFound);
+    assert_eq!(errno(done.remove(2)), Errno::Exists);
+    assert!(done.iter().all(Result::is_ok));
+    let usage = small.engine.usage(None, &path("/")).unwrap();
+    assert_eq!((usage.files, usage.directories), (2, 2));
+    sound(&small.engine);
+}
+
+#[test]
+fn sums_follow_each_change() {
+    let small = small();
+    let engine = &small.engine;
+    let sized = |size| Make {
+        size,
+        blocks: size / 512,
+        ..file(0o644)
+    };
+    mkdir(engine, "/p");
+    mkdir(engine, "/p/q");
+    for (at, size) in [("/p/a.h5", 1024), ("/p/q/b.H5", 2048), ("/p/q/c", 512)] {
+        change(engine, None, Change::Make(path(at), sized(size))).unwrap();
+    }
+    let usage = |at: &str| engine.usage(None, &path(at)).unwrap();
+    assert_eq!(
+        usage("/p"),
+        Usage {
+            files: 3,
+            directories: 2,
+            bytes: 3584,
+            blocks: 7
+        }
+    );
+    rename(engine, "/p/q", "/r").unwrap();
+    assert_eq!((usage("/p").bytes, usage("/r").bytes), (1024, 2560));
+    let set = SetAttributes {
+        size: Some(1),
+        uid: Some(7),
+        ..SetAttributes::default()
+    };
+    change(
+        engine,
+        None,
+        Change::Set {
+            path: path("/r/c"),
+            follow: true,
+            set,
+        },
+    )
+    .unwrap();
+    assert_eq!(usage("/r").bytes, 2049);
+    let by = |by| {
+        engine
+            .space(by)
+            .unwrap()
+            .into_iter()
+            .map(|s| (s.key, s.usage.files, s.usage.bytes))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        by(SpaceBy::User),
+        [("0".to_owned(), 2, 3072), ("7".to_owned(), 1, 1)]
+    );
+    assert_eq!(
+        by(SpaceBy::Ending),
+        [(String::new(), 1, 1), ("h5".to_owned(), 2, 3072)]
+    );
+    assert_eq!(
+        by(SpaceBy::Kind),
+        [("directory".to_owned(), 0, 0), ("file".to_owned(), 3, 3073)]
+    );
+    rm(engine, "/r/b.H5");
+    assert_eq!(
+        by(SpaceBy::Ending),
+        [(String::new(), 1, 1), ("h5".to_owned(), 1, 1024)]
+    );
+    sound(engine);
+}
+
+#[test]
+fn nothing_is_half_there_after_a_crash() {
+    let settings = esker_engine::Settings {
+        durability: esker_store::Durability::Sync,
+        ..esker_engine::Settings::default()
+    };
+    let small = crate::small::Small::with(settings);
+    mkdir(&small.engine, "/a");
+    touch(&small.engine, "/a/x");
+    rename(&small.engine, "/a", "/b").unwrap();
+    let again = small.after_crash(0);
+    assert_eq!(errno(stat(&again.engine, "/a")), Errno::NotFound);
+    assert!(stat(&again.engine, "/b/x").is_ok());
+    assert_eq!(again.engine.usage(None, &path("/")).unwrap().files, 1);
+    sound(&again.engine);
+}

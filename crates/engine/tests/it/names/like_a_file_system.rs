@@ -1,0 +1,325 @@
+//! Random changes by three people, done to Esker and to a real file system: the same succeed, the others fail for the same
+//! reason, everybody sees the same.
+//!
+//! It needs user 0, to change roots (so that `..` and absolute symbolic links mean the same in both) and to act as others;
+//! without, it says so and does nothing. `ESKER_NAMES_CASES` says how many histories, `ESKER_NAMES_SEED` the first one's seed.
+
+use super::disk::{self, Seen, acting, seen};
+use super::{change, errno, path, small, sound};
+use esker_engine::Engine;
+use esker_model::NeverCancel;
+use esker_model::namespace::{
+    Change, Content, Errno, Inode, Make, NamePath, Namespace, SetAttributes, XattrMode,
+};
+use esker_model::object::Asker;
+use esker_testkit::rng::Rng;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::process::Command;
+
+const CHILD: &str = "ESKER_NAMES_ROOT";
+
+#[test]
+fn changes_do_what_a_file_system_does() {
+    if let Ok(root) = std::env::var(CHILD) {
+        return inside(&root);
+    }
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only user 0 can act as others");
+        return;
+    }
+    let base = if std::path::Path::new("/dev/shm").is_dir() {
+        "/dev/shm"
+    } else {
+        "/tmp"
+    };
+    let root = format!("{base}/esker-names-{}", std::process::id());
+    std::fs::create_dir(&root).unwrap();
+    // The change of root holds for a whole process.
+    let done = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "names::like_a_file_system::changes_do_what_a_file_system_does",
+            "--nocapture",
+        ])
+        .env(CHILD, &root)
+        .output()
+        .unwrap();
+    std::fs::remove_dir_all(&root).unwrap();
+    let text = String::from_utf8_lossy(&done.stdout);
+    println!("{text}");
+    assert!(
+        done.status.success() && text.contains("1 passed"),
+        "{text}\n{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+}
+
+fn inside(root: &str) {
+    rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::chroot(root).unwrap();
+    std::env::set_current_dir("/").unwrap();
+    let number = |name: &str, or: u64| std::env::var(name).map_or(or, |n| n.parse().unwrap());
+    let first = number("ESKER_NAMES_SEED", 1);
+    for seed in first..first + number("ESKER_NAMES_CASES", 60) {
+        let mut played = Vec::new();
+        let done =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| history(seed, &mut played)));
+        if let Err(why) = done {
+            let last = played.len().saturating_sub(12);
+            println!("seed {seed}, after:\n{}", played[last..].join("\n"));
+            std::panic::resume_unwind(why);
+        }
+        for entry in std::fs::read_dir("/").unwrap() {
+            let entry = entry.unwrap().path();
+            if entry.is_dir() && !entry.is_symlink() {
+                std::fs::remove_dir_all(&entry).unwrap();
+            } else {
+                std::fs::remove_file(&entry).unwrap();
+            }
+        }
+    }
+}
+
+fn people() -> [Asker; 3] {
+    let asker = |uid, gids: &[i64]| Asker {
+        uid,
+        gids: gids.to_vec(),
+    };
+    [
+        asker(0, &[0]),
+        asker(1001, &[1001, 2000]),
+        asker(1002, &[1002, 2000]),
+    ]
+}
+
+fn some_path(rng: &mut Rng) -> NamePath {
+    let mut text = String::new();
+    for _ in 0..=rng.below(3) {
+        text.push('/');
+        text.push_str(["a", "b", "c", "d.x"][rng.below(4)]);
+    }
+    path(&text)
+}
+
+fn some_change(rng: &mut Rng, asker: &Asker) -> Change {
+    let (uid, gid) = (asker.uid as u32, asker.gids[0] as u32);
+    let mode = [
+        0o777, 0o755, 0o700, 0o070, 0o007, 0o1777, 0o2775, 0o711, 0o4755, 0o666,
+    ][rng.below(10)];
+    let at = some_path(rng);
+    let set = |set: SetAttributes, rng: &mut Rng, at: NamePath| Change::Set {
+        path: at,
+        follow: rng.below(2) == 0,
+        set,
+    };
+    match rng.below(24) {
+        0..=4 => Change::Make(at, Make::new(0o4_0000 | mode & 0o1777, uid, gid)),
+        5..=8 => Change::Make(at, Make::new(0o10_0000 | mode, uid, gid)),
+        9 => Change::Make(at, Make::new(0o1_0000 | mode, uid, gid)),
+        10 => {
+            let target = [
+                "a",
+                "b/c",
+                "../a",
+                "..",
+                "/a/b",
+                "/",
+                ".",
+                "./c/../d.x",
+                "a/..",
+            ][rng.below(9)];
+            let make = Make {
+                content: Content::Symlink(target.as_bytes().to_vec()),
+                ..Make::new(0o12_0777, uid, gid)
+            };
+            Change::Make(at, make)
+        }
+        11..=12 => Change::Unlink(at),
+        13 => Change::Rmdir(at),
+        14..=16 => Change::Rename {
+            from: at,
+            to: some_path(rng),
+            no_replace: rng.below(4) == 0,
+        },
+        17..=18 => Change::Link {
+            from: at,
+            to: some_path(rng),
+        },
+        19 => {
+            let mode = Some(mode);
+            Change::Set {
+                path: at,
+                follow: true,
+                set: SetAttributes {
+                    mode,
+                    ..SetAttributes::default()
+                },
+            }
+        }
+        20 => {
+            let owner = [None, Some(0), Some(1001), Some(1002)][rng.below(4)];
+            let group = [None, Some(1001), Some(2000), Some(1002)][rng.below(4)];
+            let group = if owner.is_none() {
+                Some(group.unwrap_or(2000))
+            } else {
+                group
+            };
+            let attributes = SetAttributes {
+                uid: owner,
+                gid: group,
+                ..SetAttributes::default()
+            };
+            set(attributes, rng, at)
+        }
+        21 => {
+            let size = Some(rng.below(3) as u64 * 700);
+            Change::Set {
+                path: at,
+                follow: true,
+                set: SetAttributes {
+                    size,
+                    ..SetAttributes::default()
+                },
+            }
+        }
+        22 => {
+            let (atime, mtime) = (Some(-5), Some(rng.below(1 << 40) as i64 * 1_000));
+            let attributes = SetAttributes {
+                atime,
+                mtime,
+                ..SetAttributes::default()
+            };
+            set(attributes, rng, at)
+        }
+        _ => Change::Xattr {
+            path: at,
+            name: [b"user.a".as_slice(), b"user.b"][rng.below(2)].to_vec(),
+            value: (rng.below(3) > 0).then(|| vec![b'x'; rng.below(9)]),
+            mode: XattrMode::Any,
+        },
+    }
+}
+
+fn of(inode: &Inode) -> Seen {
+    let symlink = match &inode.content {
+        Content::Symlink(target) => Some(target.clone()),
+        _ => None,
+    };
+    Seen {
+        mode: inode.mode,
+        uid: inode.uid,
+        gid: inode.gid,
+        links: inode.links,
+        size: (!inode.is_directory()).then_some(inode.size),
+        target: symlink,
+        xattrs: inode.xattrs.clone(),
+    }
+}
+
+/// All that someone sees.
+fn tree(engine: &Engine, asker: &Asker) -> BTreeMap<NamePath, Seen> {
+    let mut all = BTreeMap::new();
+    let walked = engine.walk(
+        Some(asker),
+        &NamePath::root(),
+        &NeverCancel,
+        &mut |path, inode| {
+            if !path.is_root() {
+                all.insert(path.clone(), of(inode));
+            }
+            ControlFlow::Continue(())
+        },
+    );
+    if let Err(e) = walked {
+        assert_eq!(errno::<()>(Err(e)), Errno::Access);
+    }
+    all
+}
+
+fn history(seed: u64, played: &mut Vec<String>) {
+    let mut rng = Rng::new(seed);
+    let small = small();
+    let engine = &small.engine;
+    let people = people();
+    // Where all may write, or nothing much happens.
+    let open = SetAttributes {
+        mode: Some(0o777),
+        ..SetAttributes::default()
+    };
+    let open = Change::Set {
+        path: NamePath::root(),
+        follow: true,
+        set: open,
+    };
+    let owner = SetAttributes {
+        uid: Some(0),
+        gid: Some(0),
+        ..SetAttributes::default()
+    };
+    disk::change(&Change::Set {
+        path: NamePath::root(),
+        follow: true,
+        set: owner,
+    })
+    .unwrap();
+    disk::change(&open).unwrap();
+    for name in [b"user.a".to_vec(), b"user.b".to_vec()] {
+        let mode = XattrMode::Any;
+        let _ = disk::change(&Change::Xattr {
+            path: NamePath::root(),
+            name,
+            value: None,
+            mode,
+        });
+    }
+    change(engine, None, open).unwrap();
+    for step in 0..150 {
+        let asker = &people[rng.below(3)];
+        let next = some_change(&mut rng, asker);
+        played.push(format!("{} {next:?}", asker.uid));
+        let expected = acting(asker, || disk::change(&next));
+        small.clock.advance(1);
+        let got = change(engine, Some(asker), next.clone());
+        match (&expected, &got) {
+            (Ok(()), Ok(_)) => {}
+            (Err(os), Err(esker_model::Error::File(e))) if disk::same(e.errno, *os) => {}
+            _ => panic!("the file system says {expected:?}, Esker {got:?}"),
+        }
+        if let (
+            Ok(()),
+            Change::Set {
+                path,
+                follow: false,
+                set,
+            },
+        ) = (&expected, &next)
+            && let Some(mtime) = set.mtime
+        {
+            let inode = engine.stat(None, path, false).unwrap();
+            assert_eq!((inode.mtime, inode.atime), (mtime, -5));
+        }
+        if step % 10 == 9 {
+            for asker in &people {
+                let mut expected = BTreeMap::new();
+                acting(asker, || disk::tree(&NamePath::root(), &mut expected));
+                assert_eq!(
+                    tree(engine, asker),
+                    expected,
+                    "as user {} sees it",
+                    asker.uid
+                );
+                let at = some_path(&mut rng);
+                match (
+                    acting(asker, || seen(&at)),
+                    engine.stat(Some(asker), &at, false),
+                ) {
+                    (Ok(disk), Ok(inode)) => assert_eq!(of(&inode), disk, "{at}"),
+                    (Err(os), Err(esker_model::Error::File(e))) if disk::same(e.errno, os) => {}
+                    (disk, esker) => panic!("{at}: the file system says {disk:?}, Esker {esker:?}"),
+                }
+            }
+        }
+    }
+    sound(engine);
+}

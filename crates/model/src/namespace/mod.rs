@@ -1,0 +1,65 @@
+//! The namespace's words: names, paths, inodes, and the changes that POSIX knows (after TableFS and IndexFS; Ren & Gibson
+//! 2013, "TABLEFS: Enhancing metadata efficiency in the local file system").
+//!
+//! A file is a vertex. Its inode attributes lie in its *dentry*, the row under its directory and the hash of its name, so
+//! that creating a file and asking for it is one row. What lies where is drawn in `docs/internals/namespace.md`.
+
+mod api;
+mod errno;
+mod inode;
+mod path;
+pub mod record;
+
+pub use api::{
+    Change, Cookie, Done, Entry, Make, Namespace, SetAttributes, Space, SpaceBy, Usage, XattrMode,
+};
+pub use errno::{Errno, FileError};
+pub use inode::{Content, Inode, Kind};
+pub use path::{Name, NamePath, display};
+
+use crate::id::VertexId;
+
+/// Longest name of a file, in bytes (`NAME_MAX`).
+pub const NAME_BYTES_MAX: usize = 255;
+/// Longest path, in bytes (`PATH_MAX` with its closing zero byte not counted: 4,096 as on Linux).
+pub const PATH_BYTES_MAX: usize = 4_096;
+/// Most symbolic links that one path may lead through.
+pub const SYMLINKS_MAX: usize = 40;
+/// Most names of one file.
+pub const LINKS_MAX: u32 = 65_000;
+/// Content of files up to this size lies in the dentry, in bytes.
+pub const INLINE_BYTES_MAX: usize = 4_096;
+/// Longest value of an extended attribute, in bytes (as Linux).
+pub const XATTR_BYTES_MAX: usize = 65_536;
+/// Names and values of all extended attributes of a file together, in bytes.
+pub const XATTRS_BYTES_MAX: usize = 65_536;
+
+/// The id of the root directory: that of `directory:/`.
+pub fn root() -> VertexId {
+    VertexId::of(Kind::Directory.type_name(), "/")
+}
+
+/// The id that a file at that path has if none had it before.
+pub fn id_at(kind: Kind, path: &[u8]) -> VertexId {
+    VertexId::of_bytes(kind.type_name(), &[path])
+}
+
+/// The id of a file whose path says nothing about it: its directory was moved, or a file at that path has that id.
+/// `salt` tells those apart that had this name in this directory, one after the other.
+pub fn id_within(kind: Kind, directory: VertexId, name: &Name, salt: u64) -> VertexId {
+    // No path begins with a zero byte.
+    VertexId::of_bytes(
+        kind.type_name(),
+        &[&[0], &directory.0, &salt.to_be_bytes(), name.as_bytes()],
+    )
+}
+
+/// The hash of a name: it orders the entries of a directory and decides which partition of it has them (GIGA+).
+pub fn hash_of(name: &Name) -> u64 {
+    let mut out = [0; 8];
+    blake3::Hasher::new()
+        .update(name.as_bytes())
+        .finalize_xof()
+        .fill(&mut out);
+    u64::from_be_bytes(out)
+}

@@ -1,0 +1,280 @@
+//! Names and paths: bytes, as the kernel has them.
+
+use super::{Errno, FileError, NAME_BYTES_MAX, PATH_BYTES_MAX};
+use std::fmt;
+
+/// The name of an entry: 1 to 255 bytes without `/` and zero, and neither `.` nor `..`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Box<[u8]>);
+
+impl Name {
+    /// Checks what can be a name.
+    pub fn new(bytes: &[u8]) -> Result<Self, FileError> {
+        if bytes.len() > NAME_BYTES_MAX {
+            return Err(Errno::NameTooLong.at(display(bytes)));
+        }
+        if bytes.is_empty()
+            || bytes == b"."
+            || bytes == b".."
+            || bytes.iter().any(|b| *b == b'/' || *b == 0)
+        {
+            return Err(Errno::Invalid.at(format!("`{}` is no name", display(bytes))));
+        }
+        Ok(Self(bytes.into()))
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", display(&self.0))
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        display(&self.0).fmt(f)
+    }
+}
+
+/// Bytes as a person reads them: what is no UTF-8 and what a terminal would obey as `\xHH`, a backslash doubled.
+pub fn display(bytes: &[u8]) -> impl fmt::Display + '_ {
+    struct Shown<'a>(&'a [u8]);
+    impl fmt::Display for Shown<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            for chunk in self.0.utf8_chunks() {
+                for c in chunk.valid().chars() {
+                    match c {
+                        '\\' => f.write_str("\\\\")?,
+                        c if c.is_control() => {
+                            let mut buffer = [0; 4];
+                            for b in c.encode_utf8(&mut buffer).bytes() {
+                                write!(f, "\\x{b:02x}")?;
+                            }
+                        }
+                        c => fmt::Write::write_char(f, c)?,
+                    }
+                }
+                for b in chunk.invalid() {
+                    write!(f, "\\x{b:02x}")?;
+                }
+            }
+            Ok(())
+        }
+    }
+    Shown(bytes)
+}
+
+/// An absolute path, without `.`, `..`, repeated or closing slashes. `/` is the root.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NamePath(Box<[u8]>);
+
+impl NamePath {
+    /// Reads a path. `..` is taken out by its text, as a shell's `cd` does; a path that leads above the root is refused.
+    pub fn parse(bytes: &[u8]) -> Result<Self, FileError> {
+        if bytes.len() > PATH_BYTES_MAX {
+            let shown: Vec<u8> = bytes.iter().copied().take(60).collect();
+            return Err(Errno::NameTooLong.at(format!(
+                "{}… ({} bytes)",
+                display(&shown),
+                bytes.len()
+            )));
+        }
+        if bytes.first() != Some(&b'/') {
+            return Err(Errno::Invalid.at(format!(
+                "`{}` is no path from the root: expected one that begins with /",
+                display(bytes)
+            )));
+        }
+        let mut out: Vec<u8> = Vec::with_capacity(bytes.len());
+        for part in bytes.split(|b| *b == b'/') {
+            match part {
+                b"" | b"." => {}
+                b".." => match out.iter().rposition(|b| *b == b'/') {
+                    Some(slash) => out.truncate(slash),
+                    None => {
+                        return Err(
+                            Errno::Invalid.at(format!("`{}` leads above the root", display(bytes)))
+                        );
+                    }
+                },
+                name => {
+                    Name::new(name)?;
+                    out.push(b'/');
+                    out.extend_from_slice(name);
+                }
+            }
+        }
+        if out.is_empty() {
+            out.push(b'/');
+        }
+        Ok(Self(out.into()))
+    }
+
+    /// The root.
+    pub fn root() -> Self {
+        Self((*b"/").into())
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Whether it is the root.
+    pub fn is_root(&self) -> bool {
+        &*self.0 == b"/"
+    }
+
+    /// The directory that it lies in, as bytes, and its name there; `None` for the root.
+    pub fn split(&self) -> Option<(&[u8], Name)> {
+        let slash = self.0.iter().rposition(|b| *b == b'/')?;
+        let name = self.0.get(slash + 1..)?;
+        let parent = self.0.get(..slash.max(1))?;
+        (!name.is_empty()).then(|| (parent, Name(name.into())))
+    }
+
+    /// The directory that it lies in; the root's is the root.
+    #[must_use]
+    pub fn parent(&self) -> Self {
+        self.split()
+            .map_or_else(Self::root, |(parent, _)| Self(parent.into()))
+    }
+
+    /// The names on the way from the root.
+    pub fn names(&self) -> impl Iterator<Item = Name> + '_ {
+        self.0
+            .split(|b| *b == b'/')
+            .filter(|n| !n.is_empty())
+            .map(|n| Name(n.into()))
+    }
+
+    /// An entry of this directory.
+    #[must_use]
+    pub fn join(&self, name: &Name) -> Self {
+        Self(join(&self.0, name.as_bytes()).into())
+    }
+
+    /// Whether it is `other`, or lies below it.
+    pub fn within(&self, other: &Self) -> bool {
+        other.is_root()
+            || self
+                .0
+                .strip_prefix(&*other.0)
+                .is_some_and(|rest| rest.is_empty() || rest.first() == Some(&b'/'))
+    }
+
+    /// What a symbolic link at this path leads to: `target` as from the directory of the link.
+    pub fn follow(&self, target: &[u8]) -> Result<Self, FileError> {
+        if target.first() == Some(&b'/') {
+            return Self::parse(target);
+        }
+        Self::parse(&join(self.parent().as_bytes(), target))
+    }
+}
+
+fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = Vec::with_capacity(directory.len() + 1 + name.len());
+    path.extend_from_slice(if directory == b"/" { b"" } else { directory });
+    path.push(b'/');
+    path.extend_from_slice(name);
+    path
+}
+
+impl fmt::Debug for NamePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", display(&self.0))
+    }
+}
+
+impl fmt::Display for NamePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        display(&self.0).fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> NamePath {
+        NamePath::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn paths_are_made_plain() {
+        for (given, plain) in [
+            ("/", "/"),
+            ("//a//b/", "/a/b"),
+            ("/a/./b/../c", "/a/c"),
+            ("/a/..", "/"),
+            ("/..a", "/..a"),
+        ] {
+            assert_eq!(path(given).to_string(), plain);
+        }
+        for (bad, errno) in [
+            ("a/b", Errno::Invalid),
+            ("", Errno::Invalid),
+            ("/..", Errno::Invalid),
+            ("/a\0b", Errno::Invalid),
+        ] {
+            assert_eq!(
+                NamePath::parse(bad.as_bytes()).unwrap_err().errno,
+                errno,
+                "{bad:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn lengths_end_where_linux_ends() {
+        let name = |n: usize| [b"/".as_slice(), &vec![b'x'; n]].concat();
+        assert!(NamePath::parse(&name(255)).is_ok());
+        assert_eq!(
+            NamePath::parse(&name(256)).unwrap_err().errno,
+            Errno::NameTooLong
+        );
+        let long = |n: usize| b"/x".iter().copied().cycle().take(n).collect::<Vec<u8>>();
+        assert!(NamePath::parse(&long(4_096)).is_ok());
+        assert_eq!(
+            NamePath::parse(&long(4_097)).unwrap_err().errno,
+            Errno::NameTooLong
+        );
+    }
+
+    #[test]
+    fn parents_names_and_links() {
+        let p = path("/a/b");
+        assert_eq!(
+            (p.parent(), p.parent().parent().parent()),
+            (path("/a"), NamePath::root())
+        );
+        assert_eq!(
+            p.names().map(|n| n.to_string()).collect::<Vec<_>>(),
+            ["a", "b"]
+        );
+        assert_eq!(
+            p.split().map(|(d, n)| (d.to_vec(), n.to_string())),
+            Some((b"/a".to_vec(), "b".into()))
+        );
+        assert_eq!(path("/a").split().unwrap().0, b"/");
+        assert_eq!(NamePath::root().split(), None);
+        assert!(p.within(&path("/a")) && p.within(&p) && p.within(&NamePath::root()));
+        assert!(!path("/ab").within(&path("/a")));
+        assert_eq!(p.follow(b"../c").unwrap(), path("/c"));
+        assert_eq!(p.follow(b"/x").unwrap(), path("/x"));
+        assert_eq!(NamePath::root().join(&Name::new(b"x").unwrap()), path("/x"));
+    }
+
+    #[test]
+    fn whatever_bytes_are_shown_on_one_line() {
+        assert_eq!(
+            display(b"a\nb\xff\\\x1b[1m").to_string(),
+            "a\\x0ab\\xff\\\\\\x1b[1m"
+        );
+    }
+}
