@@ -22,6 +22,7 @@ mod database;
 mod folder;
 pub mod limits;
 mod marker;
+mod names;
 mod objects;
 mod options;
 mod owner;

@@ -5,9 +5,11 @@ use super::server::Connections;
 use crate::limits::{CANCEL_POLL, CHUNK_BYTES};
 use crate::wire::encoding::Wire;
 use crate::wire::frame::{self, Kind};
+use crate::wire::namespace::Outcome;
 use crate::wire::request::Request;
 use crate::wire::{error, travel};
 use esker_model::codec::Reader;
+use esker_model::namespace::Namespace as _;
 use esker_model::object::ObjectRead as _;
 use esker_model::traversal::StopReason;
 use esker_model::{Cancel, Error, Flow, GraphRead, Result};
@@ -258,5 +260,25 @@ pub(super) fn answer(core: &Core, request: Request, out: &mut Answer<'_>) -> io:
             out.end(core.tag_where(&change, &watch))
         }
         Request::SetIndex(name, on) => out.end(core.set_index(&name, on)),
+        Request::Stat(asker, path, follow) => out.end(engine.stat(asker.as_ref(), &path, follow)),
+        Request::List(asker, path, after) => out.stream(|sink| {
+            engine.list(asker.as_ref(), &path, after, &mut |cookie, entry| {
+                sink(&(cookie, entry))
+            })
+        }),
+        Request::Walk(asker, path) => {
+            let watch = out.watch();
+            out.stream(|sink| {
+                engine.walk(asker.as_ref(), &path, &watch, &mut |path, inode| {
+                    sink(&(path.clone(), inode.clone()))
+                })
+            })
+        }
+        Request::Change(asker, changes) => {
+            let done = core.change_names(asker.as_ref(), &changes);
+            out.all(done.map(|all| all.into_iter().map(Outcome).collect()))
+        }
+        Request::Usage(asker, path) => out.end(engine.usage(asker.as_ref(), &path)),
+        Request::Space(by) => out.all(engine.space(by)),
     }
 }

@@ -8,7 +8,8 @@ use crate::folder::Folder;
 use crate::limits::{HEARTBEAT, OWNER_SILENT_MAX, REQUEST_MARKER_MAX};
 use crate::marker;
 use crate::options::StoreEngine;
-use esker_model::object::{ObjectWrite as _, TagReport, TagWhere};
+use esker_model::namespace::{Change, Done, Namespace as _};
+use esker_model::object::{Asker, ObjectWrite as _, TagReport, TagWhere};
 use esker_model::{
     Batch, Cancel, Commit, Error, Flow, GraphWrite, Mutation, Result, Schema, SchemaChange, Version,
 };
@@ -168,6 +169,18 @@ impl Core {
         let report = self.engine.tag_where(change, cancel);
         self.dirty.store(true, Ordering::Release);
         report
+    }
+
+    /// Changes the namespace.
+    pub(crate) fn change_names(
+        &self,
+        asker: Option<&Asker>,
+        changes: &[Change],
+    ) -> Result<Vec<Result<Done>>> {
+        self.before_write()?;
+        let done = self.engine.change(asker, changes);
+        self.dirty.store(true, Ordering::Release);
+        done
     }
 
     /// Lets searches use an index, or forbids it.

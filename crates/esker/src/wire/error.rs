@@ -5,6 +5,7 @@
 use super::encoding::{Wire, wire_enum, wire_struct};
 use esker_model::codec::{DecodeError, Reader};
 use esker_model::id::NameError;
+use esker_model::namespace::Errno;
 use esker_model::version::TimeError;
 use esker_model::{Error, ErrorKind, SchemaError};
 use std::io;
@@ -33,6 +34,7 @@ enum Carried {
     Target(String),
     Unavailable(String),
     Interrupted,
+    File(u8, String),
 }
 
 wire_enum!(Carried {
@@ -54,6 +56,7 @@ wire_enum!(Carried {
     15 Target(message),
     16 Unavailable(message),
     17 Interrupted,
+    18 File(code, path),
 });
 
 /// An `io::Error` as it travels: the system's number where it has one, else kind and text.
@@ -140,6 +143,7 @@ fn carried(error: &Error) -> Carried {
             SchemaError::Full => Carried::SchemaFull,
             other => Carried::Invalid(other.to_string()),
         },
+        Error::File(e) => Carried::File(e.errno as u8, e.path.clone()),
         Error::Name(e) => Carried::Name(e.clone()),
         Error::Time(e) => Carried::Time(e.clone()),
         Error::NoVertex { name, hint } => Carried::NoVertex(name.clone(), hint.clone()),
@@ -200,6 +204,10 @@ fn restored(carried: Carried) -> Error {
             .into()
         }
         Carried::SchemaFull => SchemaError::Full.into(),
+        Carried::File(code, path) => match Errno::of_code(code) {
+            Some(errno) => errno.at(path).into(),
+            None => Error::Invalid(path),
+        },
         Carried::Name(e) => e.into(),
         Carried::Time(e) => e.into(),
         Carried::NoVertex(name, hint) => Error::NoVertex { name, hint },
@@ -261,6 +269,7 @@ mod tests {
             .into(),
             SchemaError::Full.into(),
             VertexName::parse("no colon").unwrap_err().into(),
+            Errno::NotEmpty.at("/a").into(),
             Version::parse_as_of("yesterday").unwrap_err().into(),
             Error::NoVertex {
                 name: "file:/a".into(),

@@ -21,11 +21,12 @@ pub(crate) mod encoding;
 pub(crate) mod error;
 pub(crate) mod frame;
 pub(crate) mod model;
+pub(crate) mod namespace;
 mod object;
 pub(crate) mod request;
 pub(crate) mod travel;
 
 /// What both ends must speak.
-pub(crate) const PROTOCOL: u16 = 3;
+pub(crate) const PROTOCOL: u16 = 4;
 /// What a connection begins with.
 pub(crate) const MAGIC: [u8; 8] = *b"esker/1\n";

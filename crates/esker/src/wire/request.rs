@@ -5,6 +5,7 @@
 use super::encoding::{Wire, wire_enum, wire_struct};
 use crate::engine::CheckOptions;
 use esker_model::codec::{DecodeError, Reader};
+use esker_model::namespace::{Change, Cookie, NamePath, SpaceBy};
 use esker_model::object::{Asker, Find, ObjectKey, TagWhere};
 use esker_model::traversal::Budget;
 use esker_model::{
@@ -77,6 +78,12 @@ pub(crate) enum Request {
     Tags(Option<Asker>),
     TagWhere(TagWhere),
     SetIndex(String, bool),
+    Stat(Option<Asker>, NamePath, bool),
+    List(Option<Asker>, NamePath, Option<Cookie>),
+    Walk(Option<Asker>, NamePath),
+    Change(Option<Asker>, Vec<Change>),
+    Usage(Option<Asker>, NamePath),
+    Space(SpaceBy),
 }
 
 wire_enum!(Request {
@@ -105,4 +112,10 @@ wire_enum!(Request {
     22 Tags(asker),
     23 TagWhere(change),
     24 SetIndex(name, on),
+    25 Stat(asker, path, follow),
+    26 List(asker, path, after),
+    27 Walk(asker, path),
+    28 Change(asker, changes),
+    29 Usage(asker, path),
+    30 Space(by),
 });

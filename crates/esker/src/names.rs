@@ -1,0 +1,125 @@
+//! The namespace, whoever owns the database.
+
+use crate::database::Database;
+use crate::remote::{Broken, Receiver};
+use crate::session::Session;
+use crate::wire::encoding::Wire;
+use crate::wire::namespace::Outcome;
+use crate::wire::request::Request;
+use esker_model::namespace::{
+    Change, Cookie, Done, Entry, Inode, NamePath, Namespace, Space, SpaceBy, Usage,
+};
+use esker_model::object::Asker;
+use esker_model::{Cancel, Error, Flow, Result};
+
+fn not_served() -> Broken {
+    Broken::Failed(Error::Unavailable(
+        "the namespace is not served over the network yet: use the folder on the server's machine"
+            .into(),
+    ))
+}
+
+impl Namespace for Database {
+    fn stat(&self, asker: Option<&Asker>, path: &NamePath, follow: bool) -> Result<Inode> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.engine()?.stat(asker, path, follow)?),
+            Session::Attached(r) => {
+                r.value(&Request::Stat(asker.cloned(), path.clone(), follow), None)
+            }
+            Session::Server(_) => Err(not_served()),
+        })
+    }
+
+    /// If the owner goes away in the middle, the listing goes on behind the last entry, with the next one.
+    fn list(
+        &self,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        after: Option<Cookie>,
+        sink: &mut dyn FnMut(Cookie, Entry) -> Flow,
+    ) -> Result<()> {
+        let mut after = after;
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.engine()?.list(asker, path, after, sink)?),
+            Session::Attached(r) => {
+                let request = Request::List(asker.cloned(), path.clone(), after);
+                r.stream(&request, &mut |(cookie, entry): (Cookie, Entry)| {
+                    after = Some(cookie);
+                    sink(cookie, entry)
+                })
+            }
+            Session::Server(_) => Err(not_served()),
+        })
+    }
+
+    /// If the owner goes away in the middle, that is an error: where the walk was cannot be told.
+    fn walk(
+        &self,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        cancel: &dyn Cancel,
+        sink: &mut dyn FnMut(&NamePath, &Inode) -> Flow,
+    ) -> Result<()> {
+        let mut given = false;
+        self.run(|s| match s {
+            _ if given => Err(Broken::Failed(Error::Unavailable(
+                "the process that has the database open ended in the middle of a walk: repeat"
+                    .into(),
+            ))),
+            Session::Owner(o) => Ok(o.engine()?.walk(asker, path, cancel, sink)?),
+            Session::Attached(r) => {
+                let request = Request::Walk(asker.cloned(), path.clone());
+                let receiver = Receiver {
+                    item: &mut |r| {
+                        let (path, inode) = <(NamePath, Inode)>::take(r)?;
+                        given = true;
+                        Ok(sink(&path, &inode))
+                    },
+                    progress: &mut |_| {},
+                    cancel: Some(cancel),
+                };
+                let _: Option<()> = r.call(&request, receiver)?;
+                Ok(())
+            }
+            Session::Server(_) => Err(not_served()),
+        })
+    }
+
+    /// Through another process that goes away before it answers, it is not known which changes were made, and the error says
+    /// so.
+    fn change(&self, asker: Option<&Asker>, changes: &[Change]) -> Result<Vec<Result<Done>>> {
+        let mut sent = false;
+        self.run(|s| match s {
+            _ if sent => Err(Broken::Failed(Error::Unavailable(
+                "the process that has the database open ended before it answered: look which of the changes are there, and \
+                 repeat the others"
+                    .into(),
+            ))),
+            Session::Owner(o) => Ok(o.operations()?.change_names(asker, changes)?),
+            Session::Attached(r) => {
+                sent = true;
+                let request = Request::Change(asker.cloned(), changes.to_vec());
+                let done = r.list(&request);
+                let done: Vec<Outcome> = self.durable(r, done)?;
+                Ok(done.into_iter().map(|Outcome(o)| o).collect())
+            }
+            Session::Server(_) => Err(not_served()),
+        })
+    }
+
+    fn usage(&self, asker: Option<&Asker>, path: &NamePath) -> Result<Usage> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.engine()?.usage(asker, path)?),
+            Session::Attached(r) => r.value(&Request::Usage(asker.cloned(), path.clone()), None),
+            Session::Server(_) => Err(not_served()),
+        })
+    }
+
+    fn space(&self, by: SpaceBy) -> Result<Vec<Space>> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.engine()?.space(by)?),
+            Session::Attached(r) => r.list(&Request::Space(by)),
+            Session::Server(_) => Err(not_served()),
+        })
+    }
+}

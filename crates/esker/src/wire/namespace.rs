@@ -1,0 +1,220 @@
+//! The namespace on the socket.
+
+#![deny(clippy::indexing_slicing)]
+
+use super::encoding::{Wire, wire_enum, wire_struct};
+use super::error;
+use esker_model::codec::{DecodeError, Reader, put_bytes};
+use esker_model::namespace::record::{put_inode, take_inode};
+use esker_model::namespace::{
+    Change, Content, Cookie, Done, Entry, Inode, Make, Name, NamePath, SetAttributes, Space,
+    SpaceBy, Usage, XattrMode,
+};
+
+impl Wire for Name {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_bytes(out, self.as_bytes());
+    }
+    fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Self::new(r.bytes("a name")?).map_err(|_| r.error("a name of 1 to 255 bytes"))
+    }
+}
+
+impl Wire for NamePath {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_bytes(out, self.as_bytes());
+    }
+    fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Self::parse(r.bytes("a path")?).map_err(|_| r.error("a path from the root"))
+    }
+}
+
+impl Wire for Inode {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_inode(self, out);
+    }
+    fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        take_inode(r)
+    }
+}
+
+impl Wire for [Option<i64>; 4] {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.iter().for_each(|t| t.put(out));
+    }
+    fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let mut times = [None; 4];
+        for time in &mut times {
+            *time = Wire::take(r)?;
+        }
+        Ok(times)
+    }
+}
+
+wire_struct!(Cookie { hash, n });
+wire_struct!(Entry { name, inode });
+wire_enum!(Content {
+    0 None,
+    1 Symlink(target),
+    2 Inline(data),
+    3 Object(path),
+});
+wire_struct!(Make {
+    mode,
+    uid,
+    gid,
+    size,
+    blocks,
+    rdev,
+    times,
+    content,
+    xattrs
+});
+wire_struct!(SetAttributes {
+    mode,
+    uid,
+    gid,
+    size,
+    blocks,
+    atime,
+    mtime,
+    ctime,
+    content
+});
+wire_enum!(XattrMode {
+    0 Any,
+    1 Create,
+    2 Replace,
+});
+wire_enum!(Change {
+    0 Make(path, make),
+    1 Unlink(path),
+    2 Rmdir(path),
+    3 Rename { from, to, no_replace },
+    4 Link { from, to },
+    5 Set { path, follow, set },
+    6 Xattr { path, name, value, mode },
+});
+wire_struct!(Done { id, version });
+wire_enum!(SpaceBy {
+    0 User,
+    1 Group,
+    2 Kind,
+    3 Ending,
+    4 Day,
+});
+wire_struct!(Usage {
+    files,
+    directories,
+    bytes,
+    blocks
+});
+wire_struct!(Space { key, usage });
+
+/// What became of one change.
+pub(crate) struct Outcome(pub(crate) esker_model::Result<Done>);
+
+impl Wire for Outcome {
+    fn put(&self, out: &mut Vec<u8>) {
+        match &self.0 {
+            Ok(done) => {
+                out.push(0);
+                done.put(out);
+            }
+            Err(e) => {
+                out.push(1);
+                error::put(e, out);
+            }
+        }
+    }
+    fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self(match r.u8("an outcome (0 or 1)")? {
+            0 => Ok(Done::take(r)?),
+            1 => Err(error::take(r)?),
+            _ => return Err(r.error("an outcome (0 or 1)")),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::encoding::decode;
+    use esker_model::namespace::Errno;
+    use esker_model::{Version, VertexId};
+    use std::fmt::Debug;
+
+    fn comes_back<T: Wire + PartialEq + Debug>(value: &T) {
+        let mut bytes = Vec::new();
+        value.put(&mut bytes);
+        assert_eq!(&decode::<T>(&bytes).unwrap(), value);
+        // Whatever is cut off, it is refused and nothing panics.
+        for end in 0..bytes.len() {
+            assert!(
+                decode::<T>(bytes.get(..end).unwrap()).is_err(),
+                "{value:?} cut at {end}"
+            );
+        }
+    }
+
+    #[test]
+    fn changes_and_answers_come_back() {
+        let path = |text: &str| NamePath::parse(text.as_bytes()).unwrap();
+        let make = Make {
+            size: 3,
+            times: [None, Some(-1), None, Some(i64::MAX)],
+            content: Content::Symlink(b"x".to_vec()),
+            xattrs: vec![(b"user.a".to_vec(), vec![0, 255])],
+            ..Make::new(0o12_0777, 7, 8)
+        };
+        let set = SetAttributes {
+            mode: Some(0o644),
+            ctime: Some(5),
+            content: Some(Content::Inline(vec![1])),
+            ..SetAttributes::default()
+        };
+        for change in [
+            Change::Make(path("/a/b"), make),
+            Change::Unlink(path("/a")),
+            Change::Rmdir(path("/a")),
+            Change::Rename {
+                from: path("/a"),
+                to: path("/b"),
+                no_replace: true,
+            },
+            Change::Link {
+                from: path("/a"),
+                to: path("/b"),
+            },
+            Change::Set {
+                path: path("/"),
+                follow: true,
+                set,
+            },
+            Change::Xattr {
+                path: path("/a"),
+                name: b"user.a".to_vec(),
+                value: None,
+                mode: XattrMode::Create,
+            },
+        ] {
+            comes_back(&change);
+        }
+        comes_back(&Cookie { hash: 7, n: 1 });
+        let outcomes = [
+            Ok(Done {
+                id: VertexId([1; 16]),
+                version: Version(2),
+            }),
+            Err(Errno::Loop.at("/x").into()),
+        ];
+        for outcome in outcomes {
+            let mut bytes = Vec::new();
+            Outcome(outcome).put(&mut bytes);
+            let Outcome(back) = decode(&bytes).unwrap();
+            let mut again = Vec::new();
+            Outcome(back).put(&mut again);
+            assert_eq!(again, bytes);
+        }
+    }
+}
