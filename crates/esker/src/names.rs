@@ -11,6 +11,7 @@ use esker_model::namespace::{
 };
 use esker_model::object::Asker;
 use esker_model::{Cancel, Error, Flow, Result};
+use std::ops::ControlFlow;
 
 fn not_served() -> Broken {
     Broken::Failed(Error::Unavailable(
@@ -107,12 +108,41 @@ impl Namespace for Database {
         })
     }
 
-    fn usage(&self, asker: Option<&Asker>, path: &NamePath) -> Result<Usage> {
+    fn usage(&self, asker: Option<&Asker>, path: &NamePath, below: bool) -> Result<Usage> {
         self.run(|s| match s {
-            Session::Owner(o) => Ok(o.engine()?.usage(asker, path)?),
-            Session::Attached(r) => r.value(&Request::Usage(asker.cloned(), path.clone()), None),
+            Session::Owner(o) => Ok(o.engine()?.usage(asker, path, below)?),
+            Session::Attached(r) => {
+                r.value(&Request::Usage(asker.cloned(), path.clone(), below), None)
+            }
             Session::Server(_) => Err(not_served()),
         })
+    }
+
+    fn usages(
+        &self,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        cancel: &dyn Cancel,
+        sink: &mut dyn FnMut(&NamePath, &Usage) -> Flow,
+    ) -> Result<()> {
+        let mut all: Vec<(NamePath, Usage)> = Vec::new();
+        self.run(|s| match s {
+            Session::Owner(o) => {
+                all.clear();
+                Ok(o.engine()?
+                    .usages(asker, path, cancel, &mut |path, usage| {
+                        all.push((path.clone(), *usage));
+                        ControlFlow::Continue(())
+                    })?)
+            }
+            Session::Attached(r) => {
+                all = r.list(&Request::Usages(asker.cloned(), path.clone()))?;
+                Ok(())
+            }
+            Session::Server(_) => Err(not_served()),
+        })?;
+        let _ = all.iter().try_for_each(|(path, usage)| sink(path, usage));
+        Ok(())
     }
 
     fn space(&self, by: SpaceBy) -> Result<Vec<Space>> {

@@ -34,15 +34,19 @@ pub(crate) enum FindFormat {
         esker find lab.esker \"EXISTS Conf_0\" --select name,step,energy --format parquet -o conf0.parquet\n  \
         esker find lab.esker \"size > 1GiB\" --count\n  \
         mpirun -n 4 esker find lab.esker \"app = 'vpic'\" --collective -o part-%r.csv\n  \
-        esker find lab.esker \"size > 1MiB\" --type File")
+        esker find lab.esker \"size > 1MiB\" --type File\n  \
+        esker find lab.esker /project \"size > 1GiB AND modified > 30d ago\"       files below a directory")
 )]
 #[expect(clippy::struct_excessive_bools, reason = "flags, as they can be typed")]
 pub(crate) struct FindArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// What must hold of an object; nothing for all
-    #[arg(value_name = "FILTER", default_value = "")]
+    /// What must hold of an object; nothing for all. A path, which begins with /: search the files below it
+    #[arg(value_name = "FILTER|PATH", default_value = "")]
     pub(crate) filter: String,
+    /// Behind a path: what must hold of a file
+    #[arg(value_name = "FILTER")]
+    pub(crate) of_files: Option<String>,
     /// Only these attributes and tags, a column each
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub(crate) select: Option<Vec<String>>,

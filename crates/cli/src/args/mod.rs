@@ -7,6 +7,7 @@ mod admin;
 mod cluster;
 mod find;
 mod import;
+mod names;
 mod object;
 mod placement;
 mod read;
@@ -29,6 +30,10 @@ pub(crate) use find::{
 pub(crate) use import::{
     ExportArgs, ExportCommand, ExportTableArgs, ImportArgs, ImportCommand, ImportDarshanArgs,
     ImportTableArgs, TableFormatArg, TableKind,
+};
+pub(crate) use names::{
+    ChmodArgs, ChownArgs, DuArgs, LnArgs, LsArgs, MkdirArgs, MvArgs, NamespaceArgs,
+    NamespaceCommand, NamespaceExplainArgs, RmArgs, StatArgs, TouchArgs,
 };
 pub(crate) use object::{
     IdentityArgs, ObjectArgs, ObjectCommand, ObjectCreateArgs, ObjectDeleteArgs, ObjectGetArgs,
@@ -172,7 +177,7 @@ pub(crate) enum Command {
     Impact(ImpactArgs),
     /// Read vertices with their attributes
     Get(GetArgs),
-    /// Read the edges of a vertex
+    /// Read the edges of a vertex; or bring the metadata of a directory tree of this machine into the namespace
     Scan(ScanArgs),
     /// All that happened to a vertex or an edge
     History(HistoryArgs),
@@ -188,17 +193,39 @@ pub(crate) enum Command {
     Travel(TravelArgs),
     /// Create, import, read and change objects: data with a number, ID attributes and tags
     Object(ObjectArgs),
-    /// Search objects by attributes and tags
+    /// Search objects by attributes and tags, or files below a path
     Find(Box<FindArgs>),
     /// Tag objects, alone or all that a filter holds of
     Tag(TagArgs),
     /// Which tags and attributes searches have an index on
     Index(IndexArgs),
+    /// List directories of the namespace
+    Ls(LsArgs),
+    /// All about files, by path
+    Stat(StatArgs),
+    /// Make directories
+    Mkdir(MkdirArgs),
+    /// Make empty files, or give files the present time
+    Touch(TouchArgs),
+    /// Rename files and directories, or move them
+    Mv(MvArgs),
+    /// Remove files and directories
+    Rm(RmArgs),
+    /// Give a file another name, or make a symbolic link
+    Ln(LnArgs),
+    /// Change permissions
+    Chmod(ChmodArgs),
+    /// Change owners and groups
+    Chown(ChownArgs),
+    /// What directories hold, with all below them
+    Du(DuArgs),
+    /// How the namespace keeps a directory
+    Namespace(NamespaceArgs),
     /// Show or extend the schema
     Schema(SchemaArgs),
     /// Counts, sizes and cache figures
     Stats(StatsArgs),
-    /// The vertices with the most edges
+    /// The vertices with the most edges; the directories, users and types that take most space
     Top(TopArgs),
     /// What differs between two times
     Diff(DiffArgs),

@@ -1,5 +1,6 @@
 //! Arguments of the commands that read.
 
+use super::names::ScanTreeHow;
 use super::{FormatArgs, Target};
 use crate::times::{parse_as_of, parse_range};
 use clap::{Args, ValueEnum};
@@ -33,13 +34,17 @@ pub(crate) struct GetArgs {
     after_help = format!("{TIMES}\n\nExamples:\n  esker scan lab.esker job:4711\n  \
         esker scan lab.esker job:4711 read write --format csv\n  \
         esker scan lab.esker file:/scratch/a.h5 write --inverse       who wrote it\n  \
-        esker scan lab.esker file:/scratch/a.h5 --versions 2026-01-01..2026-02-01")
+        esker scan lab.esker file:/scratch/a.h5 --versions 2026-01-01..2026-02-01\n\n\
+        Of a directory tree of this machine, only metadata is read: what lstat(2) says. What is in the database already is \
+        compared, so that a tree that was scanned before, or in part, costs no more writes than it has changes. What is gone \
+        from the tree goes from the database.\n\nExamples:\n  esker scan lab.esker /project\n  \
+        esker scan lab.esker /mnt/snapshot/project --at /project --rate 5k/s")
 )]
 pub(crate) struct ScanArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// The vertex that the edges leave, as TYPE:KEY
-    #[arg(value_name = "VERTEX")]
+    /// The vertex that the edges leave, as TYPE:KEY; or a directory of this machine, whose tree comes into the namespace
+    #[arg(value_name = "VERTEX|DIRECTORY")]
     pub(crate) vertex: String,
     /// Edge types; none for all
     #[arg(value_name = "EDGETYPE")]
@@ -56,6 +61,8 @@ pub(crate) struct ScanArgs {
     /// The inverses of the edge types named; without names, only inverse types
     #[arg(long)]
     pub(crate) inverse: bool,
+    #[command(flatten)]
+    pub(crate) tree: ScanTreeHow,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }
@@ -89,12 +96,26 @@ pub(crate) struct HistoryArgs {
 pub(crate) enum TopBy {
     /// The number of edges that leave a vertex
     Degree,
+    /// Bytes in directories, with all below them
+    Dir,
+    /// Bytes of files, by owner
+    User,
+    /// Bytes of files, by group
+    Group,
+    /// Bytes of files, by the ending of their names
+    Type,
+    /// Bytes of files, by kind: file, directory, symlink …
+    Kind,
+    /// Bytes of files, by the day of their last change, the oldest first
+    Age,
 }
 
 #[derive(Debug, Args)]
 #[command(
     after_help = "Degrees are exact and of each edge type apart.\n\nExamples:\n  esker top lab.esker --by degree\n  \
-                  esker top lab.esker --by degree --type wasReadBy --limit 20"
+                  esker top lab.esker --by degree --type wasReadBy --limit 20\n  \
+                  esker top lab.esker --by dir --min 1GiB --under /project\n  \
+                  esker top lab.esker --by user"
 )]
 pub(crate) struct TopArgs {
     #[command(flatten)]
@@ -108,6 +129,12 @@ pub(crate) struct TopArgs {
     /// How many to show
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) limit: usize,
+    /// Only what holds so many bytes
+    #[arg(long, value_name = "SIZE", value_parser = crate::units::parse_size)]
+    pub(crate) min: Option<u64>,
+    /// With --by dir: only directories below that one
+    #[arg(long, value_name = "PATH")]
+    pub(crate) under: Option<std::ffi::OsString>,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }

@@ -18,6 +18,7 @@ mod init;
 mod lineage;
 mod link;
 mod man;
+mod names;
 mod object;
 mod placement;
 mod put;
@@ -32,7 +33,7 @@ mod top;
 pub(crate) mod travel;
 mod write;
 
-use crate::args::{Cli, Command, ImportCommand, PlacementCommand};
+use crate::args::{Cli, Command, ImportCommand, NamespaceCommand, PlacementCommand, TopBy};
 use crate::context::Context;
 use crate::exit::{self, Outcome};
 use crate::interrupt::Interrupt;
@@ -114,6 +115,7 @@ fn run(command: Command, context: &mut Context, interrupt: &Interrupt) -> anyhow
         Command::Lineage(args) => lineage::lineage(&args, context),
         Command::Impact(args) => lineage::impact(&args, context),
         Command::Get(args) => get::run(&args, context),
+        Command::Scan(args) if args.vertex.starts_with('/') => names::scan(&args, context),
         Command::Scan(args) => scan::run(&args, context),
         Command::History(args) => history::run(&args, context),
         Command::Put(args) => put::run(&args, context),
@@ -122,12 +124,27 @@ fn run(command: Command, context: &mut Context, interrupt: &Interrupt) -> anyhow
         Command::Delete(args) => delete::run(&args, context),
         Command::Travel(args) => travel::run(&args, context),
         Command::Object(args) => object::run(&args.command, context),
+        Command::Find(args) if args.filter.starts_with('/') => names::find(&args, context),
         Command::Find(args) => find::run(&args, context),
         Command::Tag(args) => tag::run(&args.command, context),
         Command::Index(args) => index::run(&args.command, context),
         Command::Schema(args) => schema::run(&args, context),
         Command::Stats(args) => stats::run(&args, context),
-        Command::Top(args) => top::run(&args, context),
+        Command::Ls(args) => names::ls(&args, context),
+        Command::Stat(args) => names::stat(&args, context),
+        Command::Mkdir(args) => names::mkdir(&args, context),
+        Command::Touch(args) => names::touch(&args, context),
+        Command::Mv(args) => names::mv(&args, context),
+        Command::Rm(args) => names::rm(&args, context),
+        Command::Ln(args) => names::ln(&args, context),
+        Command::Chmod(args) => names::chmod(&args, context),
+        Command::Chown(args) => names::chown(&args, context),
+        Command::Du(args) => names::du(&args, context),
+        Command::Namespace(args) => match &args.command {
+            NamespaceCommand::Explain(args) => names::explain(args, context),
+        },
+        Command::Top(args) if args.by == TopBy::Degree => top::run(&args, context),
+        Command::Top(args) => names::top(&args, context),
         Command::Diff(args) => diff::run(&args, context),
         Command::Check(args) => check::run(&args, context),
         Command::Compact(args) => compact::run(&args, context),

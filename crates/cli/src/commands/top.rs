@@ -1,14 +1,18 @@
 //! `esker top`: the vertices with the most edges.
 
-use crate::args::{TopArgs, TopBy};
+use crate::args::TopArgs;
 use crate::context::Context;
-use crate::exit::Outcome;
+use crate::exit::{Outcome, usage};
 use crate::graph::{Names, edge_type_name};
 use crate::output::{Cell, Rows};
 use esker_model::{Error, GraphRead as _};
 
 pub(crate) fn run(args: &TopArgs, context: &mut Context) -> anyhow::Result<Outcome> {
-    let TopBy::Degree = args.by;
+    if args.min.is_some() || args.under.is_some() {
+        return Err(usage(
+            "--min and --under are for sizes, not for --by degree",
+        ));
+    }
     let database = context.open(&args.target)?;
     let schema = database.schema()?;
     let edge_type = args

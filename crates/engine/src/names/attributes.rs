@@ -1,9 +1,10 @@
 //! Attributes of files change.
 
+use super::read::changed_by_entries;
 use super::resolve::Reached;
 use super::{NamesTxn, rows, space};
 use crate::txn::Txn;
-use esker_model::key::{Counter, SpaceKey};
+use esker_model::key::{Counter, Measure, SpaceKey};
 use esker_model::namespace::record::{Dentry, DentryInode};
 use esker_model::namespace::{
     Content, Errno, INLINE_BYTES_MAX, Inode, Kind, Name, NamePath, SetAttributes, XATTR_BYTES_MAX,
@@ -82,6 +83,15 @@ impl Txn<'_, '_> {
         Ok((inode, at))
     }
 
+    /// A directory with the times that its entries give it: what is written keeps them.
+    fn with_entries(&self, names: &NamesTxn<'_>, inode: Inode) -> Result<Inode> {
+        if !inode.is_directory() {
+            return Ok(inode);
+        }
+        let changed = names.sum(self.overlay.store(), inode.id, Measure::Changed)?;
+        Ok(changed_by_entries(inode, changed))
+    }
+
     fn put_inode(
         &mut self,
         names: &mut NamesTxn<'_>,
@@ -127,7 +137,7 @@ impl Txn<'_, '_> {
         set: &SetAttributes,
     ) -> Result<VertexId> {
         let (before, at) = self.inode_at(names, asker, path, follow)?;
-        let mut inode = before.clone();
+        let mut inode = self.with_entries(names, before.clone())?;
         let now = self.now_nanos();
         let owner = asker.is_none_or(|a| a.uid == 0 || a.uid == i64::from(before.uid));
         let mut changed = false;

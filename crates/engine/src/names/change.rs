@@ -325,7 +325,10 @@ impl Txn<'_, '_> {
         };
         let id = inode.id;
         names.note_file(parent.id, &name, &inode, 1);
-        names.note_changed(parent.id, now);
+        if make.times[2].is_none() {
+            // Else it has been there before, elsewhere: nothing changes now.
+            names.note_changed(parent.id, now);
+        }
         if kind == Kind::Directory {
             self.put_place(id, &Place::at(parent.id, name.clone()));
             self.overlay

@@ -1,5 +1,6 @@
 //! Answers: what is at a path, in a directory, below it; and how much.
 
+use super::change::nanos;
 use super::directory::Directory;
 use super::resolve::{Reached, Way};
 use super::rows::{self, Committed, Rows};
@@ -63,12 +64,7 @@ impl Engine {
         let of = |measure| space::value(&*self.store, &self.counters, Counter::Space(key, measure));
         inode.links =
             u32::try_from(of(Measure::Directories)?.saturating_add(2)).unwrap_or(u32::MAX);
-        let changed = of(Measure::Changed)?.cast_signed();
-        if changed > inode.ctime {
-            inode.mtime = changed;
-            inode.ctime = changed;
-        }
-        Ok(inode)
+        Ok(changed_by_entries(inode, of(Measure::Changed)?))
     }
 
     /// The directory at a path, whose entries someone may list.
@@ -113,6 +109,16 @@ impl Engine {
         }
         Ok(open)
     }
+}
+
+/// A directory's times: those that were set, unless something came or went since.
+pub(super) fn changed_by_entries(mut inode: Inode, changed: u64) -> Inode {
+    let changed = changed.cast_signed();
+    if changed > nanos(inode.version) {
+        inode.mtime = changed;
+        inode.ctime = changed;
+    }
+    inode
 }
 
 /// Decodes one row of a listing.
@@ -213,7 +219,7 @@ impl Namespace for Engine {
         self.change_names(asker, changes)
     }
 
-    fn usage(&self, asker: Option<&Asker>, path: &NamePath) -> Result<Usage> {
+    fn usage(&self, asker: Option<&Asker>, path: &NamePath, below: bool) -> Result<Usage> {
         let inode = self.stat(asker, path, false)?;
         if !inode.is_directory() {
             return Ok(Usage {
@@ -224,23 +230,61 @@ impl Namespace for Engine {
             });
         }
         let mut sum = Usage {
-            directories: 1,
+            directories: u64::from(below),
             ..Usage::default()
         };
         let mut left = vec![self.listed(asker, path)?];
         while let Some(directory) = left.pop() {
-            let own = space::usage(
-                &*self.store,
-                &self.counters,
-                SpaceKey::Directory(directory.id),
-            )?;
-            sum.files += own.files;
-            sum.directories += own.directories;
-            sum.bytes += own.bytes;
-            sum.blocks += own.blocks;
-            left.extend(self.open_children(asker, &directory)?);
+            let key = SpaceKey::Directory(directory.id);
+            sum += space::usage(&*self.store, &self.counters, key)?;
+            if below {
+                left.extend(self.open_children(asker, &directory)?);
+            }
         }
         Ok(sum)
+    }
+
+    fn usages(
+        &self,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        cancel: &dyn Cancel,
+        sink: &mut dyn FnMut(&NamePath, &Usage) -> Flow,
+    ) -> Result<()> {
+        // Each with the place of the one that it is in; those come before.
+        let mut all: Vec<(NamePath, Usage, Option<usize>)> = Vec::new();
+        let mut left = vec![(self.listed(asker, path)?, path.clone(), None)];
+        while let Some((directory, path, parent)) = left.pop() {
+            if cancel.cancelled() {
+                return Err(Error::Interrupted);
+            }
+            let key = SpaceKey::Directory(directory.id);
+            let mut own = space::usage(&*self.store, &self.counters, key)?;
+            // It counts itself; those in it do the same.
+            own.directories = 1;
+            let place = all.len();
+            for child in self.open_children(asker, &directory)? {
+                let name = child.path.rsplit(|b| *b == b'/').next().unwrap_or_default();
+                let path = path.join(&Name::new(name)?);
+                left.push((child, path, Some(place)));
+            }
+            all.push((path, own, parent));
+        }
+        for place in (0..all.len()).rev() {
+            let Some((_, usage, Some(parent))) = all.get(place) else {
+                continue;
+            };
+            let (usage, parent) = (*usage, *parent);
+            if let Some((_, sum, _)) = all.get_mut(parent) {
+                *sum += usage;
+            }
+        }
+        for (path, usage, _) in &all {
+            if sink(path, usage).is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn space(&self, by: SpaceBy) -> Result<Vec<Space>> {

@@ -144,15 +144,23 @@ impl NamesTxn<'_> {
         of_name(directory, inode, true, sign, &mut add);
     }
 
+    /// A sum of a directory, as this commit has it.
+    pub(super) fn sum(
+        &self,
+        store: &dyn Store,
+        directory: VertexId,
+        measure: Measure,
+    ) -> Result<u64> {
+        let counter = Counter::Space(SpaceKey::Directory(directory), measure);
+        let change = lock(self.pending).change(&counter);
+        let change = counter.combine(change, self.space.of(&counter));
+        counts::apply(&counter, counts::read(store, &counter.encode())?, change)
+    }
+
     /// How many entries a directory has, as this commit has it.
     pub(super) fn entries(&self, store: &dyn Store, directory: VertexId) -> Result<u64> {
-        let mut sum = 0;
-        for measure in [Measure::Files, Measure::Directories] {
-            let counter = Counter::Space(SpaceKey::Directory(directory), measure);
-            let change = lock(self.pending).change(&counter) + self.space.of(&counter);
-            sum += counts::apply(&counter, counts::read(store, &counter.encode())?, change)?;
-        }
-        Ok(sum)
+        let files = self.sum(store, directory, Measure::Files)?;
+        Ok(files + self.sum(store, directory, Measure::Directories)?)
     }
 }
 

@@ -278,7 +278,15 @@ pub(super) fn answer(core: &Core, request: Request, out: &mut Answer<'_>) -> io:
             let done = core.change_names(asker.as_ref(), &changes);
             out.all(done.map(|all| all.into_iter().map(Outcome).collect()))
         }
-        Request::Usage(asker, path) => out.end(engine.usage(asker.as_ref(), &path)),
+        Request::Usage(asker, path, below) => out.end(engine.usage(asker.as_ref(), &path, below)),
+        Request::Usages(asker, path) => {
+            let watch = out.watch();
+            out.stream(|sink| {
+                engine.usages(asker.as_ref(), &path, &watch, &mut |path, usage| {
+                    sink(&(path.clone(), *usage))
+                })
+            })
+        }
         Request::Space(by) => out.all(engine.space(by)),
     }
 }

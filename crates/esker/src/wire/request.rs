@@ -82,7 +82,8 @@ pub(crate) enum Request {
     List(Option<Asker>, NamePath, Option<Cookie>),
     Walk(Option<Asker>, NamePath),
     Change(Option<Asker>, Vec<Change>),
-    Usage(Option<Asker>, NamePath),
+    Usage(Option<Asker>, NamePath, bool),
+    Usages(Option<Asker>, NamePath),
     Space(SpaceBy),
 }
 
@@ -116,6 +117,7 @@ wire_enum!(Request {
     26 List(asker, path, after),
     27 Walk(asker, path),
     28 Change(asker, changes),
-    29 Usage(asker, path),
+    29 Usage(asker, path, below),
     30 Space(by),
+    31 Usages(asker, path),
 });

@@ -40,7 +40,8 @@ pub struct Make {
     pub blocks: u64,
     /// Which device it is, of a device file.
     pub rdev: u64,
-    /// Last read, last change of content, of anything, when made: nanoseconds since 1970; now where `None`.
+    /// Last read, last change of content, of anything, when made: nanoseconds since 1970; now where `None`. With the third,
+    /// the file is one that has been there before: its directory does not change its own times.
     pub times: [Option<i64>; 4],
     /// Its content, or where it is.
     pub content: Content,
@@ -183,6 +184,15 @@ pub struct Usage {
     pub blocks: u64,
 }
 
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.files += other.files;
+        self.directories += other.directories;
+        self.bytes += other.bytes;
+        self.blocks += other.blocks;
+    }
+}
+
 /// One row of sums.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Space {
@@ -219,8 +229,18 @@ pub trait Namespace: Send + Sync {
     /// their order.
     fn change(&self, asker: Option<&Asker>, changes: &[Change]) -> Result<Vec<Result<Done>>>;
 
-    /// What a directory and all below it hold, by sums that are kept.
-    fn usage(&self, asker: Option<&Asker>, path: &NamePath) -> Result<Usage>;
+    /// What a directory holds, by sums that are kept: with `below`, it and all below it that the asker may look into; else its
+    /// own entries.
+    fn usage(&self, asker: Option<&Asker>, path: &NamePath, below: bool) -> Result<Usage>;
+
+    /// Each directory from a path on that the asker may look into, with what it and all below it hold.
+    fn usages(
+        &self,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        cancel: &dyn Cancel,
+        sink: &mut dyn FnMut(&NamePath, &Usage) -> Flow,
+    ) -> Result<()>;
 
     /// Sums over the whole namespace.
     fn space(&self, by: SpaceBy) -> Result<Vec<Space>>;

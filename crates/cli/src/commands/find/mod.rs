@@ -23,6 +23,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 pub(crate) fn run(args: &FindArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    if let Some(second) = &args.of_files {
+        return Err(usage(format!(
+            "`{second}`: one filter is enough, and the first argument is no path; quote a filter that has blanks"
+        )));
+    }
     let find = Find {
         filter: search::parse(&args.filter)?,
         select: selected(args),

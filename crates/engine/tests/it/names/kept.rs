@@ -103,7 +103,7 @@ fn changes_of_one_call_see_each_other_and_fail_alone() {
     assert_eq!(errno(done.remove(4)), Errno::NotFound);
     assert_eq!(errno(done.remove(2)), Errno::Exists);
     assert!(done.iter().all(Result::is_ok));
-    let usage = small.engine.usage(None, &path("/")).unwrap();
+    let usage = small.engine.usage(None, &path("/"), true).unwrap();
     assert_eq!((usage.files, usage.directories), (2, 2));
     sound(&small.engine);
 }
@@ -122,7 +122,7 @@ fn sums_follow_each_change() {
     for (at, size) in [("/p/a.h5", 1024), ("/p/q/b.H5", 2048), ("/p/q/c", 512)] {
         change(engine, None, Change::Make(path(at), sized(size))).unwrap();
     }
-    let usage = |at: &str| engine.usage(None, &path(at)).unwrap();
+    let usage = |at: &str| engine.usage(None, &path(at), true).unwrap();
     assert_eq!(
         usage("/p"),
         Usage {
@@ -191,6 +191,6 @@ fn nothing_is_half_there_after_a_crash() {
     let again = small.after_crash(0);
     assert_eq!(errno(stat(&again.engine, "/a")), Errno::NotFound);
     assert!(stat(&again.engine, "/b/x").is_ok());
-    assert_eq!(again.engine.usage(None, &path("/")).unwrap().files, 1);
+    assert_eq!(again.engine.usage(None, &path("/"), true).unwrap().files, 1);
     sound(&again.engine);
 }

@@ -1,0 +1,158 @@
+//! `esker du`, `esker top --by dir|user|group|type|kind|age`: what files take, by sums that are kept.
+
+use super::path;
+use crate::args::{DuArgs, RowFormat, TopArgs, TopBy};
+use crate::context::Context;
+use crate::exit::{Outcome, usage};
+use crate::output::{Cell, Rows};
+use crate::units;
+use esker::Database;
+use esker_model::namespace::{NamePath, Namespace as _, Space, SpaceBy, Usage};
+use esker_model::object::Asker;
+use esker_model::{Cancel as _, Result};
+use std::ops::ControlFlow;
+
+fn cells(name: Cell, usage: &Usage, format: RowFormat) -> Vec<Cell> {
+    let size = |n: u64| {
+        if format == RowFormat::Table {
+            units::size(n).into()
+        } else {
+            Cell::Count(n)
+        }
+    };
+    vec![
+        name,
+        size(usage.bytes),
+        size(usage.blocks.saturating_mul(512)),
+        Cell::Count(usage.files),
+        Cell::Count(usage.directories),
+    ]
+}
+
+/// A directory and what it holds; those in it, too, down to a depth.
+fn directories(
+    database: &Database,
+    asker: Option<&Asker>,
+    path: &NamePath,
+    depth: usize,
+    out: &mut Vec<(NamePath, Usage)>,
+) -> Result<()> {
+    out.push((path.clone(), database.usage(asker, path, true)?));
+    if depth == 0 {
+        return Ok(());
+    }
+    let mut below = Vec::new();
+    database.list(asker, path, None, &mut |_, entry| {
+        if entry.inode.is_directory() && entry.inode.allows(asker, 5) {
+            below.push(path.join(&entry.name));
+        }
+        ControlFlow::Continue(())
+    })?;
+    below.sort_unstable();
+    below
+        .iter()
+        .try_for_each(|path| directories(database, asker, path, depth - 1, out))
+}
+
+pub(crate) fn du(args: &DuArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let database = context.open(&args.target)?;
+    let asker = args.asker.asker.as_ref();
+    let mut all = Vec::new();
+    let outcome = super::each(&args.paths, context, |p| {
+        Ok(directories(
+            &database,
+            asker,
+            &path(p)?,
+            args.depth,
+            &mut all,
+        )?)
+    })?;
+    let format = args.format.format;
+    let columns = ["path", "size", "allocated", "files", "directories"];
+    let mut rows = Rows::new(&mut context.out, format, context.style, &columns);
+    for (path, usage) in all {
+        rows.row(cells(path.to_string().into(), &usage, format))?;
+    }
+    rows.finish()?;
+    Ok(outcome)
+}
+
+pub(crate) fn top(args: &TopArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    if args.edge_type.is_some() {
+        return Err(usage(
+            "--type is for --by degree: it names the type of edges",
+        ));
+    }
+    if args.under.is_some() && args.by != TopBy::Dir {
+        return Err(usage("--under is for --by dir"));
+    }
+    let database = context.open(&args.target)?;
+    let (title, mut all) = match args.by {
+        TopBy::Degree => return Err(usage("--by degree is about edges")),
+        TopBy::Dir => ("directory", by_directory(args, &database, context)?),
+        TopBy::User => ("uid", database.space(SpaceBy::User)?),
+        TopBy::Group => ("gid", database.space(SpaceBy::Group)?),
+        TopBy::Type => ("ending", database.space(SpaceBy::Ending)?),
+        TopBy::Kind => ("kind", database.space(SpaceBy::Kind)?),
+        TopBy::Age => ("day", database.space(SpaceBy::Day)?),
+    };
+    if args.by == TopBy::Age {
+        // They come in order; the oldest is asked for.
+        for space in &mut all {
+            space.key = day_text(&space.key);
+        }
+    } else {
+        all.sort_by(|a, b| {
+            b.usage
+                .bytes
+                .cmp(&a.usage.bytes)
+                .then_with(|| b.usage.files.cmp(&a.usage.files))
+        });
+    }
+    let least = args.min.unwrap_or(0);
+    all.retain(|space| space.usage.bytes >= least);
+    all.truncate(args.limit);
+    let format = args.format.format;
+    let columns = [title, "size", "allocated", "files", "directories"];
+    let mut rows = Rows::new(&mut context.out, format, context.style, &columns);
+    for space in all {
+        rows.row(cells(space.key.into(), &space.usage, format))?;
+    }
+    rows.finish()?;
+    Ok(super::super::note_if_stopped(context))
+}
+
+fn day_text(key: &str) -> String {
+    let day = key.parse::<i64>().ok();
+    let time = day.and_then(|d| jiff::Timestamp::from_second(d * 86_400).ok());
+    time.map_or_else(|| key.to_owned(), |t| t.strftime("%Y-%m-%d").to_string())
+}
+
+/// Every directory with what it and all below it hold.
+fn by_directory(
+    args: &TopArgs,
+    database: &Database,
+    context: &Context,
+) -> anyhow::Result<Vec<Space>> {
+    let root = args
+        .under
+        .as_deref()
+        .map_or_else(|| Ok(NamePath::root()), path)?;
+    let mut sums: Vec<(NamePath, Usage)> = Vec::new();
+    let interrupt = context.interrupt.clone();
+    database.usages(None, &root, &interrupt, &mut |path, usage| {
+        sums.push((path.clone(), *usage));
+        if interrupt.cancelled() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    })?;
+    Ok(sums
+        .into_iter()
+        .map(|(path, usage)| Space {
+            key: path.to_string(),
+            usage,
+        })
+        .collect())
+}
