@@ -137,7 +137,8 @@ impl Txn<'_, '_> {
         set: &SetAttributes,
     ) -> Result<VertexId> {
         let (before, at) = self.inode_at(names, asker, path, follow)?;
-        let mut inode = self.with_entries(names, before.clone())?;
+        let present = self.with_entries(names, before.clone())?;
+        let mut inode = present.clone();
         let now = self.now_nanos();
         let owner = asker.is_none_or(|a| a.uid == 0 || a.uid == i64::from(before.uid));
         let mut changed = false;
@@ -192,7 +193,7 @@ impl Txn<'_, '_> {
         if changed {
             inode.ctime = set.ctime.unwrap_or(inode.ctime.max(now));
         }
-        if inode == before {
+        if inode == present {
             return Ok(inode.id);
         }
         self.put_inode(names, at, &before, inode)

@@ -48,7 +48,7 @@ pub(super) enum Message {
         from: NamePath,
         /// The other one.
         to: NamePath,
-        /// The directory of this machine where that is.
+        /// Where this machine has that.
         real: PathBuf,
     },
     /// Something could not be read.
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &ScanArgs, context: &mut Context) -> anyhow::Result<Outc
         stop: interrupt.clone(),
     };
     let mut tally = Tally::default();
-    let (mut links, mut directories) = (BTreeMap::new(), BTreeMap::new());
+    let (mut links, mut touched) = (BTreeMap::new(), BTreeMap::new());
     let progress = Progress::rows(context.globals.quiet, "scanning");
     let walk = Walk::new(&database, limits, canonical, at.clone());
     std::thread::scope(|scope| -> anyhow::Result<()> {
@@ -119,7 +119,9 @@ pub(crate) fn run(args: &ScanArgs, context: &mut Context) -> anyhow::Result<Outc
                         }
                     }
                     Message::Link { from, to, real } => {
-                        directories.insert(to.parent(), real);
+                        let parent = real.parent().map(Path::to_path_buf);
+                        touched.extend(parent.map(|p| (to.parent(), p)));
+                        touched.insert(to.clone(), real);
                         links.insert(to, from);
                     }
                     Message::Trouble(text) => trouble(&mut tally, context, &text),
@@ -139,8 +141,8 @@ pub(crate) fn run(args: &ScanArgs, context: &mut Context) -> anyhow::Result<Outc
         }
     }
     write(&database, &mut changes, &mut tally, context)?;
-    // A further name changes its directory's times; they are to be those of this machine.
-    for (at, real) in directories {
+    // A further name changes its file's and its directory's times; they are to be those of this machine.
+    for (at, real) in touched {
         changes.extend(compare::itself(&database, &real, at, false));
     }
     write(&database, &mut changes, &mut tally, context)?;

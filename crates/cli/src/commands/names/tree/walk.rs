@@ -288,7 +288,10 @@ impl<'d> Walk<'d> {
         if found.links > 1 && !found.is_directory() {
             let mut several = lock(&self.several);
             if let Some(first) = several.get(&found.identity) {
-                let (from, to, real) = (first.clone(), at.clone(), task.real.clone());
+                let name = at.split().map(|(_, name)| name);
+                let name = name.as_ref().map_or(&[][..], Name::as_bytes);
+                let real = task.real.join(OsStr::from_bytes(name));
+                let (from, to) = (first.clone(), at.clone());
                 drop(several);
                 let told = send.send(Message::Link { from, to, real });
                 return told.map(|()| false).map_err(|_| Gone);
