@@ -2,6 +2,7 @@
 
 use super::boss::BossBenchArgs;
 use super::cluster::ClusterBenchArgs;
+use super::namespace::NamespaceBenchArgs;
 use super::objects::ObjectsBenchArgs;
 use super::placement::PlacementBenchArgs;
 use super::serve::ServeBenchArgs;
@@ -40,6 +41,8 @@ pub(crate) enum Workload {
     Objects(ObjectsBenchArgs),
     /// The metadata of a sky survey (SoMeta's BOSS case), beside other databases
     Boss(BossBenchArgs),
+    /// Create, ask for, change and list files, beside tmpfs and ext4
+    Namespace(NamespaceBenchArgs),
 }
 
 /// What is measured by the clock.

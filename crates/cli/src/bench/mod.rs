@@ -5,9 +5,10 @@
 //! scratch folder that is removed after. `docs/book/bench.md` has figures and says how to read them.
 //!
 //! Suggested reading order: [`args`], [`source`] (which graph), [`sides`] (what both sides are given), then a workload:
-//! [`ingest`], [`hot_vertex`], [`read`], [`scan`], [`travel`], [`open`], [`serve`]. [`report`] prints. Four stand apart:
+//! [`ingest`], [`hot_vertex`], [`read`], [`scan`], [`travel`], [`open`], [`serve`]. [`report`] prints. Five stand apart:
 //! [`placement`] counts, and neither stores nor times anything; [`cluster`] measures several servers against one;
-//! [`objects`] and [`boss`] measure what SoMeta's paper measured, the latter beside other databases.
+//! [`objects`] and [`boss`] measure what SoMeta's paper measured, the latter beside other databases; [`namespace`] measures
+//! files beside file systems.
 
 mod args;
 mod batches;
@@ -17,6 +18,7 @@ mod copurchase;
 mod hot_vertex;
 mod ingest;
 mod machine;
+mod namespace;
 mod objects;
 mod open;
 mod placement;
@@ -69,6 +71,7 @@ pub(crate) fn run(args: &BenchArgs, context: &mut Context) -> anyhow::Result<Out
         Workload::Cluster(args) => cluster::run(args, context),
         Workload::Objects(args) => objects::run(args, context),
         Workload::Boss(args) => boss::run(args, context),
+        Workload::Namespace(args) => namespace::run(args, context),
     }
 }
 

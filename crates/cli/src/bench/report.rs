@@ -14,6 +14,7 @@ use std::path::Path;
 pub(crate) enum Unit {
     EdgesPerSecond,
     ObjectsPerSecond,
+    FilesPerSecond,
     CallsPerSecond,
     /// Of one core's time, whatever else the machine does.
     EdgesPerCpuSecond,
@@ -37,6 +38,7 @@ impl Unit {
         match self {
             Self::EdgesPerSecond => "edges/s",
             Self::ObjectsPerSecond => "objects/s",
+            Self::FilesPerSecond => "files/s",
             Self::CallsPerSecond => "calls/s",
             Self::EdgesPerCpuSecond => "edges/CPU s",
             Self::Seconds => "s",
@@ -56,6 +58,7 @@ impl Unit {
             self,
             Self::EdgesPerSecond
                 | Self::ObjectsPerSecond
+                | Self::FilesPerSecond
                 | Self::CallsPerSecond
                 | Self::EdgesPerCpuSecond
         )
@@ -65,6 +68,7 @@ impl Unit {
         match self {
             Self::EdgesPerSecond
             | Self::ObjectsPerSecond
+            | Self::FilesPerSecond
             | Self::CallsPerSecond
             | Self::EdgesPerCpuSecond
             | Self::BytesPerObject

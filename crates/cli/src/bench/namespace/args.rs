@@ -1,0 +1,95 @@
+//! What `esker bench namespace` can be asked.
+
+use super::disk::Kind;
+use crate::args::{EngineArg, FormatArgs};
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "All files lie in one directory. RAW is the file system that the note names, given the same calls in the same run by \
+                  as many threads; RATIO is Esker's speed as a part of its. What Esker creates in batches is put beside what a file \
+                  system creates one by one. tmpfs keeps nothing; ext4 is one with a journal in a file, mounted by a loop device, \
+                  which needs user 0.\n\nExamples:\n  \
+                  esker bench namespace --files 1000000\n  \
+                  esker bench namespace --grow --files 20000000 --memory 4GiB --json grow.json"
+)]
+pub(crate) struct NamespaceBenchArgs {
+    /// Where to make the scratch folder: a directory on the file system that is to be measured
+    #[arg(value_name = "DIRECTORY", default_value = ".")]
+    pub(super) directory: PathBuf,
+    /// What to measure
+    #[arg(
+        long = "case",
+        value_name = "CASE",
+        value_delimiter = ',',
+        value_enum,
+        default_value = "create,single,stat,chmod,list,unlink"
+    )]
+    pub(super) cases: Vec<Case>,
+    /// Files
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1000..=200_000_000))]
+    pub(super) files: u32,
+    /// Threads
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(super) threads: u16,
+    /// Files created at once
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(super) batch: u32,
+    /// File systems to put beside Esker
+    #[arg(
+        long,
+        value_name = "FS",
+        value_delimiter = ',',
+        value_enum,
+        default_value = "tmpfs,ext4"
+    )]
+    pub(super) beside: Vec<Kind>,
+    /// Only create, all files in one directory, and print the rate of each ten seconds
+    #[arg(long)]
+    pub(super) grow: bool,
+    /// How often each side is measured; medians are printed
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(super) rounds: u32,
+    /// The store engine
+    #[arg(long, value_enum, default_value_t = EngineArg::Fjall)]
+    pub(super) engine: EngineArg,
+    /// Leave the scratch folder
+    #[arg(long)]
+    pub(super) keep: bool,
+    /// Write all figures to that file, too, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) format: FormatArgs,
+}
+
+/// What is done to files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Case {
+    /// Created in batches
+    Create,
+    /// Created one by one
+    Single,
+    /// Asked for, in random order
+    Stat,
+    /// Given other permissions, in random order
+    Chmod,
+    /// Listed with all attributes
+    List,
+    /// Removed
+    Unlink,
+}
+
+impl Case {
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::Create => "create, in batches",
+            Self::Single => "create, one by one",
+            Self::Stat => "stat, at random",
+            Self::Chmod => "chmod, at random",
+            Self::List => "list with attributes",
+            Self::Unlink => "unlink",
+        }
+    }
+}

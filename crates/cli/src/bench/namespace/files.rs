@@ -1,0 +1,103 @@
+//! A database, given the same.
+
+use super::{Bench, Side};
+use esker::Database;
+use esker_model::namespace::{Change, Kind, Make, Name, NamePath, Namespace as _, SetAttributes};
+use esker_model::{Error, Result};
+use std::ops::{ControlFlow, Range};
+
+/// A database with one directory.
+pub(super) struct Files {
+    database: Database,
+    directory: NamePath,
+}
+
+impl Files {
+    pub(super) fn make(bench: &Bench<'_>) -> anyhow::Result<Self> {
+        let folder = bench.scratch.fresh("esker")?;
+        let folder = folder.to_string_lossy();
+        let options = bench
+            .context
+            .open_options()
+            .engine(bench.args.engine.into());
+        let database = Database::init(&folder, &options)?;
+        let directory = NamePath::parse(b"/files").map_err(Error::from)?;
+        let make = Make::new(Kind::Directory.bits() | 0o755, 0, 0);
+        all(database.change(None, &[Change::Make(directory.clone(), make)])?)?;
+        Ok(Self {
+            database,
+            directory,
+        })
+    }
+
+    pub(super) fn close(self) -> anyhow::Result<()> {
+        Ok(self.database.close()?)
+    }
+
+    fn path(&self, number: u64) -> Result<NamePath> {
+        Ok(self
+            .directory
+            .join(&Name::new(format!("file.{number:08}").as_bytes())?))
+    }
+}
+
+fn all<T>(done: Vec<Result<T>>) -> Result<()> {
+    done.into_iter().try_for_each(|d| d.map(drop))
+}
+
+impl Side for Files {
+    fn create(&self, numbers: Range<u64>, batch: usize) -> anyhow::Result<()> {
+        let make = Make::new(Kind::File.bits() | 0o644, 1000, 1000);
+        let mut changes = Vec::with_capacity(batch);
+        let end = numbers.end;
+        for number in numbers {
+            changes.push(Change::Make(self.path(number)?, make.clone()));
+            if changes.len() == batch || number + 1 == end {
+                all(self.database.change(None, &changes)?)?;
+                changes.clear();
+            }
+        }
+        Ok(())
+    }
+
+    fn stat(&self, number: u64) -> anyhow::Result<()> {
+        self.database.stat(None, &self.path(number)?, false)?;
+        Ok(())
+    }
+
+    fn chmod(&self, number: u64) -> anyhow::Result<()> {
+        let mode = if number.is_multiple_of(2) {
+            0o600
+        } else {
+            0o640
+        };
+        let set = SetAttributes {
+            mode: Some(mode),
+            ..SetAttributes::default()
+        };
+        let path = self.path(number)?;
+        Ok(all(self.database.change(
+            None,
+            &[Change::Set {
+                path,
+                follow: false,
+                set,
+            }],
+        )?)?)
+    }
+
+    fn list(&self) -> anyhow::Result<u64> {
+        let mut seen = 0;
+        self.database
+            .list(None, &self.directory, None, &mut |_, _| {
+                seen += 1;
+                ControlFlow::Continue(())
+            })?;
+        Ok(seen)
+    }
+
+    fn unlink(&self, number: u64) -> anyhow::Result<()> {
+        let path = self.path(number)?;
+        Ok(all(self.database.change(None, &[Change::Unlink(path)])?)?)
+    }
+}

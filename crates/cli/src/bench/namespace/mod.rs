@@ -1,0 +1,265 @@
+//! `esker bench namespace`: files created, asked for, changed and listed, beside file systems that are given the same calls in
+//! the same run.
+//!
+//! [`args`] says what can be asked, [`disk`] does it to a file system, [`files`] to a database, [`grow`] fills one directory
+//! and watches the rate.
+
+mod args;
+mod disk;
+mod files;
+mod grow;
+
+pub(crate) use args::NamespaceBenchArgs;
+
+use super::report::{Figure, Report, Target, Unit, median};
+use super::scratch::Scratch;
+use crate::context::Context;
+use crate::exit::Outcome;
+use args::Case;
+use disk::Disk;
+use files::Files;
+use serde_json::json;
+use std::time::Instant;
+
+/// What a case is given.
+struct Bench<'a> {
+    args: &'a NamespaceBenchArgs,
+    context: &'a Context,
+    scratch: &'a Scratch,
+    report: &'a mut Report,
+}
+
+impl Bench<'_> {
+    fn go_on(&self) -> anyhow::Result<()> {
+        match self.context.interrupt.stopped() {
+            Some(_) => Err(esker_model::Error::Interrupted.into()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A file system, or Esker.
+trait Side: Sync {
+    /// Creates the file of that number; `batch` at once where the side can.
+    fn create(&self, numbers: std::ops::Range<u64>, batch: usize) -> anyhow::Result<()>;
+    /// Asks for one file's attributes.
+    fn stat(&self, number: u64) -> anyhow::Result<()>;
+    /// Changes one file's permissions.
+    fn chmod(&self, number: u64) -> anyhow::Result<()>;
+    /// Reads the directory with all attributes; gives how many entries there are.
+    fn list(&self) -> anyhow::Result<u64>;
+    /// Removes one file.
+    fn unlink(&self, number: u64) -> anyhow::Result<()>;
+}
+
+pub(crate) fn run(args: &NamespaceBenchArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let scratch = Scratch::make(&args.directory, args.keep)?;
+    let mut report = Report::new("namespace");
+    let mut bench = Bench {
+        args,
+        context,
+        scratch: &scratch,
+        report: &mut report,
+    };
+    let ran = if args.grow {
+        grow::run(&mut bench)
+    } else {
+        compare(&mut bench)
+    };
+    let stopped = match ran {
+        Ok(()) => false,
+        Err(error) if super::is_interruption(&error) => true,
+        Err(error) => return Err(error),
+    };
+    let settings = json!({
+        "files": args.files,
+        "threads": args.threads,
+        "batch": args.batch,
+        "rounds": args.rounds,
+        "memory_bytes": context.globals.memory,
+        "durability": if context.durability() == esker::Durability::Sync { "sync" } else { "relaxed" },
+    });
+    let how = (args.format.format, args.json.as_deref());
+    report.print(&settings, how, context)?;
+    if stopped {
+        context.warn("stopped before the end: the figures above are those that were complete");
+    }
+    Ok(Outcome::partly_if(stopped))
+}
+
+/// All cases, of each side in turn.
+fn compare(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+    let mut rates: Vec<(String, Case, f64)> = Vec::new();
+    for round in 0..bench.args.rounds {
+        let mut disks = Vec::new();
+        for kind in &bench.args.beside {
+            match Disk::make(*kind, bench.scratch) {
+                Ok(disk) => disks.push((kind.name().to_owned(), disk)),
+                Err(e) if round == 0 => bench
+                    .context
+                    .warn(&format!("no figures of {}: {e:#}", kind.name())),
+                Err(_) => {}
+            }
+        }
+        for (name, disk) in &disks {
+            measure(bench, name, disk, round, &mut rates)?;
+        }
+        drop(disks);
+        let files = Files::make(bench)?;
+        measure(bench, "esker", &files, round, &mut rates)?;
+        files.close()?;
+    }
+    for case in &bench.args.cases {
+        let of = |side: &str| {
+            let mine: Vec<f64> = rates
+                .iter()
+                .filter(|(s, c, _)| s == side && c == case)
+                .map(|r| r.2)
+                .collect();
+            (!mine.is_empty()).then(|| median(mine))
+        };
+        let Some(esker) = of("esker") else { continue };
+        // What nobody else can is put beside what they can: one by one.
+        let theirs = if *case == Case::Create {
+            Case::Single
+        } else {
+            *case
+        };
+        for kind in &bench.args.beside {
+            let others: Vec<f64> = rates
+                .iter()
+                .filter(|(s, c, _)| s == kind.name() && *c == theirs)
+                .map(|r| r.2)
+                .collect();
+            let mut figure = Figure::new(case.text(), Unit::FilesPerSecond, esker)
+                .note(format!("beside {}", kind.name()));
+            if !others.is_empty() {
+                figure = figure.raw(median(others));
+            }
+            if let Some(target) = target(*case, *kind) {
+                figure = figure.target(target);
+            }
+            bench.report.add(figure);
+        }
+        if bench.args.beside.is_empty() {
+            bench
+                .report
+                .add(Figure::new(case.text(), Unit::FilesPerSecond, esker));
+        }
+    }
+    Ok(())
+}
+
+/// What is to be reached (issue: create batched, create one by one beside ext4, stat beside tmpfs).
+fn target(case: Case, beside: disk::Kind) -> Option<Target> {
+    match (case, beside) {
+        (Case::Create, _) => Some(Target::AtLeast(300_000.0)),
+        (Case::Single, disk::Kind::Ext4) => Some(Target::Ratio(4.0)),
+        (Case::Stat, disk::Kind::Tmpfs) => Some(Target::Ratio(1.0)),
+        _ => None,
+    }
+}
+
+fn measure(
+    bench: &Bench<'_>,
+    name: &str,
+    side: &dyn Side,
+    round: u32,
+    rates: &mut Vec<(String, Case, f64)>,
+) -> anyhow::Result<()> {
+    let files = u64::from(bench.args.files);
+    let threads = u64::from(bench.args.threads);
+    let mut made = 0;
+    for case in [
+        Case::Single,
+        Case::Create,
+        Case::Stat,
+        Case::Chmod,
+        Case::List,
+        Case::Unlink,
+    ] {
+        bench.go_on()?;
+        let is_esker = name == "esker";
+        let wanted = bench.args.cases.contains(&case)
+            || case == Case::Single && bench.args.cases.contains(&Case::Create) && !is_esker;
+        // Files have to be there before they can be asked for.
+        if !wanted && !(case == Case::Create && is_esker) && !(case == Case::Single && !is_esker) {
+            continue;
+        }
+        if case == Case::Create && !is_esker {
+            continue;
+        }
+        bench
+            .context
+            .note(&format!("{name}: {}, round {}", case.text(), round + 1));
+        let began = Instant::now();
+        let done = match case {
+            Case::Single | Case::Create => {
+                let batch = if case == Case::Create {
+                    bench.args.batch as usize
+                } else {
+                    1
+                };
+                let first = made;
+                in_parallel(threads, |t| {
+                    let share = files / threads;
+                    let from = first + t * share;
+                    side.create(from..from + share, batch)
+                })?;
+                made += files / threads * threads;
+                files / threads * threads
+            }
+            Case::List => side.list()?,
+            Case::Stat | Case::Chmod => {
+                let each = files / threads;
+                in_parallel(threads, |t| {
+                    let mut random = super::random::Random::new(t + 1);
+                    (0..each).try_for_each(|_| {
+                        let number = random.below(made);
+                        if case == Case::Stat {
+                            side.stat(number)
+                        } else {
+                            side.chmod(number)
+                        }
+                    })
+                })?;
+                each * threads
+            }
+            Case::Unlink => {
+                let each = files / threads;
+                in_parallel(threads, |t| {
+                    (t * each..(t + 1) * each).try_for_each(|n| side.unlink(n))
+                })?;
+                each * threads
+            }
+        };
+        rates.push((
+            name.to_owned(),
+            case,
+            done as f64 / began.elapsed().as_secs_f64(),
+        ));
+    }
+    Ok(())
+}
+
+fn in_parallel(
+    threads: u64,
+    call: impl Fn(u64) -> anyhow::Result<()> + Sync,
+) -> anyhow::Result<()> {
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads)
+            .map(|t| {
+                scope.spawn({
+                    let call = &call;
+                    move || call(t)
+                })
+            })
+            .collect();
+        running
+            .into_iter()
+            .try_for_each(|thread| match thread.join() {
+                Ok(done) => done,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+    })
+}
