@@ -152,25 +152,26 @@ fn feed(folder: &Path, target: &str) {
     assert!(done.status.success(), "{}", text(&done.stderr));
 }
 
-/// Whether a traversal ran as it was asked to: results are the same however it runs. Microseconds of reading ahead.
+/// Whether a traversal ran as it was asked to: results are the same however it runs. Microseconds of reading ahead and of
+/// waiting for other servers, which on a busy machine a single traversal may do without.
 fn ran_as_asked(
     traversal: &Traversal,
     strategy: Strategy,
     result: &TravelResult,
     what: &str,
-) -> u64 {
+) -> (u64, u64) {
     let ahead = result.servers.iter().map(|s| s.prefetch_micros).sum();
-    let waits = result.servers.iter().any(|s| s.wait_micros > 0);
+    let waits: u64 = result.servers.iter().map(|s| s.wait_micros).sum();
     match strategy {
         Strategy::Sync => assert_eq!(ahead, 0, "{what}"),
-        Strategy::Prefetch => assert!(waits, "{what}"),
+        Strategy::Prefetch => {}
         Strategy::Async => {
             let hops = traversal.segments.iter().map(|s| s.hops.len()).sum();
             assert!(result.profile.len() <= hops, "steps: {what}");
-            assert!(!waits && ahead == 0, "{what}");
+            assert!(waits == 0 && ahead == 0, "{what}");
         }
     }
-    ahead
+    (ahead, waits)
 }
 
 fn same_with(placement: &str) {
@@ -194,7 +195,7 @@ fn same_with(placement: &str) {
         same_maps(&got.1, &expected.1, &format!("edges {what}"));
         same_maps(&got.2, &expected.2, &format!("counts {what}"));
     }
-    let mut read_ahead = 0;
+    let (mut read_ahead, mut waited) = (0, 0);
     for (i, chain) in CHAINS.iter().enumerate() {
         let traversal = Traversal::parse(chain).unwrap();
         let embedded = embedded.travel(&traversal, &Budget::default(), &NeverCancel);
@@ -208,10 +209,15 @@ fn same_with(placement: &str) {
             let result = there.travel(&traversal, &budget, &NeverCancel).unwrap();
             let what = format!("{chain} with {strategy:?}, {placement}");
             assert_eq!(found(&result), expected, "{what}");
-            read_ahead += ran_as_asked(&traversal, strategy, &result, &what);
+            let (ahead, waits) = ran_as_asked(&traversal, strategy, &result, &what);
+            read_ahead += ahead;
+            if strategy == Strategy::Prefetch {
+                waited += waits;
+            }
         }
     }
     assert!(read_ahead > 0, "nothing was read ahead, {placement}");
+    assert!(waited > 0, "no server waited for another, {placement}");
     cluster.down(folder);
 }
 

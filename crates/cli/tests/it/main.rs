@@ -10,6 +10,7 @@ mod cluster;
 mod cluster_objects;
 mod cluster_same;
 mod failover;
+mod names;
 mod normalise;
 mod objects;
 mod processes;

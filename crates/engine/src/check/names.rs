@@ -1,11 +1,11 @@
 //! The namespace: every entry is in a directory, every directory under its parent, and the sums are those of the files.
 
 use super::Check;
-use crate::names::{Committed, corrupt_names, find, place, space};
+use crate::names::{Committed, corrupt_names, find, space, whereabouts};
 use crate::read::FirstError;
 use esker_model::key::Counter;
 use esker_model::namespace::record::{
-    Dentry, DentryInode, Past, Place, decode_child_key, decode_dentry_key,
+    Dentry, DentryInode, Past, Whereabouts, decode_child_key, decode_dentry_key,
 };
 use esker_model::namespace::{Inode, display, hash_of, root};
 use esker_model::{Flow, Result, VertexId};
@@ -23,7 +23,7 @@ impl Check<'_> {
             let id = VertexId(rest);
             let problem = match key.first() {
                 Some(1) => check.dentry(key, value)?,
-                Some(2) => check.place(id, value)?,
+                Some(2) => check.whereabouts(id, value)?,
                 Some(3) => Past::decode(id, value)
                     .err()
                     .map(|e| format!("a past state of inode {id} does not decode: {e}")),
@@ -67,12 +67,12 @@ impl Check<'_> {
         if found.is_err() || found.is_ok_and(|f| f.n != n) {
             return Ok(Some(format!("{called} is there twice, or behind a gap")));
         }
-        if directory != root() && place(&rows, directory)?.is_none_or(|p| p.gone) {
+        if directory != root() && whereabouts(&rows, directory)?.is_none_or(|p| p.gone) {
             return Ok(Some(format!("{called}: there is no such directory")));
         }
         match dentry.inode {
-            DentryInode::Place(_) => {
-                let place = place(&rows, dentry.id)?;
+            DentryInode::Elsewhere(_) => {
+                let place = whereabouts(&rows, dentry.id)?;
                 let listed = place.as_ref().is_some_and(|p| {
                     p.names
                         .iter()
@@ -85,7 +85,7 @@ impl Check<'_> {
                 }
             }
             DentryInode::Here(inode) => {
-                let place = place(&rows, dentry.id)?;
+                let place = whereabouts(&rows, dentry.id)?;
                 let here = place
                     .as_ref()
                     .is_none_or(|p| !p.gone && p.names == [(directory, dentry.name.clone())]);
@@ -103,8 +103,8 @@ impl Check<'_> {
         Ok(None)
     }
 
-    fn place(&mut self, id: VertexId, value: &[u8]) -> Result<Option<String>> {
-        let place = match Place::decode(id, value) {
+    fn whereabouts(&mut self, id: VertexId, value: &[u8]) -> Result<Option<String>> {
+        let place = match Whereabouts::decode(id, value) {
             Ok(place) => place,
             Err(e) => {
                 return Ok(Some(format!(
@@ -130,7 +130,7 @@ impl Check<'_> {
         Ok(None)
     }
 
-    fn linked(&mut self, place: &Place, inode: &Inode) {
+    fn linked(&mut self, place: &Whereabouts, inode: &Inode) {
         for (i, (directory, name)) in place.names.iter().enumerate() {
             let mut add = |counter, n| self.add_space(counter, n);
             if i == 0 {
@@ -142,7 +142,7 @@ impl Check<'_> {
 
     fn child(&self, parent: VertexId, key: &[u8], value: &[u8]) -> Result<Option<String>> {
         let child = decode_child_key(key).map_err(corrupt_names)?;
-        let place = place(&Committed(self.read), child)?;
+        let place = whereabouts(&Committed(self.read), child)?;
         let there = place.is_some_and(|p| {
             !p.gone
                 && p.names

@@ -61,9 +61,9 @@ impl Txn<'_, '_> {
             return Err(Errno::NotFound.at(path).into());
         };
         let inode = rows::inode(&*self.overlay, found.dentry.clone())?;
-        let linked = matches!(found.dentry.inode, DentryInode::Place(_));
+        let linked = matches!(found.dentry.inode, DentryInode::Elsewhere(_));
         let first = if linked {
-            rows::place(&*self.overlay, inode.id)?
+            rows::whereabouts(&*self.overlay, inode.id)?
         } else {
             None
         };
@@ -115,9 +115,9 @@ impl Txn<'_, '_> {
         }
         let id = inode.id;
         if at.linked {
-            let mut place = rows::place(&*self.overlay, id)?.unwrap_or_default();
+            let mut place = rows::whereabouts(&*self.overlay, id)?.unwrap_or_default();
             place.inode = Some(inode);
-            self.put_place(id, &place);
+            self.put_whereabouts(id, &place);
             return Ok(id);
         }
         let dentry = Dentry {

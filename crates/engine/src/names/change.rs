@@ -6,7 +6,8 @@ use super::resolve::{Reached, Way};
 use super::rows::{self, Found};
 use crate::txn::{Overlay, Txn};
 use esker_model::namespace::record::{
-    Dentry, DentryInode, Past, Place, child_key, claim_key, dentry_key, past_key, place_key,
+    Dentry, DentryInode, Past, Whereabouts, child_key, claim_key, dentry_key, past_key,
+    whereabouts_key,
 };
 use esker_model::namespace::{
     Change, Content, Done, Errno, INLINE_BYTES_MAX, Inode, Kind, Make, Name, NamePath,
@@ -34,7 +35,7 @@ pub(super) struct Named {
 impl Named {
     /// Whether the inode's attributes lie in its place: it has, or had, several names.
     pub(super) fn linked(&self) -> bool {
-        matches!(self.found.dentry.inode, DentryInode::Place(_))
+        matches!(self.found.dentry.inode, DentryInode::Elsewhere(_))
     }
 }
 
@@ -172,10 +173,11 @@ impl Txn<'_, '_> {
         Ok(())
     }
 
-    pub(super) fn put_place(&mut self, id: VertexId, place: &Place) {
+    pub(super) fn put_whereabouts(&mut self, id: VertexId, place: &Whereabouts) {
         self.scratch.clear();
         place.encode(&mut self.scratch);
-        self.overlay.put(Table::Names, place_key(id), &self.scratch);
+        self.overlay
+            .put(Table::Names, whereabouts_key(id), &self.scratch);
     }
 
     /// Keeps what an inode was, unless this very commit made it so.
@@ -202,13 +204,13 @@ impl Txn<'_, '_> {
         if directory.departed.load(Ordering::Acquire) {
             return Ok(());
         }
-        let place = rows::place(&*self.overlay, directory.id)?.unwrap_or_default();
+        let place = rows::whereabouts(&*self.overlay, directory.id)?.unwrap_or_default();
         if !place.departed {
-            let place = Place {
+            let place = Whereabouts {
                 departed: true,
                 ..place
             };
-            self.put_place(directory.id, &place);
+            self.put_whereabouts(directory.id, &place);
         }
         directory.departed.store(true, Ordering::Release);
         Ok(())
@@ -219,7 +221,7 @@ impl Txn<'_, '_> {
         if let Some(naming) = directory.naming.get() {
             return Ok(*naming);
         }
-        let place = rows::place(&*self.overlay, directory.id)?;
+        let place = rows::whereabouts(&*self.overlay, directory.id)?;
         if place.is_some_and(|p| p.departed) {
             directory.departed.store(true, Ordering::Release);
         }
@@ -231,7 +233,7 @@ impl Txn<'_, '_> {
             Some(owner) if owner == directory.id.0 => Naming::Path,
             Some(owner) => {
                 let owner = VertexId(owner.as_slice().try_into().unwrap_or_default());
-                let gone = rows::place(&*self.overlay, owner)?.is_none_or(|p| p.gone);
+                let gone = rows::whereabouts(&*self.overlay, owner)?.is_none_or(|p| p.gone);
                 if gone {
                     // All that was in it has left it, and each such file has a place.
                     self.overlay.put(Table::Names, key, directory.id.0);
@@ -272,7 +274,7 @@ impl Txn<'_, '_> {
         }
         let id = id_at(kind, &parent.path_of(name));
         let may_be_taken = kind == Kind::Directory || parent.departed.load(Ordering::Acquire);
-        let taken = may_be_taken && rows::place(&*self.overlay, id)?.is_some();
+        let taken = may_be_taken && rows::whereabouts(&*self.overlay, id)?.is_some();
         Ok(if taken { within(self.version) } else { id })
     }
 
@@ -330,7 +332,7 @@ impl Txn<'_, '_> {
             names.note_changed(parent.id, now);
         }
         if kind == Kind::Directory {
-            self.put_place(id, &Place::at(parent.id, name.clone()));
+            self.put_whereabouts(id, &Whereabouts::at(parent.id, name.clone()));
             self.overlay
                 .put(Table::Names, child_key(parent.id, id), name.as_bytes());
         }

@@ -13,7 +13,7 @@ mod resolve;
 mod rows;
 pub(crate) mod space;
 
-pub(crate) use rows::{Committed, corrupt as corrupt_names, find, place};
+pub(crate) use rows::{Committed, corrupt as corrupt_names, find, whereabouts};
 
 use crate::Engine;
 use crate::counts::PendingCounters;

@@ -7,7 +7,7 @@ use super::rows;
 use super::space;
 use crate::txn::Txn;
 use esker_model::key::SpaceKey;
-use esker_model::namespace::record::{Dentry, DentryInode, Place, child_key};
+use esker_model::namespace::record::{Dentry, DentryInode, Whereabouts, child_key};
 use esker_model::namespace::{Errno, Inode, Kind, LINKS_MAX, NamePath};
 use esker_model::object::Asker;
 use esker_model::{Error, Result, VertexId, VertexRef};
@@ -68,7 +68,7 @@ impl Txn<'_, '_> {
         self.depart(&parent)?;
         names.note_changed(parent.id, now);
         if linked {
-            let mut place = rows::place(&*self.overlay, inode.id)?.unwrap_or_default();
+            let mut place = rows::whereabouts(&*self.overlay, inode.id)?.unwrap_or_default();
             let index = place
                 .names
                 .iter()
@@ -93,7 +93,7 @@ impl Txn<'_, '_> {
                 inode.touch_change(now);
                 let id = inode.id;
                 place.inode = Some(inode);
-                self.put_place(id, &place);
+                self.put_whereabouts(id, &place);
                 return Ok(());
             }
         }
@@ -110,13 +110,13 @@ impl Txn<'_, '_> {
         inode.version = self.version;
         inode.links = 0;
         let id = inode.id;
-        let place = Place {
+        let place = Whereabouts {
             gone: true,
             departed: true,
             names: vec![(parent.id, name)],
             inode: Some(inode),
         };
-        self.put_place(id, &place);
+        self.put_whereabouts(id, &place);
         Ok(())
     }
 
@@ -169,9 +169,9 @@ impl Txn<'_, '_> {
         let mut inode = named.inode;
         self.supersede(named.parent.id, &named.name, &inode);
         let mut place = if linked {
-            rows::place(&*self.overlay, inode.id)?.unwrap_or_default()
+            rows::whereabouts(&*self.overlay, inode.id)?.unwrap_or_default()
         } else {
-            Place::at(named.parent.id, named.name.clone())
+            Whereabouts::at(named.parent.id, named.name.clone())
         };
         place.names.push((parent.id, name.clone()));
         inode.links = place.names.len() as u32;
@@ -181,11 +181,11 @@ impl Txn<'_, '_> {
         space::of_name(parent.id, &inode, false, 1, &mut |c, n| names.note(c, n));
         names.note_changed(parent.id, now);
         place.inode = Some(inode);
-        self.put_place(id, &place);
+        self.put_whereabouts(id, &place);
         let dentry = |name| Dentry {
             name,
             id,
-            inode: DentryInode::Place(kind),
+            inode: DentryInode::Elsewhere(kind),
         };
         if !linked {
             let old = (named.found.hash, named.found.n);

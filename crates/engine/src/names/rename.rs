@@ -7,7 +7,7 @@ use super::resolve::Reached;
 use super::{rows, space};
 use crate::txn::Txn;
 use esker_model::key::{Counter, Measure, SpaceKey};
-use esker_model::namespace::record::{Dentry, DentryInode, Place, child_key};
+use esker_model::namespace::record::{Dentry, DentryInode, Whereabouts, child_key};
 use esker_model::namespace::{Errno, Inode, Kind, Name, NamePath};
 use esker_model::object::Asker;
 use esker_model::{Error, Result, VertexId};
@@ -146,9 +146,9 @@ impl Txn<'_, '_> {
         inode.touch_change(now);
         let kind = inode.kind();
         let mut at = if linked || kind == Kind::Directory {
-            rows::place(&*self.overlay, id)?.unwrap_or_default()
+            rows::whereabouts(&*self.overlay, id)?.unwrap_or_default()
         } else {
-            Place::default()
+            Whereabouts::default()
         };
         let index = at
             .names
@@ -173,11 +173,11 @@ impl Txn<'_, '_> {
         }
         let state = if linked {
             at.inode = Some(inode);
-            DentryInode::Place(kind)
+            DentryInode::Elsewhere(kind)
         } else {
             DentryInode::Here(inode)
         };
-        self.put_place(id, &at);
+        self.put_whereabouts(id, &at);
         self.put_dentry(
             target.id,
             place,

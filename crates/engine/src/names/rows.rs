@@ -1,7 +1,9 @@
 //! Rows of table `names`, whoever is asked for them.
 
 use crate::txn::Overlay;
-use esker_model::namespace::record::{Dentry, DentryInode, Place, dentry_key, place_key};
+use esker_model::namespace::record::{
+    Dentry, DentryInode, Whereabouts, dentry_key, whereabouts_key,
+};
 use esker_model::namespace::{Content, Errno, Inode, Kind, Name, display, hash_of, root};
 use esker_model::{Error, Result, Version, VertexId};
 use esker_store::{Read, Table};
@@ -67,10 +69,13 @@ pub(crate) fn find(
 }
 
 /// Where an inode is, if there is a row that says so.
-pub(crate) fn place(rows: &(impl Rows + ?Sized), id: VertexId) -> Result<Option<Place>> {
+pub(crate) fn whereabouts(
+    rows: &(impl Rows + ?Sized),
+    id: VertexId,
+) -> Result<Option<Whereabouts>> {
     let mut place = None;
-    rows.row(&place_key(id), &mut |row| {
-        place = Some(Place::decode(id, row).map_err(corrupt))
+    rows.row(&whereabouts_key(id), &mut |row| {
+        place = Some(Whereabouts::decode(id, row).map_err(corrupt))
     })?;
     place.transpose()
 }
@@ -79,8 +84,8 @@ pub(crate) fn place(rows: &(impl Rows + ?Sized), id: VertexId) -> Result<Option<
 pub(crate) fn inode(rows: &(impl Rows + ?Sized), dentry: Dentry) -> Result<Inode> {
     match dentry.inode {
         DentryInode::Here(inode) => Ok(inode),
-        DentryInode::Place(_) => {
-            let place = place(rows, dentry.id)?;
+        DentryInode::Elsewhere(_) => {
+            let place = whereabouts(rows, dentry.id)?;
             place.and_then(|p| p.inode).ok_or_else(|| Error::Store {
                 engine: "namespace",
                 message: format!(
@@ -96,7 +101,7 @@ pub(crate) fn inode(rows: &(impl Rows + ?Sized), dentry: Dentry) -> Result<Inode
 pub(crate) fn kind(dentry: &Dentry) -> Kind {
     match &dentry.inode {
         DentryInode::Here(inode) => inode.kind(),
-        DentryInode::Place(kind) => *kind,
+        DentryInode::Elsewhere(kind) => *kind,
     }
 }
 

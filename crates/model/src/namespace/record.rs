@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  [01][directory 16][hash of name 8][n]   a dentry: name, id, inode attributes, small content (TableFS's schema)
-//!  [02][id 16]                             a place: where an inode is whose id does not tell, or that it is gone
+//!  [02][id 16]                             whereabouts: where an inode is whose id does not tell, or that it is gone
 //!  [03][id 16][!version 8]                 what an inode was: where, and its attributes
 //!  [04][id of a path 16]                   a claim: the directory that names its files after that path
 //!  [05][directory 16][directory 16]        a directory in a directory, with its name
@@ -18,7 +18,7 @@ use crate::id::VertexId;
 use crate::version::Version;
 
 const DENTRY: u8 = 1;
-const PLACE: u8 = 2;
+const WHEREABOUTS: u8 = 2;
 const PAST: u8 = 3;
 const CLAIM: u8 = 4;
 const CHILD: u8 = 5;
@@ -54,9 +54,9 @@ pub fn decode_dentry_key(key: &[u8]) -> Result<(VertexId, u64, u8), DecodeError>
     Ok((directory, hash, n))
 }
 
-/// The key of a place.
-pub fn place_key(id: VertexId) -> [u8; 17] {
-    marked(PLACE, id)
+/// The key of whereabouts.
+pub fn whereabouts_key(id: VertexId) -> [u8; 17] {
+    marked(WHEREABOUTS, id)
 }
 
 /// The key of what an inode was.
@@ -116,7 +116,7 @@ pub struct Dentry {
     pub name: Name,
     /// What it names.
     pub id: VertexId,
-    /// Its attributes; those of a file with several names lie in its place.
+    /// Its attributes; those of a file with several names lie in its whereabouts.
     pub inode: DentryInode,
 }
 
@@ -125,8 +125,8 @@ pub struct Dentry {
 pub enum DentryInode {
     /// Here.
     Here(Inode),
-    /// In the place of the id; of this kind.
-    Place(Kind),
+    /// In the whereabouts of the id; of this kind.
+    Elsewhere(Kind),
 }
 
 const LINKED: u8 = 1;
@@ -134,13 +134,13 @@ const LINKED: u8 = 1;
 impl Dentry {
     /// Appends the row.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let linked = matches!(self.inode, DentryInode::Place(_));
+        let linked = matches!(self.inode, DentryInode::Elsewhere(_));
         out.push(if linked { LINKED } else { 0 });
         put_bytes(out, self.name.as_bytes());
         out.extend_from_slice(&self.id.0);
         match &self.inode {
             DentryInode::Here(inode) => encode_inode(inode, out),
-            DentryInode::Place(kind) => put_varint(out, u64::from(kind.bits())),
+            DentryInode::Elsewhere(kind) => put_varint(out, u64::from(kind.bits())),
         }
     }
 
@@ -155,7 +155,7 @@ impl Dentry {
         let id = VertexId(r.array("an inode's id")?);
         let inode = if flags == LINKED {
             let kind = Kind::of_mode(u32_of(&mut r, "a kind")?);
-            DentryInode::Place(kind.ok_or_else(|| r.error("the type bits of a mode"))?)
+            DentryInode::Elsewhere(kind.ok_or_else(|| r.error("the type bits of a mode"))?)
         } else {
             DentryInode::Here(decode_inode(id, &mut r)?)
         };
@@ -173,7 +173,7 @@ impl Dentry {
 
 /// Where an inode is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Place {
+pub struct Whereabouts {
     /// It was unlinked, and has no name any more: the one listed was the last.
     pub gone: bool,
     /// Of a directory: something that was in it left it, so a new entry's id may be taken.
@@ -184,7 +184,7 @@ pub struct Place {
     pub inode: Option<Inode>,
 }
 
-impl Place {
+impl Whereabouts {
     /// Of something with one name.
     pub fn at(directory: VertexId, name: Name) -> Self {
         Self {
@@ -213,9 +213,9 @@ impl Place {
     /// Reads what [`Self::encode`] wrote for that id.
     pub fn decode(id: VertexId, row: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(row);
-        let flags = r.u8("a place's flags")?;
+        let flags = r.u8("flags of whereabouts")?;
         if flags > 7 {
-            return Err(r.error("a place's flags (below 8)"));
+            return Err(r.error("flags of whereabouts (below 8)"));
         }
         let count = r.count(18, "a count of names")?;
         let mut names = Vec::with_capacity(count);
@@ -447,7 +447,7 @@ mod tests {
         #[test]
         fn rows_come_back(name in names(), inode in inodes(), gone in any::<bool>(), departed in any::<bool>(), linked in any::<bool>()) {
             let id = inode.id;
-            let state = if linked { DentryInode::Place(Kind::Fifo) } else { DentryInode::Here(inode.clone()) };
+            let state = if linked { DentryInode::Elsewhere(Kind::Fifo) } else { DentryInode::Here(inode.clone()) };
             let dentry = Dentry { name: name.clone(), id, inode: state };
             let mut row = Vec::new();
             dentry.encode(&mut row);
@@ -456,10 +456,10 @@ mod tests {
                 prop_assert!(Dentry::decode(&row[..end]).is_err());
             }
             prop_assert_eq!(Dentry::decode(&row).unwrap(), dentry);
-            let place = Place { gone, departed, names: vec![(id, name.clone()); 2], inode: linked.then(|| inode.clone()) };
+            let place = Whereabouts { gone, departed, names: vec![(id, name.clone()); 2], inode: linked.then(|| inode.clone()) };
             let mut row = Vec::new();
             place.encode(&mut row);
-            prop_assert_eq!(Place::decode(id, &row).unwrap(), place);
+            prop_assert_eq!(Whereabouts::decode(id, &row).unwrap(), place);
             let past = Past { directory: id, name, inode };
             let mut row = Vec::new();
             past.encode(&mut row);
@@ -469,7 +469,7 @@ mod tests {
         #[test]
         fn nothing_that_is_damaged_panics(row in prop::collection::vec(any::<u8>(), 0..80)) {
             let _ = Dentry::decode(&row);
-            let _ = Place::decode(VertexId::default(), &row);
+            let _ = Whereabouts::decode(VertexId::default(), &row);
             let _ = Past::decode(VertexId::default(), &row);
             let _ = decode_dentry_key(&row);
             let _ = decode_child_key(&row);

@@ -1,0 +1,438 @@
+//! Files by path, through the command.
+
+use crate::processes::text;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn esker(folder: &Path, args: &[&str]) -> Output {
+    let args: Vec<&OsStr> = args.iter().map(OsStr::new).collect();
+    esker_bytes(folder, &args)
+}
+
+fn esker_bytes(folder: &Path, args: &[&OsStr]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_esker"))
+        .current_dir(folder)
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+fn done(folder: &Path, args: &[&str]) -> String {
+    let out = esker(folder, args);
+    assert!(out.status.success(), "{args:?}: {}", text(&out.stderr));
+    text(&out.stdout)
+}
+
+fn sound(folder: &Path) {
+    let out = esker(folder, &["check", "lab.esker"]);
+    assert!(
+        out.status.success() && text(&out.stderr).contains("all is well"),
+        "{}",
+        text(&out.stdout)
+    );
+}
+
+fn json(folder: &Path, args: &[&str]) -> serde_json::Value {
+    let args = [args, &["--format", "json"]].concat();
+    serde_json::from_str(&done(folder, &args)).unwrap()
+}
+
+fn tool(program: &str, args: &[&str]) -> String {
+    let out = Command::new(program).args(args).output().unwrap();
+    text(&out.stdout)
+}
+
+#[test]
+fn files_are_made_renamed_and_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    done(
+        at,
+        &[
+            "mkdir",
+            "lab.esker",
+            "-p",
+            "/project/run7",
+            "--mode",
+            "2750",
+        ],
+    );
+    done(
+        at,
+        &[
+            "touch",
+            "lab.esker",
+            "/project/run7/a.h5",
+            "/project/run7/b.h5",
+            "--mode",
+            "640",
+        ],
+    );
+    let id = json(at, &["stat", "lab.esker", "/project/run7/a.h5"])[0]["vertex"].clone();
+    done(at, &["mv", "lab.esker", "/project/run7/a.h5", "/project"]);
+    let moved = json(at, &["stat", "lab.esker", "/project/a.h5"]);
+    assert_eq!(
+        (&moved[0]["vertex"], &moved[0]["mode"]),
+        (&id, &"0640".into())
+    );
+    done(
+        at,
+        &["ln", "lab.esker", "/project/a.h5", "/project/again.h5"],
+    );
+    done(at, &["ln", "lab.esker", "-s", "run7", "/project/latest"]);
+    let listed = done(
+        at,
+        &["ls", "lab.esker", "/project", "-l", "--format", "csv"],
+    );
+    let names: Vec<_> = listed
+        .lines()
+        .skip(1)
+        .map(|l| l.split(',').take(3).collect::<Vec<_>>().join(" "))
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "a.h5 -rw-r----- 2",
+            "again.h5 -rw-r----- 2",
+            "latest lrwxrwxrwx 1",
+            "run7 drwxr-s--- 2"
+        ]
+    );
+    assert_eq!(
+        done(at, &["ls", "lab.esker", "/project/latest"]).trim(),
+        "NAME\nb.h5"
+    );
+    // Others see what the bits let them see.
+    let refused = esker(at, &["ls", "lab.esker", "/project/run7", "--as", "1001:7"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(
+        text(&refused.stderr).contains("/project/run7: permission denied (EACCES)"),
+        "{}",
+        text(&refused.stderr)
+    );
+    assert_eq!(
+        json(
+            at,
+            &[
+                "find",
+                "lab.esker",
+                "/",
+                "type = 'file'",
+                "--as",
+                "1001:7",
+                "--count"
+            ]
+        )[0]["files"],
+        2
+    );
+    assert_eq!(
+        json(at, &["find", "lab.esker", "/", "type = 'file'", "--count"])[0]["files"],
+        3
+    );
+    let refused = esker(at, &["rm", "lab.esker", "/project"]);
+    assert!(
+        text(&refused.stderr).contains("with -r it goes"),
+        "{}",
+        text(&refused.stderr)
+    );
+    done(at, &["rm", "lab.esker", "-r", "/project"]);
+    assert_eq!(json(at, &["du", "lab.esker", "/"])[0]["files"], 0);
+    sound(at);
+}
+
+#[test]
+fn bad_input_is_told_where_and_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    done(at, &["mkdir", "lab.esker", "/a"]);
+    let long = format!("/{}", "x".repeat(256));
+    let deep = "/x".repeat(2_049);
+    for (args, expected) in [
+        (
+            vec!["stat", "lab.esker", "/b"],
+            "/b: no such file or directory (ENOENT)",
+        ),
+        (vec!["touch", "lab.esker", &long], "ENAMETOOLONG"),
+        (vec!["touch", "lab.esker", &deep], "ENAMETOOLONG"),
+        (vec!["touch", "lab.esker", "a"], "no path from the root"),
+        (vec!["mkdir", "lab.esker", "/a"], "EEXIST"),
+        (vec!["touch", "lab.esker", "/.."], "above the root"),
+        (vec!["mv", "lab.esker", "/a", "/a/b"], "EINVAL"),
+        (vec!["chmod", "lab.esker", "9", "/a"], "octal"),
+        (vec!["scan", "lab.esker", "/nowhere"], "No such file"),
+        (
+            vec!["find", "lab.esker", "/a", "siez > 3"],
+            "did you mean `size`",
+        ),
+        (
+            vec!["top", "lab.esker", "--by", "user", "--under", "/a"],
+            "--by dir",
+        ),
+    ] {
+        let out = esker(at, &args);
+        // What is not there is no mistake in the call.
+        let code = if expected.contains("ENOENT") { 1 } else { 2 };
+        assert_eq!(out.status.code(), Some(code), "{args:?}");
+        assert!(
+            text(&out.stderr).contains(expected),
+            "{args:?}: {}",
+            text(&out.stderr)
+        );
+    }
+    // Bytes that are no text come back as they are.
+    for name in [b"/new\nline".as_slice(), b"/\xff\xfe"] {
+        let out = esker_bytes(
+            at,
+            &[
+                OsStr::new("touch"),
+                OsStr::new("lab.esker"),
+                OsStr::from_bytes(name),
+            ],
+        );
+        assert!(out.status.success(), "{}", text(&out.stderr));
+    }
+    let listed = done(at, &["ls", "lab.esker", "/"]);
+    assert_eq!(listed.trim(), "NAME\n\\xff\\xfe\na\nnew\\x0aline");
+}
+
+/// What the system's tools say of this machine's own files, Esker says, too.
+#[test]
+fn a_scan_of_usr_equals_the_system_tools() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    let first = json(at, &["scan", "lab.esker", "/usr"]);
+    let number = |text: String| {
+        text.split_whitespace()
+            .next()
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+    };
+    let of_type = |kind: &str| tool("find", &["/usr", "-type", kind]).lines().count() as u64;
+    let held = json(at, &["du", "lab.esker", "/usr"]);
+    assert_eq!(held[0]["directories"], of_type("d"));
+    assert_eq!(
+        held[0]["allocated"],
+        number(tool("du", &["-s", "-B512", "/usr"])) * 512
+    );
+    assert_eq!(held[0]["size"], number(tool("du", &["-sb", "/usr"])));
+    for kind in [("file", "f"), ("symlink", "l"), ("directory", "d")] {
+        let filter = format!("type = '{}'", kind.0);
+        let found = json(at, &["find", "lab.esker", "/usr", &filter, "--count"]);
+        assert_eq!(found[0]["files"], of_type(kind.1), "{kind:?}");
+    }
+    let large = tool("find", &["/usr", "-type", "f", "-size", "+1000k"]);
+    let mut expected: Vec<&str> = large.lines().collect();
+    let found = done(
+        at,
+        &[
+            "find",
+            "lab.esker",
+            "/usr",
+            "type = 'file' AND size > 1000KiB",
+            "--format",
+            "csv",
+            "--select",
+            "path",
+        ],
+    );
+    let mut found: Vec<&str> = found.lines().skip(1).collect();
+    expected.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(found, expected);
+    // Nothing has changed: nothing is written.
+    let again = json(at, &["scan", "lab.esker", "/usr"]);
+    assert_eq!(again[0]["entries"], first[0]["entries"]);
+    assert_eq!(
+        [&again[0]["new"], &again[0]["changed"], &again[0]["removed"]],
+        [0, 0, 0]
+    );
+    sound(at);
+}
+
+#[test]
+fn what_changed_in_a_tree_is_all_that_the_next_scan_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    let tree = at.join("tree");
+    let file = |name: &str, content: &str| std::fs::write(tree.join(name), content).unwrap();
+    std::fs::create_dir_all(tree.join("a/b/c")).unwrap();
+    std::fs::create_dir(tree.join("gone")).unwrap();
+    file("a/x", "1");
+    file("a/b/y", "22");
+    file("gone/z", "333");
+    std::fs::hard_link(tree.join("a/x"), tree.join("a/b/x2")).unwrap();
+    symlink("../x", tree.join("a/b/s")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        tree.join("pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .unwrap();
+    std::fs::File::create(tree.join("sparse"))
+        .unwrap()
+        .set_len(1 << 40)
+        .unwrap();
+    let scan = || {
+        json(
+            at,
+            &["scan", "lab.esker", &tree.to_string_lossy(), "--at", "/t"],
+        )[0]
+        .clone()
+    };
+    assert_eq!(scan()["unreadable"], 0);
+    let held = json(at, &["du", "lab.esker", "/t"]);
+    assert_eq!(
+        (&held[0]["files"], &held[0]["directories"]),
+        (&7.into(), &5.into())
+    );
+    let stat = json(
+        at,
+        &["stat", "lab.esker", "/t/a/b/x2", "/t/sparse", "/t/a/b"],
+    );
+    assert_eq!(
+        (&stat[0]["links"], &stat[1]["size"]),
+        (&2.into(), &(1_u64 << 40).into())
+    );
+    let metadata = std::fs::metadata(tree.join("a/b")).unwrap();
+    let time = jiff::Timestamp::new(metadata.mtime(), metadata.mtime_nsec() as i32).unwrap();
+    assert_eq!(
+        stat[2]["mtime"]
+            .as_str()
+            .unwrap()
+            .parse::<jiff::Timestamp>()
+            .unwrap(),
+        time
+    );
+
+    std::fs::remove_dir_all(tree.join("gone")).unwrap();
+    std::fs::remove_file(tree.join("a/b/y")).unwrap();
+    std::fs::create_dir(tree.join("a/b/y")).unwrap();
+    file("a/x", "longer");
+    file("a/new", "");
+    let second = scan();
+    assert_eq!((&second["new"], &second["removed"]), (&2.into(), &3.into()));
+    let names = |path: &str| done(at, &["ls", "lab.esker", path, "--format", "csv"]);
+    assert_eq!(names("/t"), "name\na\npipe\nsparse\n");
+    assert_eq!(names("/t/a/b"), "name\nc\ns\nx2\ny\n");
+    assert_eq!(json(at, &["stat", "lab.esker", "/t/a/b/x2"])[0]["size"], 6);
+    let third = scan();
+    assert_eq!(
+        [&third["new"], &third["changed"], &third["removed"]],
+        [0, 0, 0]
+    );
+    sound(at);
+}
+
+#[test]
+fn a_scan_that_is_killed_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    let tree = at.join("tree");
+    for directory in 0..40 {
+        let directory = tree.join(format!("d{directory}"));
+        std::fs::create_dir_all(&directory).unwrap();
+        for file in 0..100 {
+            std::fs::write(directory.join(format!("f{file}")), "").unwrap();
+        }
+    }
+    let tree = tree.to_string_lossy().into_owned();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_esker"))
+        .current_dir(at)
+        .args(["scan", "lab.esker", &tree, "--at", "/t", "--rate", "2k/s"])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let began = std::time::Instant::now();
+    while json_if(at).is_none_or(|n| n == 0) && began.elapsed().as_secs() < 60 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    done(at, &["scan", "lab.esker", &tree, "--at", "/t"]);
+    assert_eq!(json(at, &["du", "lab.esker", "/t"])[0]["files"], 4_000);
+    sound(at);
+}
+
+/// How many files there are by now, once there is a database.
+fn json_if(at: &Path) -> Option<u64> {
+    let out = esker(at, &["du", "lab.esker", "/t", "--format", "json"]);
+    let rows: serde_json::Value = serde_json::from_slice(&out.stdout).ok()?;
+    rows[0]["files"].as_u64()
+}
+
+#[test]
+fn what_cannot_be_read_is_told_and_stays() {
+    if rustix::process::geteuid().is_root() {
+        // User 0 reads all; a directory that leads into itself is what stops it.
+        return leads_into_itself();
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path().join("tree");
+    std::fs::create_dir_all(tree.join("closed/x")).unwrap();
+    let tree_text = tree.to_string_lossy().into_owned();
+    done(dir.path(), &["scan", "lab.esker", &tree_text, "--at", "/t"]);
+    let closed = |mode| {
+        std::fs::set_permissions(
+            tree.join("closed"),
+            std::os::unix::fs::PermissionsExt::from_mode(mode),
+        )
+        .unwrap()
+    };
+    closed(0);
+    let out = esker(dir.path(), &["scan", "lab.esker", &tree_text, "--at", "/t"]);
+    closed(0o700);
+    assert_eq!(out.status.code(), Some(1));
+    assert!(
+        text(&out.stderr).contains("closed: Permission denied"),
+        "{}",
+        text(&out.stderr)
+    );
+    assert_eq!(
+        done(
+            dir.path(),
+            &["ls", "lab.esker", "/t/closed", "--format", "csv"]
+        ),
+        "name\nx\n"
+    );
+}
+
+fn leads_into_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path().join("tree");
+    std::fs::create_dir_all(tree.join("a/again")).unwrap();
+    std::fs::write(tree.join("a/x"), "").unwrap();
+    let (from, to) = (
+        tree.display().to_string(),
+        tree.join("a/again").display().to_string(),
+    );
+    let mounted = Command::new("mount")
+        .args(["--bind", &from, &to])
+        .output()
+        .unwrap();
+    if !mounted.status.success() {
+        println!(
+            "skipped: mounting is not allowed here: {}",
+            text(&mounted.stderr)
+        );
+        return;
+    }
+    let out = esker(dir.path(), &["scan", "lab.esker", &from, "--at", "/t"]);
+    let unmounted = Command::new("umount").arg(&to).status().unwrap();
+    assert!(unmounted.success());
+    assert_eq!(out.status.code(), Some(1), "{}", text(&out.stderr));
+    assert!(
+        text(&out.stderr).contains("leads back to a directory above it"),
+        "{}",
+        text(&out.stderr)
+    );
+    assert_eq!(
+        json(dir.path(), &["du", "lab.esker", "/t"])[0]["directories"],
+        3
+    );
+}
