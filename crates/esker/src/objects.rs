@@ -108,6 +108,15 @@ impl ObjectWrite for Database {
 }
 
 impl Database {
+    /// Whether a search of a database that this process owns touches a few objects only and waits for nobody, as far as can
+    /// be told without doing it. For threads that must not wait.
+    pub fn finds_few(&self, find: &Find) -> bool {
+        match self.session().as_deref() {
+            Ok(Session::Owner(owner)) => owner.engine().is_ok_and(|e| e.finds_few(find)),
+            _ => false,
+        }
+    }
+
     /// Searches for objects one by one, page by page: what is not taken is not looked for. Each page is of one moment. What
     /// the search has counted or planned is in [`FindIter::report`]; with `count` or `explain` it gives the objects all the
     /// same.

@@ -160,6 +160,11 @@ impl ObjectStore {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The same, if nobody changes it just now.
+    pub(super) fn state_if_free(&self) -> Option<RwLockReadGuard<'_, State>> {
+        self.state.try_read().ok()
+    }
+
     fn state_mut(&self) -> RwLockWriteGuard<'_, State> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }

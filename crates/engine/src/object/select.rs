@@ -140,6 +140,8 @@ pub(super) struct Select<'t, 'c> {
     pub(super) plan: Vec<PlanStep>,
 }
 
+/// A search that touches no more objects than this is a short one.
+const SHORT: u64 = 64;
 /// To ask one object costs as much as so many that an index gives.
 const ASKING_COSTS: u64 = 6;
 /// To ask one object costs as much as so many values that are read in a row.
@@ -198,6 +200,18 @@ impl<'t> Select<'t, '_> {
             }
             Node::Not(inner) => all.saturating_sub(self.estimate(inner)),
             Node::Term(leaf) => self.estimate_term(leaf).objects,
+        }
+    }
+
+    /// Whether a filter is terms of which one leaves few objects by an index that is there.
+    pub(super) fn is_short(&self, node: &Node<'t>) -> bool {
+        match node {
+            Node::And(parts) => parts.iter().any(|p| self.is_short(p)),
+            Node::Term(leaf) => {
+                let estimate = self.estimate_term(leaf);
+                matches!(estimate.access, "index" | "number") && estimate.objects <= SHORT
+            }
+            Node::All | Node::Or(_) | Node::Not(_) => false,
         }
     }
 
