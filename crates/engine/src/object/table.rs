@@ -58,7 +58,8 @@ pub(super) enum Part {
     Static,
 }
 
-fn mix(id: ObjectId) -> u64 {
+/// The hash of an object's number.
+pub(super) fn mix(id: ObjectId) -> u64 {
     // Both the prefix, in the high bits, and the sequence, in the low ones, tell objects apart.
     id.0.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(26)
 }
@@ -266,9 +267,21 @@ impl Table {
         }
     }
 
+    /// Makes room for that many more objects.
+    pub(super) fn reserve(&mut self, more: usize) {
+        let (ids, hashes) = (&self.ids, &self.hashes);
+        self.by_id.reserve(more, |s| mix(ids[*s as usize]));
+        self.by_identity.reserve(more, |s| low(hashes[*s as usize]));
+    }
+
     /// The same for an object that is not in the table yet: its values go straight from the row into the columns of the
     /// object before it, as long as the names are the same.
-    fn apply_new(&mut self, id: ObjectId, row: &[u8], hash: u128) -> Result<(), DecodeError> {
+    pub(super) fn apply_new(
+        &mut self,
+        id: ObjectId,
+        row: &[u8],
+        hash: u128,
+    ) -> Result<(), DecodeError> {
         let mut r = Reader::new(row);
         let gone = r.u8("flags")? == 1;
         let first = Version(r.u64("a first version")?);
@@ -567,7 +580,7 @@ fn names<'v>(view: &'v VertexView<'_>) -> impl Iterator<Item = (&'v str, bool)> 
 }
 
 /// Decimal digits, without an allocation.
-fn decimal(mut value: u64, digits: &mut [u8; 20]) -> &[u8] {
+pub(crate) fn decimal(mut value: u64, digits: &mut [u8; 20]) -> &[u8] {
     let mut at = digits.len();
     loop {
         at -= 1;
