@@ -126,6 +126,9 @@ impl ObjectStore {
                 Flow::Break(())
             }
         };
+        inner.get_with(Table::Objects, &log::SIZES, &mut |sizes| {
+            state.columns.reserve_sizes(sizes);
+        })?;
         let all = KeyRange::prefix(&[log::CHUNKS]);
         inner.scan(Table::Objects, &all, &mut |key, value| {
             state.chunk_bytes += value.len() as u64;
@@ -388,6 +391,7 @@ impl ObjectStore {
             }
         }
         written += bytes as u64;
+        batch.put(Table::Objects, log::SIZES, self.state().columns.sizes());
         let mut chunk_bytes = 0;
         let log = KeyRange::between(&[log::LOG], &log::log_key(commit + 1, 0));
         self.inner.scan(Table::Objects, &log, &mut |key, _| {

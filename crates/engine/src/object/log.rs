@@ -3,6 +3,7 @@
 //! ```text
 //!  [01][commit 8][part 4]   what one commit did, in parts of some 1 MiB: entries
 //!  [02][chunk 4]            the objects in 4,096 slots as they were at a checkpoint: see `chunk`
+//!  [03]                     how many objects and texts there were at the last checkpoint: room to be made, and no more
 //!
 //!  entry   [01][length][object id 8][hash 16][row, as VertexRecord encodes it]   the object becomes this; the hash is its
 //!                                                                                identity's
@@ -29,6 +30,8 @@ const PART_BYTES: usize = 1 << 20;
 
 pub(super) const LOG: u8 = 1;
 pub(super) const CHUNKS: u8 = 2;
+/// The key of [`Table::sizes`] at the last checkpoint.
+pub(super) const SIZES: [u8; 1] = [3];
 
 const RECORD: u8 = 1;
 const TAG: u8 = 2;

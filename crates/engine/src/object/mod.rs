@@ -9,6 +9,7 @@ mod chunk;
 mod column;
 mod find;
 mod fresh;
+mod gather;
 mod group;
 mod layer;
 mod log;

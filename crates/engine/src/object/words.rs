@@ -2,6 +2,7 @@
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use roaring::RoaringBitmap;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -31,15 +32,21 @@ impl Words {
 
     fn look_up(&mut self, word: &str) -> u32 {
         let hash = self.hash(word);
-        if let Some(number) = self.number_of(word, hash) {
-            return number;
+        let (text, ends) = (&self.text, &self.ends);
+        let same = |(n, h): &(u32, u32)| *h == hash && slice(text, ends, *n) == word;
+        let entry = self
+            .numbers
+            .entry(spread(hash), same, |(_, hash)| spread(*hash));
+        match entry {
+            Entry::Occupied(known) => known.get().0,
+            Entry::Vacant(place) => {
+                let number = self.ends.len() as u32;
+                place.insert((number, hash));
+                self.text.push_str(word);
+                self.ends.push(self.text.len());
+                number
+            }
         }
-        let number = self.ends.len() as u32;
-        self.text.push_str(word);
-        self.ends.push(self.text.len());
-        self.numbers
-            .insert_unique(spread(hash), (number, hash), |(_, hash)| spread(*hash));
-        number
     }
 
     /// Makes room for that many more texts.

@@ -15,9 +15,11 @@
 //! tags, edges and history; a row where the new ones hash to says which object they name now.
 
 mod api;
+mod columns;
 mod find;
 
 pub use api::{ObjectRead, ObjectWrite};
+pub use columns::{FoundColumns, Texts, Values};
 pub use find::{
     Asker, Find, FindReport, Found, PlanStep, Share, TagChange, TagInfo, TagReport, TagWhere,
 };
