@@ -15,6 +15,7 @@ mod crash;
 mod explain;
 mod model;
 mod objects;
+mod objects_new;
 mod regressions;
 mod retention;
 mod senders;
