@@ -107,25 +107,19 @@ fn fill(column: &Column, slots: &[u32], values: &mut Values) {
         one(values, &mut rest);
     }
     match values {
-        Values::I64(all) if column.groups.is_empty() => {
-            take(&mut rest, |s| column.ints.get(s), |v| all.push(v))
-        }
-        Values::Timestamp(all) if column.groups.is_empty() => {
-            take(&mut rest, |s| column.times.get(s), |v| all.push(v));
-        }
-        Values::F64(all) if column.groups.is_empty() => {
-            take(
-                &mut rest,
-                |s| column.floats.get(s),
-                |v| all.push(f64::from_bits(v)),
-            );
-        }
+        Values::I64(all) => take(&mut rest, |s| column.ints.get(s), |v| all.push(v)),
+        Values::Timestamp(all) => take(&mut rest, |s| column.times.get(s), |v| all.push(v)),
+        Values::F64(all) => take(
+            &mut rest,
+            |s| column.floats.get(s),
+            |v| all.push(f64::from_bits(v)),
+        ),
         Values::Text(all) => take(
             &mut rest,
             |s| column.texts.get(s),
             |word| all.push(column.words.get(word)),
         ),
-        _ => {}
+        Values::Mixed(_) => {}
     }
     while !rest.is_empty() {
         one(values, &mut rest);

@@ -150,7 +150,7 @@ impl<'s> Overlay<'s> {
 
     /// Whether anything was written but new objects.
     pub(crate) fn has_writes(&self) -> bool {
-        self.writes.len() > 0
+        !self.writes.is_empty()
     }
 
     pub(crate) fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>> {

@@ -197,3 +197,73 @@ impl Driver {
         Handle::try_current().is_err()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use tokio::sync::oneshot;
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// Something that a task brings after it has waited for its turn, and for the clock, too.
+    fn brought(driver: &Driver, number: u32) -> oneshot::Receiver<u32> {
+        let (tell, told) = oneshot::channel();
+        driver.runtime().spawn(async move {
+            tokio::task::yield_now().await;
+            if number.is_multiple_of(64) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            let _ = tell.send(number);
+        });
+        told
+    }
+
+    fn many(driver: &Driver) {
+        for number in 0..500 {
+            let told = brought(driver, number);
+            assert_eq!(driver.wait(Some(LONG), told), Some(Ok(number)));
+        }
+    }
+
+    /// By the caller that is alone, by the thread for all, and from one to the other.
+    #[test]
+    fn whoever_drives_what_is_waited_for_arrives() {
+        let driver = Driver::get().unwrap();
+        for _ in 0..3 {
+            many(driver);
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| many(driver));
+                }
+            });
+            many(driver);
+            // Nobody waits: the thread comes back to it by itself, and at once when it is told.
+            for nudged in [false, true] {
+                let (tell, told) = mpsc::channel();
+                driver.runtime().spawn(async move { tell.send(1) });
+                if nudged {
+                    driver.nudge();
+                }
+                assert_eq!(told.recv_timeout(LONG), Ok(1));
+            }
+        }
+    }
+
+    #[test]
+    fn a_wait_ends() {
+        let driver = Driver::get().unwrap();
+        for _ in 0..2 * ALONE_CALLS {
+            let never = std::future::pending::<()>();
+            assert_eq!(driver.wait(Some(Duration::from_millis(3)), never), None);
+        }
+    }
+
+    #[test]
+    fn threads_of_a_runtime_do_not_drive() {
+        assert!(Driver::can_wait());
+        let driver = Driver::get().unwrap();
+        let inside = driver.runtime().spawn(async { Driver::can_wait() });
+        assert!(matches!(driver.wait(Some(LONG), inside), Some(Ok(false))));
+    }
+}

@@ -100,17 +100,19 @@ impl Slot {
             Ok(driver) if Driver::can_wait() => {
                 let arrives = poll_fn(|context| {
                     let mut state = self.state();
-                    match state.take() {
-                        Some(arrived) => Poll::Ready(arrived),
-                        None => {
-                            state.waker = Some(context.waker().clone());
-                            Poll::Pending
-                        }
+                    if let Some(arrived) = state.take() {
+                        return Poll::Ready(arrived);
                     }
+                    state.waker = Some(context.waker().clone());
+                    Poll::Pending
                 });
                 driver.wait(at_most, arrives).unwrap_or(Arrived::Nothing)
             }
-            _ => self.wait_aside(at_most),
+            Ok(driver) => {
+                driver.nudge();
+                self.wait_aside(at_most)
+            }
+            Err(_) => self.wait_aside(at_most),
         }
     }
 

@@ -15,6 +15,7 @@ use esker_model::object::{
 use esker_model::{
     Batch, Flow, GraphRead as _, GraphWrite as _, NeverCancel, Op, Properties, VertexRef,
 };
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// The names of what others have as columns.
@@ -94,9 +95,50 @@ impl Case<'_> {
         Ok(median(rounds))
     }
 
-    /// The objects, by batches that another thread makes; then the indexes.
+    /// The objects; then the indexes.
     fn load(&mut self) -> anyhow::Result<()> {
         let began = Instant::now();
+        if self.served {
+            self.send_batches()?;
+        } else {
+            self.write_batches()?;
+        }
+        let millis = began.elapsed().as_secs_f64() * 1e3;
+        let rate = count((self.spectra.len() as f64 / millis * 1e3) as u64);
+        let note = format!("{rate} objects/s, the making of batches included");
+        self.add("load", "load", Unit::Millis, millis, &note);
+        let began = Instant::now();
+        for name in ["plate", "mjd", "step"] {
+            self.database.set_index(name, true)?;
+        }
+        let millis = began.elapsed().as_secs_f64() * 1e3;
+        self.add("index", "build the indexes", Unit::Millis, millis, "");
+        Ok(())
+    }
+
+    /// Two threads, each of which makes batches and writes them: one makes while the other writes. What one thread has made
+    /// another one would give back to the allocator more slowly.
+    fn write_batches(&self) -> anyhow::Result<()> {
+        let chunks: Vec<_> = self.spectra.chunks(self.args.batch as usize).collect();
+        let next = AtomicUsize::new(0);
+        let write = || -> anyhow::Result<()> {
+            while let Some(chunk) = chunks.get(next.fetch_add(1, Ordering::Relaxed)) {
+                self.database.apply(data::batch(chunk))?;
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let other = scope.spawn(write);
+            let mine = write();
+            let theirs = other
+                .join()
+                .map_err(|_| anyhow::anyhow!("a thread that wrote panicked"))?;
+            mine.and(theirs)
+        })
+    }
+
+    /// Batches that another thread makes, three on their way at once.
+    fn send_batches(&self) -> anyhow::Result<()> {
         let size = self.args.batch as usize;
         std::thread::scope(|scope| -> anyhow::Result<()> {
             let (sender, batches) = std::sync::mpsc::sync_channel::<Batch>(2);
@@ -119,18 +161,7 @@ impl Case<'_> {
                 batch.wait()?;
             }
             Ok(())
-        })?;
-        let millis = began.elapsed().as_secs_f64() * 1e3;
-        let rate = count((self.spectra.len() as f64 / millis * 1e3) as u64);
-        let note = format!("{rate} objects/s, the making of batches included");
-        self.add("load", "load", Unit::Millis, millis, &note);
-        let began = Instant::now();
-        for name in ["plate", "mjd", "step"] {
-            self.database.set_index(name, true)?;
-        }
-        let millis = began.elapsed().as_secs_f64() * 1e3;
-        self.add("index", "build the indexes", Unit::Millis, millis, "");
-        Ok(())
+        })
     }
 
     /// Objects one by one: found by their identity, found by tags, tagged.
