@@ -340,6 +340,18 @@ impl Database {
         }
     }
 
+    /// Applies a batch if this process owns the database and nobody writes just now, and does not wait for the disk; else
+    /// gives the batch back. For threads that must not wait.
+    pub fn apply_now(&self, batch: Batch) -> std::result::Result<Result<Commit>, Batch> {
+        match self.session().as_deref() {
+            Ok(Session::Owner(owner)) if !self.is_sync() => match owner.operations() {
+                Ok(core) => core.apply_now(batch),
+                Err(_) => Err(batch),
+            },
+            _ => Err(batch),
+        }
+    }
+
     /// Begins to apply a batch. With a server, one thread can have many on their way at once; elsewhere the batch is
     /// applied when this returns.
     pub fn submit(&self, batch: Batch) -> Result<Submitted> {

@@ -16,21 +16,25 @@ pub struct DecodeError {
 }
 
 /// Appends a `u16`, big-endian.
+#[inline]
 pub fn put_u16(out: &mut Vec<u8>, value: u16) {
     out.extend_from_slice(&value.to_be_bytes());
 }
 
 /// Appends a `u32`, big-endian.
+#[inline]
 pub fn put_u32(out: &mut Vec<u8>, value: u32) {
     out.extend_from_slice(&value.to_be_bytes());
 }
 
 /// Appends a `u64`, big-endian.
+#[inline]
 pub fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_be_bytes());
 }
 
 /// Appends an unsigned LEB128 integer (1 to 10 bytes).
+#[inline]
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value as u8 & 0x7f) | 0x80);
@@ -40,6 +44,7 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends a length (LEB128) and the bytes.
+#[inline]
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
@@ -54,26 +59,31 @@ pub struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// Starts at the first byte.
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, at: 0 }
     }
 
     /// Bytes not read yet.
+    #[inline]
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
 
     /// The next byte, which stays the next.
+    #[inline]
     pub fn peek(&self) -> Option<u8> {
         self.rest.first().copied()
     }
 
     /// Offset of the next byte.
+    #[inline]
     pub fn position(&self) -> usize {
         self.at
     }
 
     /// An error at the present position.
+    #[inline]
     pub fn error(&self, expected: &'static str) -> DecodeError {
         DecodeError {
             at: self.at,
@@ -82,6 +92,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `n` bytes.
+    #[inline]
     pub fn take(&mut self, n: usize, expected: &'static str) -> Result<&'a [u8], DecodeError> {
         let Some((head, tail)) = self.rest.split_at_checked(n) else {
             return Err(self.error(expected));
@@ -100,6 +111,7 @@ impl<'a> Reader<'a> {
     }
 
     /// One byte.
+    #[inline]
     pub fn u8(&mut self, expected: &'static str) -> Result<u8, DecodeError> {
         match self.take(1, expected)? {
             [b] => Ok(*b),
@@ -108,21 +120,25 @@ impl<'a> Reader<'a> {
     }
 
     /// A big-endian `u16`.
+    #[inline]
     pub fn u16(&mut self, expected: &'static str) -> Result<u16, DecodeError> {
         self.array(expected).map(u16::from_be_bytes)
     }
 
     /// A big-endian `u32`.
+    #[inline]
     pub fn u32(&mut self, expected: &'static str) -> Result<u32, DecodeError> {
         self.array(expected).map(u32::from_be_bytes)
     }
 
     /// A big-endian `u64`.
+    #[inline]
     pub fn u64(&mut self, expected: &'static str) -> Result<u64, DecodeError> {
         self.array(expected).map(u64::from_be_bytes)
     }
 
     /// A fixed number of bytes.
+    #[inline]
     pub fn array<const N: usize>(
         &mut self,
         expected: &'static str,
@@ -134,6 +150,7 @@ impl<'a> Reader<'a> {
     }
 
     /// An unsigned LEB128 integer.
+    #[inline]
     pub fn varint(&mut self, expected: &'static str) -> Result<u64, DecodeError> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
@@ -152,6 +169,7 @@ impl<'a> Reader<'a> {
 
     /// A LEB128 count of items that each take at least `item_bytes_min` bytes: refused when the
     /// buffer cannot hold them, so that nobody allocates for a damaged count.
+    #[inline]
     pub fn count(
         &mut self,
         item_bytes_min: usize,
@@ -165,12 +183,14 @@ impl<'a> Reader<'a> {
     }
 
     /// Length-prefixed bytes.
+    #[inline]
     pub fn bytes(&mut self, expected: &'static str) -> Result<&'a [u8], DecodeError> {
         let len = self.count(1, expected)?;
         self.take(len, expected)
     }
 
     /// Length-prefixed UTF-8.
+    #[inline]
     pub fn str(&mut self, expected: &'static str) -> Result<&'a str, DecodeError> {
         let at = self.at;
         std::str::from_utf8(self.bytes(expected)?).map_err(|_| DecodeError { at, expected })

@@ -198,7 +198,11 @@ fn check_name(what: &'static str, name: &str) -> Result<(), SchemaError> {
 pub fn check_attribute_name(name: &str) -> Result<(), SchemaError> {
     let good = !name.is_empty()
         && name.len() <= NAME_BYTES_MAX
-        && !name.chars().any(|c| c.is_control() || c == '=');
+        && if name.is_ascii() {
+            !name.bytes().any(|b| b.is_ascii_control() || b == b'=')
+        } else {
+            !name.chars().any(|c| c.is_control() || c == '=')
+        };
     if good {
         Ok(())
     } else {

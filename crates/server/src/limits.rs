@@ -32,3 +32,7 @@ pub const MESSAGE_BYTES: usize = 256 << 10;
 pub const MESSAGE_BYTES_LEAST: usize = 1 << 20;
 /// One answer of JSON to a search ends once it has more bytes than this, and says where to go on.
 pub const JSON_ANSWER_BYTES: usize = 32 << 20;
+/// Requests up to this size about what is in memory are answered by the thread that receives them.
+pub const ANSWER_HERE_BYTES: usize = 1 << 10;
+/// Batches of so many changes are written by the thread that receives them, where nobody else writes.
+pub const WRITE_HERE_MUTATIONS: usize = 16;

@@ -41,7 +41,10 @@ pub(crate) fn find(
     request: proto::FindRequest,
     call: &Call,
 ) -> Result<Reply, Stop> {
-    let find: Find = convert::find_in(request, now_nanos())?;
+    search(graph, &convert::find_in(request, now_nanos())?, call)
+}
+
+pub(crate) fn search(graph: &dyn ObjectRead, find: &Find, call: &Call) -> Result<Reply, Stop> {
     let form = call.terms.form;
     let mut pieces = Pieces::new(call, |objects| {
         Reply::Find(proto::FindReply {
@@ -50,7 +53,7 @@ pub(crate) fn find(
         })
     });
     let mut gone = false;
-    let report = graph.find(&find, &*call.watch, &mut |found| {
+    let report = graph.find(find, &*call.watch, &mut |found| {
         pieces.flow(convert::found_out(&found, form), &mut gone)
     })?;
     if gone {

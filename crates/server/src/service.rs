@@ -4,15 +4,17 @@
 use crate::answer;
 use crate::call::{Call, Watch};
 use crate::cluster::Cluster;
-use crate::limits::DECODE_HERE_BYTES;
+use crate::limits::{ANSWER_HERE_BYTES, DECODE_HERE_BYTES, WRITE_HERE_MUTATIONS};
 use crate::metrics::Metrics;
+use crate::objects::now_nanos;
 use crate::settings::Settings;
 use crate::work::{Full, Lane};
 use crate::writer::Writer;
 use bytes::Bytes;
 use esker::Database;
+use esker_model::object::Find;
 use esker_model::{Batch, Error, Result, Version};
-use esker_rpc::convert::batch_in;
+use esker_rpc::convert::{batch_in, find_in};
 use esker_rpc::failure::{busy, failure_out};
 use esker_rpc::frame::call_number;
 use esker_rpc::proto;
@@ -27,6 +29,8 @@ use tokio::sync::oneshot;
 /// The numbers of calls in `Request` that are treated apart.
 const PING: usize = 1;
 const APPLY: usize = 16;
+const READ_OBJECTS: usize = 25;
+const FIND: usize = 26;
 const CLUSTER: usize = 23;
 /// Questions of other servers, which come in at `exchange`.
 pub(crate) const PEER: usize = 22;
@@ -160,6 +164,16 @@ impl Service {
             self.decode(request, call);
             return;
         }
+        // What is in memory is answered sooner than another thread is woken.
+        let here = request.len() <= ANSWER_HERE_BYTES && self.at_rest(number, &call);
+        if here && number == READ_OBJECTS {
+            self.decode(request, call);
+            return;
+        }
+        if here && let Some(find) = self.short_search(number, &request) {
+            answer::search(self, &find, call);
+            return;
+        }
         let lane = if is_long(number) {
             &self.scanners
         } else {
@@ -168,6 +182,47 @@ impl Service {
         self.submit(lane, call, move |service, call| {
             service.decode(request, call);
         });
+    }
+
+    /// Whether a look at objects, which are in memory, waits for nobody, as far as can be told.
+    fn at_rest(&self, number: usize, call: &Call) -> bool {
+        matches!(number, READ_OBJECTS | FIND)
+            && self.cluster.is_none()
+            && self.has(call.terms.at_least.0)
+            && self.writer.is_idle()
+    }
+
+    /// A search that is over before another thread is woken.
+    fn short_search(&self, number: usize, request: &Bytes) -> Option<Find> {
+        if number != FIND {
+            return None;
+        }
+        let Ok(proto::Request {
+            call: Some(Request::Find(request)),
+        }) = proto::Request::decode(request.clone())
+        else {
+            return None;
+        };
+        let find = find_in(request, now_nanos()).ok()?;
+        self.database.finds_few(&find).then_some(find)
+    }
+
+    /// Writes a small batch on this thread, if nobody writes just now and nobody waits for the disk; else gives it back.
+    fn write_here(&self, batch: Batch, sync: bool, call: Call) -> Option<(Batch, Call)> {
+        let small = batch.len() <= WRITE_HERE_MUTATIONS && call.bytes() <= ANSWER_HERE_BYTES;
+        if sync || !small || self.cluster.is_some() || !self.writer.is_idle() {
+            return Some((batch, call));
+        }
+        let count = batch.len() as u64;
+        match self.database.apply_now(batch) {
+            Ok(commit) => {
+                self.metrics.groups.record(1);
+                self.metrics.batches.record(count);
+                crate::writer::tell(self, call, commit);
+                None
+            }
+            Err(batch) => Some((batch, call)),
+        }
     }
 
     /// Runs something on the threads of a lane.
@@ -217,7 +272,11 @@ impl Service {
                     .schema()
                     .and_then(|schema| Ok(batch_in(request, &schema)?));
                 match batch {
-                    Ok((batch, sync)) => self.write(batch, sync, call),
+                    Ok((batch, sync)) => {
+                        if let Some((batch, call)) = self.write_here(batch, sync, call) {
+                            self.write(batch, sync, call);
+                        }
+                    }
                     Err(e) => call.failed(&e),
                 }
             }

@@ -4,7 +4,7 @@ use crate::call::Call;
 use crate::limits::{GROUP_BATCHES_MAX, GROUP_BYTES_MAX};
 use crate::service::Service;
 use crate::work::{Full, retry_after};
-use esker_model::{Batch, Error, Result};
+use esker_model::{Batch, Commit, Error, Result};
 use esker_rpc::convert::commit_out;
 use esker_rpc::proto::reply::Reply;
 use std::collections::VecDeque;
@@ -71,6 +71,12 @@ impl Writer {
     /// How many batches wait.
     pub(crate) fn waiting(&self) -> usize {
         self.state().writes.len()
+    }
+
+    /// Whether nothing is written just now. The next write may begin at any time.
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.state();
+        state.idle && state.writes.is_empty()
     }
 
     /// Lets the thread finish what is queued and end.
@@ -144,12 +150,17 @@ fn apply(service: &Service, group: Vec<Write>) {
         }
     }
     for (call, commit) in calls.into_iter().zip(commits) {
-        match commit {
-            Ok(commit) => {
-                service.saw(commit.version);
-                call.done(Reply::Apply(commit_out(&commit)));
-            }
-            Err(e) => call.failed(&e),
+        tell(service, call, commit);
+    }
+}
+
+/// Answers a call with what became of its batch.
+pub(crate) fn tell(service: &Service, call: Call, commit: Result<Commit>) {
+    match commit {
+        Ok(commit) => {
+            service.saw(commit.version);
+            call.done(Reply::Apply(commit_out(&commit)));
         }
+        Err(e) => call.failed(&e),
     }
 }

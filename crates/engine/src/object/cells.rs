@@ -64,6 +64,39 @@ impl<T: Copy + Default> Cells<T> {
         }
     }
 
+    /// Sets those of slots in a row that have none.
+    pub(super) fn fill(&mut self, from: u32, all: impl Iterator<Item = T>, slots: usize) {
+        let mut all = (from..).zip(all);
+        while matches!(self, Self::Sparse(_)) {
+            let Some((slot, value)) = all.next() else {
+                return;
+            };
+            self.set(slot, value, slots);
+        }
+        let Self::Dense {
+            values,
+            present,
+            count,
+        } = self
+        else {
+            return;
+        };
+        values.reserve(slots.saturating_sub(values.len()));
+        for (slot, value) in all {
+            let at = slot as usize;
+            if at == values.len() {
+                values.push(value);
+            } else {
+                values.resize(values.len().max(at + 1), T::default());
+                values[at] = value;
+            }
+            present.resize(present.len().max(at / 64 + 1), 0);
+            let bit = 1 << (at % 64);
+            *count += usize::from(present[at / 64] & bit == 0);
+            present[at / 64] |= bit;
+        }
+    }
+
     /// Takes one out; whether there was one.
     pub(super) fn remove(&mut self, slot: u32) -> bool {
         match self {

@@ -191,6 +191,21 @@ fn put_column(out: &mut Vec<u8>, column: &super::column::Column, slots: std::ops
     }
 }
 
+/// Whether all of so many bits are set, which are passed over then.
+fn all_set(r: &mut Reader<'_>, count: u32) -> bool {
+    let mut ahead = r.clone();
+    let Ok(bytes) = ahead.take(count.div_ceil(8) as usize, "bits of slots") else {
+        return false;
+    };
+    let (whole, rest) = bytes.split_at(count as usize / 8);
+    let last = (1_u8 << (count % 8)) - 1;
+    let all = whole.iter().all(|b| *b == u8::MAX) && rest.iter().all(|b| *b == last);
+    if all {
+        *r = ahead;
+    }
+    all
+}
+
 /// The places of bits that are set.
 fn set_bits<'a>(
     r: &mut Reader<'a>,
@@ -281,7 +296,13 @@ fn read_column(
         return Err(r.error("a column"));
     };
     let kinds = r.u8("kinds of values")?;
-    if kinds & INTS != 0 {
+    if kinds & INTS != 0 && all_set(r, count) {
+        let bytes = r.take(count as usize * 8, "integers")?;
+        let number = |b: &[u8]| b.try_into().map_or(0, i64::from_be_bytes);
+        column
+            .ints
+            .fill(base, bytes.chunks_exact(8).map(number), slots);
+    } else if kinds & INTS != 0 {
         for slot in set_bits(r, count)? {
             let value = r.u64("an integer")? as i64;
             column.ints.set(base + slot, value, slots);
@@ -305,12 +326,23 @@ fn read_column(
         for _ in 0..texts {
             words.push(column.words.number(r.str("a text")?));
         }
-        for slot in set_bits(r, count)? {
-            let code = r.u32("a text's number")? as usize;
-            let word = words
-                .get(code)
-                .ok_or_else(|| r.error("a text of this chunk"))?;
-            column.texts.set(base + slot, *word, slots);
+        let word = |code: u32| words.get(code as usize).copied();
+        if all_set(r, count) {
+            let bytes = r.take(count as usize * 4, "texts' numbers")?;
+            let number = |b: &[u8]| b.try_into().map_or(u32::MAX, u32::from_be_bytes);
+            let codes = bytes.chunks_exact(4).map(number);
+            if codes.clone().any(|code| word(code).is_none()) {
+                return Err(r.error("texts of this chunk"));
+            }
+            column
+                .texts
+                .fill(base, codes.map(|c| word(c).unwrap_or(0)), slots);
+        } else {
+            for slot in set_bits(r, count)? {
+                let word = word(r.u32("a text's number")?)
+                    .ok_or_else(|| r.error("a text of this chunk"))?;
+                column.texts.set(base + slot, word, slots);
+            }
         }
     }
     if kinds & NULLS != 0 {

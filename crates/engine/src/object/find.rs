@@ -57,6 +57,70 @@ impl Engine {
         readable(columns, slots, asker)
     }
 
+    /// Whether a search touches a few objects only, by indexes that are there, and waits for nobody: as far as can be told
+    /// without doing it.
+    pub fn finds_few(&self, find: &Find) -> bool {
+        let everybody = find.asker.as_ref().is_none_or(|a| a.uid == 0);
+        if !everybody || find.explain || find.share.is_some() || find.after.is_some() {
+            return false;
+        }
+        let Some(state) = self.objects.state_if_free() else {
+            return false;
+        };
+        Select {
+            table: &state.columns,
+            clock: &|| 0,
+            plan: Vec::new(),
+        }
+        .is_short(&Node::new(&state.columns, &find.filter))
+    }
+
+    /// What a search finds, of this moment; `None` if the report is all.
+    pub(super) fn chosen(
+        &self,
+        find: &Find,
+        report: &mut FindReport,
+    ) -> Result<Option<(RoaringBitmap, Watch<'_>)>> {
+        let typed;
+        let filter = if find.filter.names().contains(&"type") {
+            typed = find.filter.clone().with_vertex_types(&self.schema_now())?;
+            &typed
+        } else {
+            &find.filter
+        };
+        let state = self.objects.state();
+        let columns = &state.columns;
+        report.unknown = Self::unknown(columns, filter, find.asker.as_ref());
+        if find.explain {
+            let node = Node::new(columns, filter);
+            let mut select = Select {
+                table: columns,
+                clock: &|| 0,
+                plan: Vec::new(),
+            };
+            select.explain(&node);
+            report.plan = select.plan;
+            return Ok(None);
+        }
+        let slots = self.matching(columns, filter, find.asker.as_ref(), report);
+        let mut slots = share_of(columns, slots, find.share)?;
+        if let Some(after) = find.after {
+            // Whether there is an object that the asker may not read is not said.
+            let seen = |slot: &u32| {
+                let one = RoaringBitmap::from_iter([*slot]);
+                !columns.live.contains(*slot)
+                    || !readable(columns, one, find.asker.as_ref()).is_empty()
+            };
+            let Some(slot) = columns.slot_of(after).filter(seen) else {
+                return Err(Error::Invalid(format!(
+                    "there is no object {after} behind which to go on"
+                )));
+            };
+            slots.remove_range(0..=slot);
+        }
+        Ok(Some((slots, self.objects.watch(&state))))
+    }
+
     fn unknown(
         columns: &Columns,
         filter: &Expr,
@@ -302,43 +366,12 @@ impl ObjectRead for Engine {
         cancel: &dyn Cancel,
         sink: &mut dyn FnMut(Found) -> Flow,
     ) -> Result<FindReport> {
-        let filter = find.filter.clone().with_vertex_types(&self.schema_now())?;
         let mut report = FindReport {
             complete: true,
             ..FindReport::default()
         };
-        let (slots, watch) = {
-            let state = self.objects.state();
-            let columns = &state.columns;
-            report.unknown = Self::unknown(columns, &filter, find.asker.as_ref());
-            if find.explain {
-                let node = Node::new(columns, &filter);
-                let mut select = Select {
-                    table: columns,
-                    clock: &|| 0,
-                    plan: Vec::new(),
-                };
-                select.explain(&node);
-                report.plan = select.plan;
-                return Ok(report);
-            }
-            let slots = self.matching(columns, &filter, find.asker.as_ref(), &mut report);
-            let mut slots = share_of(columns, slots, find.share)?;
-            if let Some(after) = find.after {
-                // Whether there is an object that the asker may not read is not said.
-                let seen = |slot: &u32| {
-                    let one = RoaringBitmap::from_iter([*slot]);
-                    !columns.live.contains(*slot)
-                        || !readable(columns, one, find.asker.as_ref()).is_empty()
-                };
-                let Some(slot) = columns.slot_of(after).filter(seen) else {
-                    return Err(Error::Invalid(format!(
-                        "there is no object {after} behind which to go on"
-                    )));
-                };
-                slots.remove_range(0..=slot);
-            }
-            (slots, self.objects.watch(&state))
+        let Some((slots, watch)) = self.chosen(find, &mut report)? else {
+            return Ok(report);
         };
         let most = find.limit.unwrap_or(u64::MAX);
         if find.count {

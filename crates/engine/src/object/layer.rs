@@ -17,11 +17,12 @@
 
 use super::chunk;
 use super::column::Wants;
+use super::fresh::Fresh;
 use super::log::{self, BulkTag, Entries};
 use super::merge::{Mixed, key_of, objects_within};
 use super::table::Table as Columns;
 use esker_model::codec::Reader;
-use esker_model::object::{ObjectId, Prefix, object_type};
+use esker_model::object::{ObjectId, object_type, prefix_of};
 use esker_model::value::ValueView;
 use esker_model::{Error, Flow, Result, Schema, VertexId, VertexTypeId};
 use esker_store::{
@@ -81,6 +82,14 @@ pub(crate) fn identity_key(hash: &[u8; 16]) -> [u8; 17] {
     key
 }
 
+/// The hash of [`identity_key`].
+pub(crate) fn identity_of_key(key: &[u8]) -> Option<&[u8; 16]> {
+    match key.split_first() {
+        Some((&IDENTITY, hash)) => hash.try_into().ok(),
+        _ => None,
+    }
+}
+
 /// The object of a key of `rows`, if it is an object's own row.
 pub(crate) fn object_of(key: &[u8]) -> Option<ObjectId> {
     if key.len() != 17 || key.last() != Some(&1) {
@@ -117,6 +126,9 @@ impl ObjectStore {
                 Flow::Break(())
             }
         };
+        inner.get_with(Table::Objects, &log::SIZES, &mut |sizes| {
+            state.columns.reserve_sizes(sizes);
+        })?;
         let all = KeyRange::prefix(&[log::CHUNKS]);
         inner.scan(Table::Objects, &all, &mut |key, value| {
             state.chunk_bytes += value.len() as u64;
@@ -160,13 +172,13 @@ impl ObjectStore {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn state_mut(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    /// The same, if nobody changes it just now.
+    pub(super) fn state_if_free(&self) -> Option<RwLockReadGuard<'_, State>> {
+        self.state.try_read().ok()
     }
 
-    /// The number of a new object with that prefix.
-    pub(crate) fn next_id(&self, prefix: Prefix, millis: u64) -> ObjectId {
-        self.state_mut().columns.next_id(prefix, millis)
+    fn state_mut(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Builds the index of a name now, rather than when a search wants it.
@@ -211,10 +223,26 @@ impl ObjectStore {
         self.moments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Commits a batch, and tags of many objects with it.
+    /// The number of a new object with an identity of that hash, not before that time; or, with `check`, of the
+    /// object that has it.
+    pub(crate) fn next_id_of(
+        &self,
+        hash: &[u8; 16],
+        millis: u64,
+        check: bool,
+    ) -> std::result::Result<ObjectId, ObjectId> {
+        let columns = &mut self.state_mut().columns;
+        match columns.with_identity(hash).filter(|_| check) {
+            Some(slot) => Err(columns.id(slot)),
+            None => Ok(columns.next_id(prefix_of(hash), millis)),
+        }
+    }
+
+    /// Commits a batch, and with it objects that are new, and tags of many.
     pub(crate) fn commit_with(
         &self,
         batch: WriteBatch,
+        fresh: &Fresh,
         tags: &[BulkTag],
         durability: Durability,
     ) -> Result<()> {
@@ -228,7 +256,7 @@ impl ObjectStore {
             Table::Index => derived(table, key),
             _ => false,
         };
-        if tags.is_empty() && !batch.iter().any(|w| own(w.table, w.key)) {
+        if tags.is_empty() && fresh.is_empty() && !batch.iter().any(|w| own(w.table, w.key)) {
             return self.inner.commit(batch, durability);
         }
         let mut rest = WriteBatch::default();
@@ -259,7 +287,10 @@ impl ObjectStore {
             for (id, row, hash) in &mut records {
                 *hash = match hashes.get(&id.0) {
                     Some(hash) => *hash,
-                    None => state.columns.hash_of(*id),
+                    None => match fresh.hash_of(*id) {
+                        Some(hash) => hash,
+                        None => state.columns.hash_of(*id),
+                    },
                 };
                 entries.record(*id, *hash, row);
             }
@@ -267,11 +298,11 @@ impl ObjectStore {
         for tag in tags {
             entries.tag(tag)?;
         }
-        let parts = entries.into_parts();
-        let bytes: usize = parts.iter().map(Vec::len).sum();
         let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
         let commit = self.state().commit + 1;
-        for (part, value) in (0..).zip(&parts) {
+        let mut bytes = 0;
+        for (part, value) in (0..).zip(fresh.parts().chain(entries.parts())) {
+            bytes += value.len();
             rest.put(Table::Objects, log::log_key(commit, part), value);
         }
         self.inner.commit(rest, durability)?;
@@ -288,6 +319,7 @@ impl ObjectStore {
         }
         state.commit = commit;
         state.log_bytes += bytes as u64;
+        state.create(fresh)?;
         for (id, row, hash) in records {
             if watched && let Some(slot) = state.columns.slot_of(id) {
                 state.keep(slot, commit);
@@ -359,6 +391,7 @@ impl ObjectStore {
             }
         }
         written += bytes as u64;
+        batch.put(Table::Objects, log::SIZES, self.state().columns.sizes());
         let mut chunk_bytes = 0;
         let log = KeyRange::between(&[log::LOG], &log::log_key(commit + 1, 0));
         self.inner.scan(Table::Objects, &log, &mut |key, _| {
@@ -483,6 +516,24 @@ impl ObjectStore {
 }
 
 impl State {
+    /// Takes in objects that are new.
+    fn create(&mut self, fresh: &Fresh) -> Result<()> {
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let from = self.columns.slots() as u32;
+        self.columns.reserve(fresh.len());
+        for (id, hash, row) in fresh.iter() {
+            self.columns
+                .apply_new(id, row, hash)
+                .map_err(|e| Error::corrupt("an object's row just written", e))?;
+        }
+        let until = self.columns.slots() as u32;
+        self.dirty
+            .insert_range(from / log::CHUNK..until.div_ceil(log::CHUNK));
+        Ok(())
+    }
+
     /// Appends what an object was at a moment, or is now; whether it was there.
     fn row(&self, id: ObjectId, moment: Option<Moment>, out: &mut Vec<u8>) -> bool {
         let Some(slot) = self.columns.slot_of(id) else {
@@ -550,7 +601,7 @@ impl Store for ObjectStore {
     }
 
     fn commit(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
-        self.commit_with(batch, &[], durability)
+        self.commit_with(batch, &Fresh::default(), &[], durability)
     }
 
     fn persist(&self) -> Result<()> {

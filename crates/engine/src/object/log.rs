@@ -3,6 +3,7 @@
 //! ```text
 //!  [01][commit 8][part 4]   what one commit did, in parts of some 1 MiB: entries
 //!  [02][chunk 4]            the objects in 4,096 slots as they were at a checkpoint: see `chunk`
+//!  [03]                     how many objects and texts there were at the last checkpoint: room to be made, and no more
 //!
 //!  entry   [01][length][object id 8][hash 16][row, as VertexRecord encodes it]   the object becomes this; the hash is its
 //!                                                                                identity's
@@ -29,6 +30,8 @@ const PART_BYTES: usize = 1 << 20;
 
 pub(super) const LOG: u8 = 1;
 pub(super) const CHUNKS: u8 = 2;
+/// The key of [`Table::sizes`] at the last checkpoint.
+pub(super) const SIZES: [u8; 1] = [3];
 
 const RECORD: u8 = 1;
 const TAG: u8 = 2;
@@ -70,14 +73,53 @@ pub(super) struct Entries {
     current: Vec<u8>,
 }
 
+/// A place among entries.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Mark {
+    part: usize,
+    at: usize,
+}
+
 impl Entries {
-    pub(super) fn record(&mut self, id: ObjectId, hash: u128, row: &[u8]) {
+    /// An object becomes this; gives the place of its row.
+    pub(super) fn record(&mut self, id: ObjectId, hash: u128, row: &[u8]) -> Mark {
         self.current.push(RECORD);
         put_varint(&mut self.current, row.len() as u64);
         put_u64(&mut self.current, id.0);
         self.current.extend_from_slice(&hash.to_be_bytes());
+        let place = self.mark();
         self.current.extend_from_slice(row);
         self.cut();
+        place
+    }
+
+    /// Where the next entry will be.
+    pub(super) fn mark(&self) -> Mark {
+        Mark {
+            part: self.parts.len(),
+            at: self.current.len(),
+        }
+    }
+
+    /// Forgets what came behind a place.
+    pub(super) fn cut_back(&mut self, to: Mark) {
+        if to.part < self.parts.len() {
+            self.current = std::mem::take(&mut self.parts[to.part]);
+            self.parts.truncate(to.part);
+        }
+        self.current.truncate(to.at);
+    }
+
+    /// So many bytes at a place.
+    pub(super) fn slice(&self, from: Mark, len: usize) -> Option<&[u8]> {
+        let part = self.parts.get(from.part).unwrap_or(&self.current);
+        part.get(from.at..from.at + len)
+    }
+
+    /// The parts so far, none of them empty.
+    pub(super) fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        let parts = self.parts.iter().chain([&self.current]);
+        parts.map(Vec::as_slice).filter(|part| !part.is_empty())
     }
 
     pub(super) fn tag(&mut self, tag: &BulkTag) -> Result<()> {
@@ -104,14 +146,6 @@ impl Entries {
         if self.current.len() >= PART_BYTES {
             self.parts.push(std::mem::take(&mut self.current));
         }
-    }
-
-    /// The parts, none of them empty.
-    pub(super) fn into_parts(mut self) -> Vec<Vec<u8>> {
-        if !self.current.is_empty() {
-            self.parts.push(self.current);
-        }
-        self.parts
     }
 }
 

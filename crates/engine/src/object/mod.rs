@@ -8,6 +8,8 @@ mod cells;
 mod chunk;
 mod column;
 mod find;
+mod fresh;
+mod gather;
 mod group;
 mod layer;
 mod log;
@@ -20,9 +22,11 @@ mod spans;
 mod table;
 mod words;
 
+pub(crate) use fresh::Fresh;
 pub(crate) use group::GroupTag;
-pub(crate) use layer::{ObjectStore, identity_key, identity_value, object_of};
+pub(crate) use layer::{ObjectStore, identity_key, identity_of_key, identity_value, object_of};
 pub(crate) use log::BulkTag;
+pub(crate) use table::decimal;
 
 /// The mark, in table `index`, of identities of objects that lie where another one would belong.
 const ALIAS: u8 = 4;

@@ -93,9 +93,10 @@ impl<'t> Node<'t> {
             Expr::Term(term) => {
                 let field = field(table, &term.name);
                 let leaf = |field| Self::Term(Box::new(Leaf::new(field, term)));
-                match (field, alike(table, &term.name)) {
+                let tag = matches!(field, Field::Column(tag) if !tag.predefined);
+                match (field, tag.then(|| alike(table, &term.name)).flatten()) {
                     // `Name` is a tag of some objects: of others it is still their `name`.
-                    (Field::Column(tag), Some(alike)) if !tag.predefined => {
+                    (Field::Column(_), Some(alike)) => {
                         let lacking = Leaf {
                             test: &Test::Exists,
                             prepared: PreparedTest::new(&Test::Exists),
@@ -118,7 +119,7 @@ impl<'t> Leaf<'t> {
             field,
             test: &term.test,
             prepared: PreparedTest::new(&term.test),
-            text: Expr::Term(term.clone()).to_string(),
+            text: term.to_string(),
         }
     }
 }
@@ -140,8 +141,12 @@ pub(super) struct Select<'t, 'c> {
     pub(super) plan: Vec<PlanStep>,
 }
 
+/// A search that touches no more objects than this is a short one.
+const SHORT: u64 = 1_024;
 /// To ask one object costs as much as so many that an index gives.
 const ASKING_COSTS: u64 = 6;
+/// To look into an index costs as much as so many that it gives, however few they are.
+const LOOKING_UP_COSTS: u64 = 256;
 /// To ask one object costs as much as so many values that are read in a row.
 const ASKING_COSTS_OF_READING: u64 = 24;
 
@@ -198,6 +203,18 @@ impl<'t> Select<'t, '_> {
             }
             Node::Not(inner) => all.saturating_sub(self.estimate(inner)),
             Node::Term(leaf) => self.estimate_term(leaf).objects,
+        }
+    }
+
+    /// Whether a filter is terms of which one leaves few objects by an index that is there.
+    pub(super) fn is_short(&self, node: &Node<'t>) -> bool {
+        match node {
+            Node::And(parts) => parts.iter().any(|p| self.is_short(p)),
+            Node::Term(leaf) => {
+                let estimate = self.estimate_term(leaf);
+                matches!(estimate.access, "index" | "number") && estimate.objects <= SHORT
+            }
+            Node::All | Node::Or(_) | Node::Not(_) => false,
         }
     }
 
@@ -271,7 +288,7 @@ impl<'t> Select<'t, '_> {
             Field::Column(column) if estimate.access.starts_with("column") => {
                 w.len() * ASKING_COSTS_OF_READING < column.count()
             }
-            _ => w.len() * ASKING_COSTS < estimate.objects,
+            _ => w.len() * ASKING_COSTS < estimate.objects + LOOKING_UP_COSTS,
         });
         let (slots, access) = match within {
             Some(within) if few => (self.ask_each(leaf, within), "asked of each"),

@@ -10,6 +10,7 @@ use esker_model::value::ValueView;
 use esker_model::{Version, VertexTypeId};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use roaring::RoaringBitmap;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -58,7 +59,8 @@ pub(super) enum Part {
     Static,
 }
 
-fn mix(id: ObjectId) -> u64 {
+/// The hash of an object's number.
+pub(super) fn mix(id: ObjectId) -> u64 {
     // Both the prefix, in the high bits, and the sequence, in the low ones, tell objects apart.
     id.0.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(26)
 }
@@ -266,9 +268,63 @@ impl Table {
         }
     }
 
+    /// How many objects there are, and how many texts in each column: room that is made when they are read again.
+    pub(super) fn sizes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_u64(&mut out, self.ids.len() as u64);
+        put_varint(&mut out, self.columns.len() as u64);
+        for column in &self.columns {
+            put_bytes(&mut out, column.name.as_bytes());
+            out.push(u8::from(column.predefined));
+            put_varint(&mut out, column.words.len() as u64);
+        }
+        out
+    }
+
+    /// Makes room for as many as [`Self::sizes`] says; what it cannot read it leaves.
+    pub(super) fn reserve_sizes(&mut self, sizes: &[u8]) {
+        /// More is not taken on trust.
+        const MOST: u64 = 1 << 27;
+        let mut r = Reader::new(sizes);
+        let mut read = || -> Result<(), DecodeError> {
+            let slots = r.u64("a number of objects")?.min(MOST) as usize;
+            self.ids.reserve_exact(slots);
+            self.hashes.reserve_exact(slots);
+            self.first.reserve_exact(slots);
+            self.latest.reserve_exact(slots);
+            self.statics.reserve_exact(slots);
+            self.shapes_of.reserve_exact(slots);
+            self.reserve(slots);
+            for _ in 0..r.count(3, "a number of columns")? {
+                let name = r.str("a column's name")?;
+                let predefined = r.u8("whether it is predefined")? == 1;
+                let words = r.varint("a number of texts")?.min(MOST) as usize;
+                let number = self.column_number(name, predefined);
+                if let Some(column) = self.columns.get_mut(number as usize) {
+                    column.words.reserve(words);
+                }
+            }
+            Ok(())
+        };
+        // It is a hint, and no more.
+        let _ = read();
+    }
+
+    /// Makes room for that many more objects.
+    pub(super) fn reserve(&mut self, more: usize) {
+        let (ids, hashes) = (&self.ids, &self.hashes);
+        self.by_id.reserve(more, |s| mix(ids[*s as usize]));
+        self.by_identity.reserve(more, |s| low(hashes[*s as usize]));
+    }
+
     /// The same for an object that is not in the table yet: its values go straight from the row into the columns of the
     /// object before it, as long as the names are the same.
-    fn apply_new(&mut self, id: ObjectId, row: &[u8], hash: u128) -> Result<(), DecodeError> {
+    pub(super) fn apply_new(
+        &mut self,
+        id: ObjectId,
+        row: &[u8],
+        hash: u128,
+    ) -> Result<(), DecodeError> {
         let mut r = Reader::new(row);
         let gone = r.u8("flags")? == 1;
         let first = Version(r.u64("a first version")?);
@@ -316,7 +372,11 @@ impl Table {
         };
         self.shapes_of[at] = shape;
         self.scratch = columns;
-        self.settle(slot, gone, hash);
+        if !gone {
+            self.live.insert(slot);
+            self.hashes[at] = hash;
+            self.put_identity(slot, hash);
+        }
         Ok(())
     }
 
@@ -368,28 +428,36 @@ impl Table {
     ) -> Result<(), ()> {
         let base = self.ids.len() as u32;
         let [high, low, first, latest, statics] = parts;
-        self.by_id
-            .reserve(ids.len(), |s| mix(self.ids[*s as usize]));
-        for (id, first) in ids.iter().zip(&first) {
-            if self.slot_of(ObjectId(*id)).is_some() {
-                return Err(());
+        self.ids.extend(ids.iter().map(|id| ObjectId(*id)));
+        for (slot, id) in (base..).zip(ids) {
+            let (all, id) = (&self.ids, ObjectId(*id));
+            let entry = self.by_id.entry(
+                mix(id),
+                |s| all.get(*s as usize) == Some(&id),
+                |s| mix(all[*s as usize]),
+            );
+            match entry {
+                Entry::Occupied(_) => return Err(()),
+                Entry::Vacant(place) => place.insert(slot),
+            };
+            if let Some(last) = self.sequences.get_mut(usize::from(id.prefix().0)) {
+                *last = (*last).max(id.sequence());
             }
-            self.push(ObjectId(*id), Version(*first));
         }
-        let fill = |of: &mut [Version], with: Vec<u64>| {
-            for (place, version) in of.iter_mut().skip(base as usize).zip(with) {
-                *place = Version(version);
-            }
-        };
-        fill(&mut self.latest, latest);
-        fill(&mut self.statics, statics);
+        self.first.extend(first.into_iter().map(Version));
+        self.latest.extend(latest.into_iter().map(Version));
+        self.statics.extend(statics.into_iter().map(Version));
+        self.shapes_of.resize(self.ids.len(), 0);
+        self.live.insert_range(base..base + ids.len() as u32);
         let mut gone = gone.iter().peekable();
         for (slot, (high, low)) in (base..).zip(high.into_iter().zip(low)) {
             let hash = u128::from(high) << 64 | u128::from(low);
-            let deleted = gone.next_if(|g| **g + base == slot).is_some();
-            if !deleted {
-                self.live.insert(slot);
-                self.identify(slot, hash);
+            if gone.next_if(|g| **g + base == slot).is_some() {
+                self.live.remove(slot);
+                self.hashes.push(0);
+            } else {
+                self.hashes.push(hash);
+                self.put_identity(slot, hash);
             }
         }
         Ok(())
@@ -465,6 +533,11 @@ impl Table {
         }
         self.forget_identity(slot);
         self.hashes[slot as usize] = hash;
+        self.put_identity(slot, hash);
+    }
+
+    /// Enters the identity of a slot that has none yet, and whose hash is in its place.
+    fn put_identity(&mut self, slot: u32, hash: u128) {
         let hashes = &self.hashes;
         self.by_identity
             .insert_unique(low(hash), slot, |s| low(hashes[*s as usize]));
@@ -567,7 +640,7 @@ fn names<'v>(view: &'v VertexView<'_>) -> impl Iterator<Item = (&'v str, bool)> 
 }
 
 /// Decimal digits, without an allocation.
-fn decimal(mut value: u64, digits: &mut [u8; 20]) -> &[u8] {
+pub(crate) fn decimal(mut value: u64, digits: &mut [u8; 20]) -> &[u8] {
     let mut at = digits.len();
     loop {
         at -= 1;

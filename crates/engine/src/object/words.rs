@@ -2,6 +2,7 @@
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use roaring::RoaringBitmap;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -12,7 +13,8 @@ pub(super) struct Words {
     text: String,
     /// Where each ends.
     ends: Vec<usize>,
-    numbers: HashTable<u32>,
+    /// Numbers, each with 32 bits of its text's hash: tables grow, and texts are found, without a look at other texts.
+    numbers: HashTable<(u32, u32)>,
     hasher: FixedState,
     /// The last one asked for: many objects in a row have the same.
     last: u32,
@@ -29,25 +31,43 @@ impl Words {
     }
 
     fn look_up(&mut self, word: &str) -> u32 {
-        let hash = self.hasher.hash_one(word);
-        let (text, ends, hasher) = (&self.text, &self.ends, &self.hasher);
-        if let Some(number) = self.numbers.find(hash, |n| slice(text, ends, *n) == word) {
-            return *number;
-        }
-        let number = self.ends.len() as u32;
-        self.text.push_str(word);
-        self.ends.push(self.text.len());
+        let hash = self.hash(word);
         let (text, ends) = (&self.text, &self.ends);
-        self.numbers
-            .insert_unique(hash, number, |n| hasher.hash_one(slice(text, ends, *n)));
-        number
+        let same = |(n, h): &(u32, u32)| *h == hash && slice(text, ends, *n) == word;
+        let entry = self
+            .numbers
+            .entry(spread(hash), same, |(_, hash)| spread(*hash));
+        match entry {
+            Entry::Occupied(known) => known.get().0,
+            Entry::Vacant(place) => {
+                let number = self.ends.len() as u32;
+                place.insert((number, hash));
+                self.text.push_str(word);
+                self.ends.push(self.text.len());
+                number
+            }
+        }
+    }
+
+    /// Makes room for that many more texts.
+    pub(super) fn reserve(&mut self, more: usize) {
+        self.ends.reserve(more);
+        self.numbers.reserve(more, |(_, hash)| spread(*hash));
+    }
+
+    fn hash(&self, word: &str) -> u32 {
+        let hash = self.hasher.hash_one(word);
+        (hash ^ hash >> 32) as u32
+    }
+
+    fn number_of(&self, word: &str, hash: u32) -> Option<u32> {
+        let same = |(n, h): &(u32, u32)| *h == hash && slice(&self.text, &self.ends, *n) == word;
+        self.numbers.find(spread(hash), same).map(|(n, _)| *n)
     }
 
     /// The number of a text, if it has one.
     pub(super) fn find(&self, word: &str) -> Option<u32> {
-        let hash = self.hasher.hash_one(word);
-        let found = self.numbers.find(hash, |n| self.get(*n) == word);
-        found.copied()
+        self.number_of(word, self.hash(word))
     }
 
     pub(super) fn get(&self, number: u32) -> &str {
@@ -59,8 +79,13 @@ impl Words {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        (self.text.capacity() + self.ends.capacity() * 8 + self.numbers.capacity() * 5) as u64
+        (self.text.capacity() + self.ends.capacity() * 8 + self.numbers.capacity() * 9) as u64
     }
+}
+
+/// A table of the library's takes the place from the low bits and a mark from the high ones.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
 fn slice<'w>(text: &'w str, ends: &[usize], number: u32) -> &'w str {

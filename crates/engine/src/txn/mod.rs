@@ -188,10 +188,10 @@ impl Engine {
         overlay: Overlay<'_>,
         total: &mut Effects,
     ) -> Result<()> {
-        let mut batch = overlay.into_batch();
+        let (mut batch, fresh) = overlay.into_batch();
         let version = writer.clock.last();
         writer.senders.put(version, &mut batch);
-        if batch.is_empty() && total.tags.is_empty() {
+        if batch.is_empty() && fresh.is_empty() && total.tags.is_empty() {
             return Ok(());
         }
         total.changes.settle();
@@ -207,9 +207,9 @@ impl Engine {
         }
         self.deleted.add(&total.deleted);
         let dirty = self.adjacency.begin_write(&total.touched);
-        let committed = self
-            .objects
-            .commit_with(batch, &total.tags, self.settings.durability);
+        let committed =
+            self.objects
+                .commit_with(batch, &fresh, &total.tags, self.settings.durability);
         self.adjacency.end_write(dirty, &total.touched);
         if let (Err(_), Some(slot)) = (&committed, slot) {
             lock(&self.counters).failed(slot);
@@ -378,10 +378,14 @@ impl Txn<'_, '_> {
         let applied = !matches!(mark, Mark::Applied);
         if applied {
             if batch.len() > BATCH_SMALL {
+                let is_new = |m: &&Mutation| matches!(m.op, Op::CreateObject { .. });
+                let objects = batch.mutations.iter().filter(is_new).count();
+                let others = batch.len() - objects;
+                self.overlay.fresh().reserve(objects);
                 // At most: each mutation an edge and its inverse, of two vertices.
-                self.overlay.reserve(2 * batch.len());
-                self.effects.changes.reserve(2 * batch.len());
-                self.effects.touched.reserve(2 * batch.len());
+                self.overlay.reserve(2 * others);
+                self.effects.changes.reserve(2 * others);
+                self.effects.touched.reserve(2 * others);
             }
             for mutation in batch.mutations {
                 self.apply_one(mutation)?;
@@ -464,7 +468,7 @@ impl Txn<'_, '_> {
                 identity,
                 attributes,
                 tags,
-            } => self.create_object(&identity, attributes, tags, at),
+            } => self.create_object(&identity, &attributes, &tags, at),
             Op::MoveObject { object, from, to } => self.move_object(object, &from, &to, at),
         }
     }

@@ -4,17 +4,18 @@
 //! its identity changes; where the new one would belong elsewhere, a row there says which object has it (an alias).
 
 use super::Txn;
-use super::checks::{check_properties, check_static};
-use crate::object::{alias_key, identity_key, identity_value};
+use super::checks::{check_properties, check_row, check_static};
+use crate::object::{alias_key, decimal, identity_key, identity_value};
+use esker_model::codec::{put_bytes, put_u16, put_u64, put_varint};
 use esker_model::key::Counter;
 use esker_model::limits::{PROPERTIES_MAX, VALUE_BYTES_MAX};
 use esker_model::object::{
     ID_ATTRIBUTES, Identity, MODE_DEFAULT, OBJECT_TYPE, ObjectId, object_ref, object_type,
     prefix_of,
 };
-use esker_model::record::{UserAttribute, VertexRecord};
 use esker_model::schema::check_attribute_name;
-use esker_model::{Error, Properties, Result, Value, Version, VertexRef};
+use esker_model::value::ValueView;
+use esker_model::{Error, Properties, Result, Value, Version, VertexRef, VertexTypeId};
 use esker_store::Table;
 
 impl Txn<'_, '_> {
@@ -22,55 +23,46 @@ impl Txn<'_, '_> {
     pub(super) fn create_object(
         &mut self,
         identity: &Identity,
-        attributes: Properties,
-        tags: Properties,
+        attributes: &Properties,
+        tags: &Properties,
         at: Option<Version>,
     ) -> Result<()> {
         let Some(type_id) = object_type(self.schema) else {
             return Err(no_type());
         };
-        let hash = self.check_new_object(identity, &attributes, &tags)?;
-        self.refuse_taken(identity, &hash, None)?;
-        let version = self.version_after(at, Version::ZERO);
-        let id = self
-            .objects
-            .next_id(prefix_of(&hash), self.version.millis());
-        let mut attributes = with_identity(attributes, identity);
-        if attributes.get("mode").is_none() {
-            attributes.set("mode", MODE_DEFAULT);
+        check_object(self.schema, identity, attributes, tags)?;
+        let hash = identity.hash();
+        // Others may have been given, or have let go of, an identity in this group.
+        let known = self.overlay.has_writes();
+        if known {
+            self.refuse_taken(identity, &hash, None)?;
+        } else if let Some(id) = self.overlay.fresh().with_identity(&hash) {
+            return Err(taken_by(identity, id));
         }
-        let user = tags.into_iter().map(|(name, value)| UserAttribute {
-            name,
-            version,
-            value,
-        });
-        let record = VertexRecord {
-            gone: false,
-            mentioned: false,
-            first: version,
-            latest: version,
-            static_version: version,
-            type_id,
-            key: id.to_string(),
-            attributes,
-            user: user.collect(),
+        let version = self.version_after(at, Version::ZERO);
+        let millis = self.version.millis();
+        let id = match self.objects.next_id_of(&hash, millis, !known) {
+            Ok(id) => id,
+            Err(id) => return Err(taken_by(identity, id)),
         };
+        let mut row = std::mem::take(&mut self.scratch);
+        row.clear();
+        encode_new(
+            &mut row,
+            (id, type_id, version),
+            (identity, attributes, tags),
+        );
+        check_row("an object with its tags", row.len())?;
+        self.overlay.fresh().add(id, &hash, &row);
+        let key = identity_key(&hash);
+        if known && self.overlay.wrote(Table::Index, &key) {
+            // What was written last is what counts.
+            self.overlay.put(Table::Index, key, id.0.to_be_bytes());
+        }
+        self.scratch = row;
         self.count(Counter::Vertices(type_id), 1);
         self.effects.vertices_created += 1;
-        self.overlay
-            .put(Table::Index, identity_key(&hash), id.0.to_be_bytes());
-        self.store_vertex(id.vertex(), record, version)
-    }
-
-    /// What an object must satisfy whatever is stored; gives its identity's hash.
-    fn check_new_object(
-        &self,
-        identity: &Identity,
-        attributes: &Properties,
-        tags: &Properties,
-    ) -> Result<[u8; 16]> {
-        check_object(self.schema, identity, attributes, tags)?;
-        Ok(identity.hash())
+        Ok(())
     }
 
     /// Gives an object other ID attributes, all of it: for a database that stands alone.
@@ -153,9 +145,7 @@ impl Txn<'_, '_> {
         self.overlay
             .get_with(Table::Index, &identity_key(hash), &mut note)?;
         match taken.transpose()? {
-            Some(id) if Some(id) != by_other_than => Err(Error::Invalid(format!(
-                "an object with these ID attributes exists already: {identity}; it is object {id}"
-            ))),
+            Some(id) if Some(id) != by_other_than => Err(taken_by(identity, id)),
             _ => Ok(()),
         }
     }
@@ -194,6 +184,58 @@ impl Txn<'_, '_> {
             ))),
             None => Ok(()),
         }
+    }
+}
+
+fn taken_by(identity: &Identity, id: ObjectId) -> Error {
+    Error::Invalid(format!(
+        "an object with these ID attributes exists already: {identity}; it is object {id}"
+    ))
+}
+
+/// Appends the row of a new object, as `VertexRecord::encode` would write it.
+fn encode_new(
+    row: &mut Vec<u8>,
+    (id, type_id, version): (ObjectId, VertexTypeId, Version),
+    (identity, attributes, tags): (&Identity, &Properties, &Properties),
+) {
+    row.push(0);
+    for _ in ["first", "latest", "static"] {
+        put_u64(row, version.0);
+    }
+    put_u16(row, type_id.0);
+    put_bytes(row, decimal(id.0, &mut [0; 20]));
+    // Those that all objects have, in the order of their names.
+    let owned = [
+        ("app", ValueView::Text(&identity.app)),
+        ("mode", ValueView::I64(MODE_DEFAULT)),
+        ("name", ValueView::Text(&identity.name)),
+        ("owner", ValueView::I64(identity.owner)),
+        ("step", ValueView::I64(identity.step)),
+    ];
+    let has_mode = attributes.get("mode").is_some();
+    let mut owned = owned
+        .iter()
+        .filter(|(name, _)| !(has_mode && *name == "mode"))
+        .peekable();
+    put_varint(row, (attributes.len() + 5 - usize::from(has_mode)) as u64);
+    for (name, value) in attributes.iter() {
+        while let Some((name, value)) = owned.next_if(|(own, _)| *own < name) {
+            put_bytes(row, name.as_bytes());
+            value.encode(row);
+        }
+        put_bytes(row, name.as_bytes());
+        value.encode(row);
+    }
+    for (name, value) in owned {
+        put_bytes(row, name.as_bytes());
+        value.encode(row);
+    }
+    put_varint(row, tags.len() as u64);
+    for (name, value) in tags.iter() {
+        put_bytes(row, name.as_bytes());
+        put_u64(row, version.0);
+        value.encode(row);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The writes of a group of batches before they are committed: later ones of the group read them, one that fails is
 //! undone alone.
 
-use crate::object::object_of;
+use crate::object::{Fresh, identity_of_key, object_of};
 use esker_model::Result;
 use esker_store::{KeyRange, Store, Table, ValuePlace, WriteBatch};
 use foldhash::fast::FixedState;
@@ -26,6 +26,8 @@ pub(crate) struct Overlay<'s> {
     history: OnceCell<BTreeMap<Vec<u8>, u32>>,
     /// How many writes there were when the present batch began, and what it has changed of them since.
     savepoint: usize,
+    /// Objects that are new.
+    fresh: Fresh,
     undo: Vec<(u32, ValuePlace)>,
 }
 
@@ -44,6 +46,7 @@ impl<'s> Overlay<'s> {
             hasher: FixedState::default(),
             history: OnceCell::new(),
             savepoint: 0,
+            fresh: Fresh::default(),
             undo: Vec::new(),
         }
     }
@@ -51,6 +54,7 @@ impl<'s> Overlay<'s> {
     /// From here on [`Self::undo`] goes back to here.
     pub(crate) fn savepoint(&mut self) {
         self.savepoint = self.writes.len();
+        self.fresh.savepoint();
         self.undo.clear();
     }
 
@@ -73,6 +77,7 @@ impl<'s> Overlay<'s> {
             self.writes.replace(number as usize, before);
         }
         self.writes.truncate(self.savepoint);
+        self.fresh.undo();
     }
 
     /// Makes room for that many more current rows of edges.
@@ -110,8 +115,42 @@ impl<'s> Overlay<'s> {
                 let value = self.writes.get(number as usize).value;
                 Ok(value.map(sink).is_some())
             }
-            None => self.store.get_with(table, key, sink),
+            None if self.fresh.is_empty() => self.store.get_with(table, key, sink),
+            None => match table {
+                Table::Rows => match object_of(key).and_then(|id| self.fresh.row(id)) {
+                    Some(row) => {
+                        sink(row);
+                        Ok(true)
+                    }
+                    None => self.store.get_with(table, key, sink),
+                },
+                Table::Index => {
+                    match identity_of_key(key).and_then(|h| self.fresh.with_identity(h)) {
+                        Some(id) => {
+                            sink(&id.0.to_be_bytes());
+                            Ok(true)
+                        }
+                        None => self.store.get_with(table, key, sink),
+                    }
+                }
+                _ => self.store.get_with(table, key, sink),
+            },
         }
+    }
+
+    /// Objects that are new.
+    pub(crate) fn fresh(&mut self) -> &mut Fresh {
+        &mut self.fresh
+    }
+
+    /// Whether that key was written.
+    pub(crate) fn wrote(&self, table: Table, key: &[u8]) -> bool {
+        self.number(table, key).is_some()
+    }
+
+    /// Whether anything was written but new objects.
+    pub(crate) fn has_writes(&self) -> bool {
+        !self.writes.is_empty()
     }
 
     pub(crate) fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
@@ -191,12 +230,12 @@ impl<'s> Overlay<'s> {
         self.store
     }
 
-    /// Everything, as one batch in key order.
-    pub(crate) fn into_batch(mut self) -> WriteBatch {
+    /// Everything: one batch in key order, and new objects.
+    pub(crate) fn into_batch(mut self) -> (WriteBatch, Fresh) {
         // The memtable is a skip list: neighbours inserted one after the other find their place faster.
         // Objects lie in columns, in the order in which they were made.
         self.writes
             .sort_but(|table, key| table == Table::Rows && object_of(key).is_some());
-        self.writes
+        (self.writes, self.fresh)
     }
 }

@@ -7,6 +7,19 @@ use esker_model::{Batch, Commit, Error, Result};
 use std::sync::{Arc, Mutex};
 
 impl Engine {
+    /// Applies a batch if nobody writes just now; else gives it back. For callers that must not wait for others.
+    pub fn apply_now(&self, batch: Batch) -> std::result::Result<Result<Commit>, Batch> {
+        match self.writer.try_lock() {
+            // Who stands in the queue was there first.
+            Ok(mut writer)
+                if lock(&self.queue.0).is_empty() && batch.len() <= BATCH_MUTATIONS_MAX =>
+            {
+                Ok(self.apply_holding(&mut writer, batch))
+            }
+            _ => Err(batch),
+        }
+    }
+
     /// Applies batches in one group commit, each whole or not at all. The answers are in the order of the batches.
     pub fn apply_together(&self, batches: Vec<Batch>) -> Vec<Result<Commit>> {
         let slot = |batch: Batch| match batch.len() {

@@ -16,6 +16,7 @@ mod explain;
 mod model;
 mod names;
 mod objects;
+mod objects_new;
 mod regressions;
 mod retention;
 mod senders;

@@ -482,6 +482,7 @@ impl Play {
         for found in found {
             assert_eq!(found, self.model.objects[&found.id].found(found.id));
         }
+        self.columns(&find, &expected);
         let count = Find {
             count: true,
             ..find.clone()
@@ -525,6 +526,27 @@ impl Play {
             let mut expected = expected;
             expected.sort_unstable();
             assert_eq!(shares, expected);
+        }
+    }
+
+    /// What is found, as columns.
+    fn columns(&self, find: &Find, expected: &[ObjectId]) {
+        let names = ["Conf", "Conf_0", "name", "step", "energy", "gid", "none"];
+        let find = Find {
+            select: Some(names.map(String::from).to_vec()),
+            ..find.clone()
+        };
+        let found = self.small.engine.find_columns(&find, &NeverCancel).unwrap();
+        assert_eq!(found.ids, expected);
+        assert_eq!(found.report.matches, expected.len() as u64);
+        assert_eq!(found.columns.len(), names.len());
+        for (name, values) in &found.columns {
+            assert_eq!(values.len(), expected.len());
+            for (at, id) in expected.iter().enumerate() {
+                let known = &self.model.objects[id];
+                let value = known.attributes.get(name).or_else(|| known.tags.get(name));
+                assert_eq!(values.get(at).map(|v| v.to_value()).as_ref(), value);
+            }
         }
     }
 

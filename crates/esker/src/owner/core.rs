@@ -144,6 +144,16 @@ impl Core {
         commit
     }
 
+    /// Applies a batch if nobody writes just now; else gives it back.
+    pub(crate) fn apply_now(&self, batch: Batch) -> std::result::Result<Result<Commit>, Batch> {
+        if let Err(e) = self.before_write() {
+            return Ok(Err(e));
+        }
+        let commit = self.engine.apply_now(batch);
+        self.dirty.store(true, Ordering::Release);
+        commit
+    }
+
     /// Applies batches in one group commit. The answers are in their order.
     pub(crate) fn apply_together(&self, batches: Vec<Batch>) -> Vec<Result<Commit>> {
         if let Err(e) = self.before_write() {

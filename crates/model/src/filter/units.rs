@@ -84,7 +84,7 @@ pub(super) fn unit(name: &str) -> Option<Unit> {
         size.map(|(_, factor)| Unit::Size(*factor))
             .or_else(|| time.map(|(_, factor)| Unit::Time(*factor)))
     };
-    let loose = |n: &str| n.len() > 1 && n.to_lowercase() == name.to_lowercase();
+    let loose = |n: &str| n.len() > 1 && n.eq_ignore_ascii_case(name);
     find(&|n| n == name).or_else(|| (name.chars().count() > 1).then(|| find(&loose)).flatten())
 }
 

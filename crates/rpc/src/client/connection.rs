@@ -2,6 +2,7 @@
 
 use super::Broken;
 use super::connect::{self, Opened, refused};
+use super::driver::Driver;
 use super::outgoing::Outgoing;
 use super::slot::Slot;
 use crate::address::Address;
@@ -11,29 +12,12 @@ use esker_model::Error;
 use prost::Message as _;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-use tokio::runtime::Runtime;
 use tokio::task::AbortHandle;
 
 /// Calls up to this size are encoded while others wait to queue theirs.
 const IN_PLACE_BYTES: usize = 4 << 10;
-
-/// The process's own small runtime: one thread that moves bytes for all its clients.
-fn runtime() -> Result<&'static Runtime, Broken> {
-    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-    if let Some(runtime) = RUNTIME.get() {
-        return Ok(runtime);
-    }
-    let made = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("esker-client")
-        .enable_io()
-        .enable_time()
-        .build()
-        .map_err(|e| Broken::Failed(Error::io("starting the thread for connections", e)))?;
-    Ok(RUNTIME.get_or_init(|| made))
-}
 
 /// A connection that was greeted.
 #[derive(Debug)]
@@ -110,13 +94,13 @@ impl Calls {
 impl Connection {
     /// Connects, and waits for the greeting.
     pub(super) fn open(address: &Address) -> Result<Arc<Self>, Broken> {
-        let runtime = runtime()?;
+        let driver = Driver::get()?;
         let (outgoing, calls) = (Arc::new(Outgoing::default()), Arc::new(Calls::default()));
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         let task = {
             let (address, outgoing, calls) =
                 (address.clone(), Arc::clone(&outgoing), Arc::clone(&calls));
-            runtime.spawn(async move {
+            driver.runtime().spawn(async move {
                 match connect::open(&address, &outgoing, None).await {
                     Ok(Opened {
                         answers,
@@ -135,6 +119,7 @@ impl Connection {
                 }
             })
         };
+        driver.nudge();
         let greeted = told
             .recv()
             .unwrap_or_else(|_| Err(Broken::Lost("the thread for connections has ended".into())));

@@ -132,7 +132,7 @@ impl Client {
 
     /// Applies a batch; with `sync`, it survives a power failure before this returns.
     pub fn apply_with(&self, batch: Batch, sync: bool) -> Result<Commit> {
-        self.submit(batch, sync)?.wait()
+        self.begin(batch, sync)?.wait()
     }
 
     /// Runs a scan, going on behind the last item if the connection goes away.

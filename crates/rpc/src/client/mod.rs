@@ -9,6 +9,7 @@
 
 mod connect;
 mod connection;
+mod driver;
 mod graph;
 mod objects;
 mod outgoing;

@@ -1,6 +1,7 @@
 //! Writes that are sent now and waited for later, so that one thread can keep many in flight.
 
 use super::connection::Sent;
+use super::driver::Driver;
 use super::{Broken, Client, Wait};
 use crate::convert;
 use crate::marker::Number;
@@ -27,6 +28,13 @@ pub struct Ping {
     sent: Sent,
 }
 
+/// What was sent goes out though nobody waits for its answer yet.
+fn nudge() {
+    if let Ok(driver) = Driver::get() {
+        driver.nudge();
+    }
+}
+
 impl Ping {
     /// Waits for the answer.
     pub fn wait(self) -> Result<()> {
@@ -45,6 +53,7 @@ impl Client {
         };
         let connection = self.connection().map_err(Broken::into_error)?;
         let sent = connection.send(&request, 0, 0);
+        nudge();
         Ok(Ping {
             client: self.clone(),
             sent: sent.map_err(Broken::into_error)?,
@@ -52,7 +61,14 @@ impl Client {
     }
 
     /// Sends a batch, which gets a marker if it has none; with `sync`, it is answered once it survives a power failure.
-    pub fn submit(&self, mut batch: Batch, sync: bool) -> Result<Pending> {
+    pub fn submit(&self, batch: Batch, sync: bool) -> Result<Pending> {
+        let pending = self.begin(batch, sync)?;
+        nudge();
+        Ok(pending)
+    }
+
+    /// The same for those who wait for the answer at once.
+    pub(super) fn begin(&self, mut batch: Batch, sync: bool) -> Result<Pending> {
         let connection = match self.connection() {
             Err(Broken::Failed(e)) => return Err(e),
             other => other,

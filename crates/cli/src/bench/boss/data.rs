@@ -2,8 +2,9 @@
 //! of its fiber, as the paper counts them (section III-F).
 
 use crate::bench::random::Random;
+use esker_model::filter::{Comparison, Expr, Test};
 use esker_model::object::Identity;
-use esker_model::{Batch, Op, Properties};
+use esker_model::{Batch, Op, Properties, Value};
 use std::fmt::Write as _;
 
 /// Spectra.
@@ -49,6 +50,16 @@ impl Spectrum {
     pub(super) fn filter(self) -> String {
         let Self { plate, mjd, fiber } = self;
         format!("plate = {plate} AND mjd = {mjd} AND step = {fiber}")
+    }
+
+    /// The same, not as text.
+    pub(super) fn condition(self) -> Expr {
+        let Self { plate, mjd, fiber } = self;
+        let is = |name: &str, value: u32| {
+            let value = Value::from(i64::from(value));
+            Expr::term(name, Test::Compare(Comparison::Eq, value))
+        };
+        Expr::all_of([is("plate", plate), is("mjd", mjd), is("step", fiber)])
     }
 
     fn op(self) -> Op {
@@ -146,6 +157,14 @@ mod tests {
         let different: HashSet<_> = spectra.iter().collect();
         assert_eq!(different.len(), OBJECTS);
         assert!(spectra.iter().all(|s| (1..=FIBERS).contains(&s.fiber)));
+    }
+
+    #[test]
+    fn a_condition_is_its_text() {
+        for spectrum in spectra().into_iter().step_by(9_999) {
+            let text = Expr::parse(&spectrum.filter(), None).unwrap();
+            assert_eq!(spectrum.condition(), text);
+        }
     }
 
     #[test]

@@ -1,0 +1,170 @@
+//! What a search found as columns: an array for each name, without an allocation for each object.
+
+use super::{FindReport, ObjectId};
+use crate::value::{Value, ValueView};
+
+/// What a search found, column by column.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct FoundColumns {
+    /// The objects' numbers.
+    pub ids: Vec<ObjectId>,
+    /// A column for each name that was selected, in that order; each as long as `ids`.
+    pub columns: Vec<(String, Values)>,
+    /// What else there is to say of the search.
+    pub report: FindReport,
+}
+
+impl FoundColumns {
+    /// The column of a name.
+    pub fn column(&self, name: &str) -> Option<&Values> {
+        let found = self.columns.iter().find(|(n, _)| n == name);
+        found.map(|(_, values)| values)
+    }
+}
+
+/// The values of one column.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Values {
+    /// All are integers.
+    I64(Vec<i64>),
+    /// All are doubles.
+    F64(Vec<f64>),
+    /// All are times, in nanoseconds since 1970.
+    Timestamp(Vec<i64>),
+    /// All are texts.
+    Text(Texts),
+    /// They are of several kinds, or of others, or some objects have none.
+    Mixed(Vec<Option<Value>>),
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Self::Mixed(Vec::new())
+    }
+}
+
+impl Values {
+    /// How many there are.
+    pub const fn len(&self) -> usize {
+        match self {
+            Self::I64(values) | Self::Timestamp(values) => values.len(),
+            Self::F64(values) => values.len(),
+            Self::Text(texts) => texts.len(),
+            Self::Mixed(values) => values.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// One of them; `None` where the object has none.
+    pub fn get(&self, at: usize) -> Option<ValueView<'_>> {
+        match self {
+            Self::I64(values) => values.get(at).map(|v| ValueView::I64(*v)),
+            Self::F64(values) => values.get(at).map(|v| ValueView::F64(*v)),
+            Self::Timestamp(values) => values.get(at).map(|v| ValueView::Timestamp(*v)),
+            Self::Text(texts) => texts.get(at).map(ValueView::Text),
+            Self::Mixed(values) => values.get(at)?.as_ref().map(ValueView::from),
+        }
+    }
+
+    /// Adds one; the first says which kind it is taken to be.
+    pub fn push(&mut self, value: Option<&ValueView<'_>>) {
+        if self.is_empty() {
+            *self = match value {
+                Some(ValueView::I64(_)) => Self::I64(Vec::new()),
+                Some(ValueView::F64(_)) => Self::F64(Vec::new()),
+                Some(ValueView::Timestamp(_)) => Self::Timestamp(Vec::new()),
+                Some(ValueView::Text(_)) => Self::Text(Texts::default()),
+                _ => Self::Mixed(Vec::new()),
+            };
+        }
+        match (&mut *self, value) {
+            (Self::I64(values), Some(ValueView::I64(v)))
+            | (Self::Timestamp(values), Some(ValueView::Timestamp(v))) => values.push(*v),
+            (Self::F64(values), Some(ValueView::F64(v))) => values.push(*v),
+            (Self::Text(texts), Some(ValueView::Text(text))) => texts.push(text),
+            (Self::Mixed(values), value) => values.push(value.map(ValueView::to_value)),
+            (_, value) => {
+                let mut all: Vec<Option<Value>> = (0..self.len())
+                    .map(|at| self.get(at).map(|v| v.to_value()))
+                    .collect();
+                all.push(value.map(ValueView::to_value));
+                *self = Self::Mixed(all);
+            }
+        }
+    }
+}
+
+/// Texts one behind the other.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Texts {
+    text: String,
+    /// Where each ends.
+    ends: Vec<usize>,
+}
+
+impl Texts {
+    /// How many there are.
+    pub const fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Adds one.
+    pub fn push(&mut self, text: &str) {
+        self.text.push_str(text);
+        self.ends.push(self.text.len());
+    }
+
+    /// One of them.
+    pub fn get(&self, at: usize) -> Option<&str> {
+        let from = match at.checked_sub(1) {
+            None => 0,
+            Some(before) => *self.ends.get(before)?,
+        };
+        self.text.get(from..*self.ends.get(at)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However kinds change on the way, what was put in comes out.
+    #[test]
+    fn values_come_back() {
+        let some = [
+            Some(Value::I64(1)),
+            Some(Value::I64(-2)),
+            Some(Value::from("a")),
+            Some(Value::from("")),
+            None,
+            Some(Value::F64(0.5)),
+            Some(Value::Null),
+            Some(Value::Bool(true)),
+        ];
+        for first in 0..some.len() {
+            for second in 0..some.len() {
+                for third in 0..some.len() {
+                    let mut values = Values::default();
+                    let given = [&some[first], &some[second], &some[third]];
+                    for value in given {
+                        values.push(value.as_ref().map(ValueView::from).as_ref());
+                    }
+                    assert_eq!(values.len(), 3);
+                    for (at, value) in given.into_iter().enumerate() {
+                        assert_eq!(values.get(at).map(|v| v.to_value()), *value);
+                    }
+                    assert_eq!(values.get(3), None);
+                }
+            }
+        }
+    }
+}
