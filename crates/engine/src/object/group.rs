@@ -15,7 +15,7 @@ use esker_store::Table;
 use roaring::RoaringBitmap;
 
 /// Keys of `meta` that say which names searches must not index.
-pub(super) const UNINDEXED: &[u8] = b"objects/unindexed/";
+pub(crate) const UNINDEXED: &[u8] = b"objects/unindexed/";
 
 impl Engine {
     /// The same at a version that the host gives, with its own rows and marker, as a part of what several engines do.
