@@ -13,4 +13,5 @@ mod failover;
 mod normalise;
 mod objects;
 mod processes;
+mod resize;
 mod serve;
