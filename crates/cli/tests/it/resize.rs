@@ -218,8 +218,14 @@ fn another_number_of_servers_has_the_same() {
     let refused = run(folder, &["cluster", "resize", "lab.toml", "--servers", "2"]);
     assert_eq!(refused.status.code(), Some(1));
     let said = text(&refused.stderr);
-    assert!(said.contains("is up") && said.contains("cluster down"), "{said}");
-    let refused = run(folder, &["cluster", "resize", "lab.toml", "--servers", "65"]);
+    assert!(
+        said.contains("is up") && said.contains("cluster down"),
+        "{said}"
+    );
+    let refused = run(
+        folder,
+        &["cluster", "resize", "lab.toml", "--servers", "65"],
+    );
     assert_eq!(refused.status.code(), Some(2));
     drop(database);
     cluster.down(folder);
@@ -237,7 +243,11 @@ fn another_number_of_servers_has_the_same() {
         } else {
             rewrite(folder, servers);
             let (out, said) = resize(folder, &["--format", "json"]);
-            assert_eq!(out.matches("\"objects\"").count(), servers as usize, "{out}");
+            assert_eq!(
+                out.matches("\"objects\"").count(),
+                servers as usize,
+                "{out}"
+            );
             said
         };
         assert!(said.contains(&format!("has {servers} server")), "{said}");

@@ -32,7 +32,7 @@ use esker_engine::{Carried, Engine, Memory};
 use esker_model::codec::Reader;
 use esker_model::key::EdgeKey;
 use esker_model::object::ObjectId;
-use esker_model::{Error, Flow, Result, Schema, VertexId};
+use esker_model::{Error, Flow, Result, Schema, Version, VertexId};
 use esker_store::{Durability, KeyRange, Table, WriteBatch};
 use markers::Markers;
 use std::sync::Arc;
@@ -46,6 +46,8 @@ pub struct Plan {
     pub vnodes: u32,
     /// How many servers there are to be, numbered from 0.
     pub servers: u32,
+    /// The time: new servers' clocks are not behind it, so that they do not change what old ones have shown as of then.
+    pub now: Version,
 }
 
 /// Told how many rows more are done; an error ends the work.
@@ -148,6 +150,7 @@ impl<'a> Resize<'a> {
             check_schema(&memory.schema, &other.schema, ServerId(server))?;
             memory.merge(&other);
         }
+        memory.newest = memory.newest.max(plan.now);
         let markers = Markers::of(&mut memory, sources.len() as u32, plan.servers);
         let mut resize = Self {
             sources,

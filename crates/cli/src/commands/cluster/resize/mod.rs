@@ -15,7 +15,7 @@ use crate::progress::Progress;
 use crate::units::counted;
 use esker_cluster::node::{SERVERS_MAX, Settings, settle};
 use esker_cluster::{Dealt, Plan, Resize, ServerId};
-use esker_model::{Counts, GraphRead as _};
+use esker_model::{Counts, GraphRead as _, Version};
 use esker_server::{ClusterConfig, Switch};
 use folders::{Part, check_room, open_new, open_sources, size_of};
 use std::cell::RefCell;
@@ -179,10 +179,13 @@ fn make(
         .iter()
         .map(Part::engine)
         .collect::<esker_model::Result<_>>()?;
+    let time = sources.first().map(Part::clock).transpose()?;
+    let time = time.ok_or_else(|| anyhow::anyhow!("there are no servers"))?;
     let plan = Plan {
         placement: config.placement,
         vnodes: config.vnodes,
         servers: switch.to,
+        now: Version::end_of_millis(time.now_millis()),
     };
     let delivered = if switch.from == 0 {
         0
@@ -194,8 +197,7 @@ fn make(
             placement: config.placement,
             threshold: config.threshold,
         };
-        let time = sources.first().map(Part::clock).transpose()?;
-        time.map_or(Ok(0), |time| settle(&engines, &time, &settings))?
+        settle(&engines, &time, &settings)?
     };
     let all = (0..switch.to as usize).collect::<Vec<_>>();
     let parts = switch.to as usize + sources.len();
