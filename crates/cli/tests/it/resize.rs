@@ -176,7 +176,7 @@ fn folders(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder.join("lab.cluster")).unwrap();
     let names = entries.map(|e| e.unwrap().file_name().to_string_lossy().into_owned());
     let mut names: Vec<_> = names
-        .filter(|n| n.starts_with("server-") && !n.ends_with(".log"))
+        .filter(|n| n.starts_with("server-") && !n.contains(".log"))
         .collect();
     names.sort();
     names

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 /// What may go wrong.
 #[derive(Debug, Clone, Copy, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each may be there or not")]
 pub struct Dangers {
     /// Servers die and come back.
     pub deaths: bool,

@@ -33,10 +33,10 @@ impl Part {
             config.name,
             std::process::id()
         );
-        Self::with(folder, options(parts, context).part_of(&whole))
+        Self::with(folder, &options(parts, context).part_of(&whole))
     }
 
-    fn with(folder: &Path, options: OpenOptions) -> anyhow::Result<Self> {
+    fn with(folder: &Path, options: &OpenOptions) -> anyhow::Result<Self> {
         let database = options.open(&folder.to_string_lossy())?;
         if database.role() != Role::Owner {
             anyhow::bail!(
@@ -84,7 +84,7 @@ pub(super) fn open_sources(
     context: &Context,
 ) -> anyhow::Result<Vec<Part>> {
     if let Some(from) = from {
-        return Ok(vec![Part::with(from, options(2, context))?]);
+        return Ok(vec![Part::with(from, &options(2, context))?]);
     }
     let all = (0..servers).map(ServerId);
     all.map(|id| {
@@ -114,7 +114,7 @@ pub(super) fn open_new(
         std::process::id()
     );
     let options = options(parts, context).create(true).part_of(&whole);
-    Part::with(&config.new_folder(id), options)
+    Part::with(&config.new_folder(id), &options)
 }
 
 /// Bytes of the files in a folder.
