@@ -235,6 +235,7 @@ impl Node {
             changed: 0,
             refused: 0,
             version: Version::ZERO,
+            applied: false,
         };
         let call = |server| {
             let mut change = change.clone();
@@ -251,6 +252,7 @@ impl Node {
                     report.changed += tagged.changed;
                     report.refused += tagged.refused;
                     report.version = report.version.max(tagged.version);
+                    report.applied |= tagged.applied;
                 }
                 Ok(_) => return Err(unexpected(server)),
                 Err(e) => failed.push((server, e)),
