@@ -10,8 +10,11 @@ mod hash;
 pub mod node;
 pub mod peer;
 pub mod placement;
+mod resize;
 pub mod vnode;
 
+pub use esker_engine::{Clock, Engine};
 pub use node::{Host, Node};
 pub use placement::{Kind, Placement};
+pub use resize::{Dealt, Plan, Resize, Watch};
 pub use vnode::{ServerId, VnodeMap, Vnodes};

@@ -29,7 +29,7 @@ pub(crate) const MERGED_KEY: &[u8] = b"merged";
 pub(crate) const PENDING_PREFIX: &[u8] = b"pending/";
 
 /// The key of a batch's marker.
-pub(crate) fn once_key(marker: &[u8]) -> Vec<u8> {
+pub fn once_key(marker: &[u8]) -> Vec<u8> {
     [b"once/", marker].concat()
 }
 

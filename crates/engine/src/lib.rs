@@ -9,6 +9,7 @@
 mod adjacency;
 mod archive;
 mod bulk;
+mod carry;
 mod catalog;
 mod check;
 mod clock;
@@ -26,7 +27,8 @@ mod traverse;
 mod txn;
 
 pub use archive::{Archive, ArchiveCursor, ArchiveView, HistoryRows, NoArchive};
-pub use catalog::FORMAT;
+pub use carry::{Carried, Memory, carried};
+pub use catalog::{FORMAT, once_key};
 pub use clock::Clock;
 pub use engine::Engine;
 pub use settings::{

@@ -5,9 +5,8 @@
 //!  [00]esker-request/[milliseconds since 1970, 8][random 16]
 //! ```
 
+use esker_model::once::REQUEST_PREFIX as PREFIX;
 use esker_store::KeyRange;
-
-const PREFIX: &[u8] = b"\0esker-request/";
 
 /// The rows of table `meta` that hold markers made before that time: `once/` and the marker, as the engine keeps them.
 pub(crate) fn rows_before(millis: u64) -> KeyRange {

@@ -17,6 +17,9 @@ use crate::codec::{DecodeError, Reader, put_u64};
 /// What every numbered marker begins with. What is kept of a sender lies under the marker up to and with its name.
 pub const SENDER_PREFIX: &[u8] = b"\0esker-sender/";
 
+/// What the marker of a single request begins with that is forgotten after a while; behind it when it was made, in milliseconds.
+pub const REQUEST_PREFIX: &[u8] = b"\0esker-request/";
+
 /// A number lies less than this above the oldest that is not settled: what is remembered of a sender is bounded, because
 /// it is written with each batch. A client that comes near it goes on under a new name.
 pub const SPAN_MAX: u64 = 1 << 14;

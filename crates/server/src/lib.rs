@@ -27,6 +27,7 @@ mod unary;
 mod work;
 mod writer;
 
+pub use cluster::Switch;
 pub use cluster::config::ClusterConfig;
 pub use server::Server;
 pub use settings::Settings;

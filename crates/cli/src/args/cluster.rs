@@ -30,6 +30,8 @@ pub(crate) enum ClusterCommand {
     Down(ClusterDownArgs),
     /// Run one of the servers: for clusters over several machines
     Server(ClusterServerArgs),
+    /// Deal out what a stopped cluster holds anew, among another number of servers
+    Resize(ClusterResizeArgs),
     /// Ask every server how it is
     Status(ClusterStatusArgs),
 }
@@ -65,6 +67,29 @@ pub(crate) struct ClusterServerArgs {
     /// Stop once standard input ends: whoever started it is gone
     #[arg(long, hide = true)]
     pub(crate) until_stdin_ends: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The cluster must be stopped. Its data stay as they are until new databases are whole and were read again; then \
+                  these take their places. If it is cut short, repeat it.\n\n\
+                  Examples:\n  \
+                  esker cluster resize lab.toml --servers 2\n  \
+                  esker cluster resize lab.toml                       (the file says how many)\n  \
+                  esker cluster resize lab.toml --from lab.esker      (a new cluster with a database's data)"
+)]
+pub(crate) struct ClusterResizeArgs {
+    /// The cluster, in TOML
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// How many servers there are to be; default: as many as the file says
+    #[arg(long, value_name = "N")]
+    pub(crate) servers: Option<u32>,
+    /// Make a new cluster of a database that stands alone; it stays as it is
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) from: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
 }
 
 #[derive(Debug, Args)]

@@ -3,8 +3,10 @@
 use super::object::AskerArg;
 use super::{FormatArgs, Target};
 use crate::share::parse_share;
+use crate::times::parse_as_of;
 use crate::values::TagArg;
 use clap::{Args, Subcommand, ValueEnum};
+use esker_model::Version;
 use esker_model::object::Share;
 use std::path::PathBuf;
 
@@ -35,7 +37,8 @@ pub(crate) enum FindFormat {
         esker find lab.esker \"size > 1GiB\" --count\n  \
         mpirun -n 4 esker find lab.esker \"app = 'vpic'\" --collective -o part-%r.csv\n  \
         esker find lab.esker \"size > 1MiB\" --type File\n  \
-        esker find lab.esker /project \"size > 1GiB AND modified > 30d ago\"       files below a directory")
+        esker find lab.esker /project \"size > 1GiB AND modified > 30d ago\"       files below a directory\n  \
+        esker find lab.esker \"Conf = 1\" --as-of 2026-03-01 --count")
 )]
 #[expect(clippy::struct_excessive_bools, reason = "flags, as they can be typed")]
 pub(crate) struct FindArgs {
@@ -79,6 +82,9 @@ pub(crate) struct FindArgs {
     /// Search vertices of that type rather than objects: a scan
     #[arg(long = "type", value_name = "TYPE", default_value = "Object")]
     pub(crate) vertex_type: String,
+    /// As they were then: a scan
+    #[arg(long, value_name = "TIME", value_parser = parse_as_of)]
+    pub(crate) as_of: Option<Version>,
     /// How to print [default: table, or what the ending of --output says]
     #[arg(long, value_enum)]
     pub(crate) format: Option<FindFormat>,

@@ -20,8 +20,8 @@ pub(crate) use admin::{
     ShellArgs, StatsArgs,
 };
 pub(crate) use cluster::{
-    ClusterArgs, ClusterCommand, ClusterDownArgs, ClusterServerArgs, ClusterStatusArgs,
-    ClusterUpArgs,
+    ClusterArgs, ClusterCommand, ClusterDownArgs, ClusterResizeArgs, ClusterServerArgs,
+    ClusterStatusArgs, ClusterUpArgs,
 };
 pub(crate) use find::{
     FindArgs, FindFormat, IndexArgs, IndexChangeArgs, IndexCommand, IndexListArgs, TagArgs,

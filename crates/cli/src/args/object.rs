@@ -98,13 +98,17 @@ pub(crate) struct ObjectCreateArgs {
 #[command(
     after_help = "All four ID attributes name one object; `esker find` searches by some of them.\n\nExamples:\n  \
         esker object get lab.esker 1649186741772673025\n  \
-        esker object get lab.esker --name energy --app vpic --owner 1001 --step 7 --format json"
+        esker object get lab.esker --name energy --app vpic --owner 1001 --step 7 --format json\n  \
+        esker object get lab.esker 1649186741772673025 --touch"
 )]
 pub(crate) struct ObjectGetArgs {
     #[command(flatten)]
     pub(crate) target: Target,
     #[command(flatten)]
     pub(crate) objects: ObjectNames,
+    /// Note the access: `atime` becomes now, at most once a day
+    #[arg(long)]
+    pub(crate) touch: bool,
     #[command(flatten)]
     pub(crate) asker: AskerArg,
     #[command(flatten)]

@@ -130,7 +130,11 @@ fn print(report: &TagReport, how: &TagHow, context: &mut Context) -> anyhow::Res
     } else {
         format!(" at {}", report.version)
     };
-    let sentence = format!("{verb} {} of {of}{refused}{at}", count(report.changed));
+    let sentence = if report.applied || how.dry_run {
+        format!("{verb} {} of {of}{refused}{at}", count(report.changed))
+    } else {
+        "done; the answer that said how many objects changed was lost".to_owned()
+    };
     output::report(
         context,
         how.format.format,

@@ -28,6 +28,10 @@ impl Change {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.batch.is_empty()
+    }
+
     pub(crate) fn apply(self, database: &Database) -> anyhow::Result<Commit> {
         Ok(database.apply(self.batch)?)
     }

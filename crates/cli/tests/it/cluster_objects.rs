@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::process::Command;
 
-const OBJECTS: i64 = 2_000;
+pub(crate) const OBJECTS: i64 = 2_000;
 /// Objects of a batch.
 const BATCH: usize = 150;
 
@@ -35,7 +35,7 @@ const FILTERS: [&str; 14] = [
     "Conf = 1 OR confg = 2",
 ];
 
-fn identity(n: i64) -> Identity {
+pub(crate) fn identity(n: i64) -> Identity {
     Identity {
         name: format!("name{}", n % 4),
         app: if n % 3 == 0 { "vpic" } else { "h5boss" }.into(),
@@ -45,14 +45,14 @@ fn identity(n: i64) -> Identity {
 }
 
 /// Some are renamed, to where another server is the one that knows.
-fn renamed(n: i64) -> Identity {
+pub(crate) fn renamed(n: i64) -> Identity {
     Identity {
         name: format!("renamed{n}"),
         ..identity(n)
     }
 }
 
-fn fill(database: &Database) {
+pub(crate) fn fill(database: &Database) {
     let all: Vec<i64> = (0..OBJECTS).collect();
     for part in all.chunks(BATCH) {
         let mut batch = Batch::new();
@@ -151,7 +151,7 @@ fn content(found: Vec<Found>) -> Content {
     all
 }
 
-fn search(database: &Database, find: &Find) -> (Vec<Found>, FindReport) {
+pub(crate) fn search(database: &Database, find: &Find) -> (Vec<Found>, FindReport) {
     let mut found = Vec::new();
     let mut sink = |object| {
         found.push(object);

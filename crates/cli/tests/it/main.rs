@@ -14,4 +14,5 @@ mod names;
 mod normalise;
 mod objects;
 mod processes;
+mod resize;
 mod serve;

@@ -6,13 +6,13 @@
 //! time, each a page ahead.
 
 use super::peers::unexpected;
+use super::tagging::share_of;
 use super::{BoxFuture, Node};
 use crate::peer::{FindId, FindPage, ObjectAt, ObjectCall, ObjectReply, Request, Response};
 use crate::vnode::ServerId;
 use esker_model::object::{
     Asker, Find, FindReport, Found, ObjectKey, TagInfo, TagReport, TagWhere,
 };
-use esker_model::once::Numbered;
 use esker_model::schema::nearest;
 use esker_model::{Cancel, Error, Flow, Result, Version};
 use futures_util::future::{Either, join_all, select};
@@ -235,6 +235,7 @@ impl Node {
             changed: 0,
             refused: 0,
             version: Version::ZERO,
+            applied: false,
         };
         let call = |server| {
             let mut change = change.clone();
@@ -251,6 +252,7 @@ impl Node {
                     report.changed += tagged.changed;
                     report.refused += tagged.refused;
                     report.version = report.version.max(tagged.version);
+                    report.applied |= tagged.applied;
                 }
                 Ok(_) => return Err(unexpected(server)),
                 Err(e) => failed.push((server, e)),
@@ -316,15 +318,6 @@ fn put(found: &mut [Option<Found>], place: usize, object: Found) {
     if let Some(slot) = found.get_mut(place) {
         *slot = Some(object);
     }
-}
-
-/// The marker of one server's share. Numbered ones are kept by each server for itself; others are looked for on all.
-fn share_of(mut marker: Vec<u8>, server: ServerId) -> Vec<u8> {
-    if !Numbered::parse(&marker).is_ok_and(|n| n.is_some()) {
-        marker.extend_from_slice(b"/server/");
-        marker.extend_from_slice(&server.0.to_be_bytes());
-    }
-    marker
 }
 
 /// What one server has of a search.

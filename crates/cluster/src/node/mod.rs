@@ -8,11 +8,11 @@
 //! `local` (reading), `objects` and `find` (objects), `split`, `travel`.
 
 mod clock;
-mod codec;
+pub(crate) mod codec;
 mod coordinate;
-mod define;
+pub(crate) mod define;
 mod find;
-mod hashed;
+pub(crate) mod hashed;
 mod local;
 mod objects;
 mod participate;
@@ -22,10 +22,14 @@ mod read;
 mod recover;
 mod route;
 mod scan;
+mod settle;
 mod split;
 mod state;
+pub(crate) mod tagging;
 mod transaction;
 mod travel;
+
+pub use settle::settle;
 
 use crate::peer::{Answer, Question, Request, Response};
 use crate::placement::{Kind, Order, Placement};

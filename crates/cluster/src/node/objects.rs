@@ -1,14 +1,17 @@
 //! A server's share in what is asked about objects: what it holds itself.
 
 use super::state::State;
+use super::tagging::note;
 use super::{Node, UNDECIDED_MAX};
 use crate::peer::{FindId, FindPage, ObjectAt, ObjectCall, ObjectReply, TxId, stands_for};
-use esker_engine::Beside;
+use esker_engine::{Beside, once_key};
 use esker_model::object::{
     Asker, Find, Found, Identity, ObjectId, ObjectKey, ObjectRead as _, ObjectWrite as _,
     TagReport, TagWhere,
 };
+use esker_model::once::Numbered;
 use esker_model::{Cancel, Error, Flow, Result, Value, Version, VertexId};
+use esker_store::Table;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -154,8 +157,14 @@ impl Node {
                 UNDECIDED_MAX / 1000
             )));
         }
+        let numbered = change.once.as_deref().map(Numbered::parse);
+        let note = numbered.and_then(|n| n.ok().flatten()).map(|numbered| {
+            let note = once_key(&note(&numbered, self.settings.id));
+            (Table::Meta, note, Some(version.0.to_be_bytes().to_vec()))
+        });
         let beside = Beside {
             once: change.once.clone(),
+            rows: note.into_iter().collect(),
             ..Beside::default()
         };
         self.engine

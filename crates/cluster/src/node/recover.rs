@@ -180,7 +180,7 @@ impl Node {
         Ok(Response::Undelivered(self.undelivered_to(from)))
     }
 
-    fn undelivered_to(&self, server: ServerId) -> Vec<Decided> {
+    pub(crate) fn undelivered_to(&self, server: ServerId) -> Vec<Decided> {
         let state = self.state();
         let decided = state.own.decided.iter().filter(|(_, d)| d.durable);
         let decided = decided.filter_map(|((incarnation, number), d)| {

@@ -127,6 +127,7 @@ impl ObjectReply {
                     put_u64(&mut out, n);
                 }
                 put_u64(&mut out, report.version.0);
+                out.push(u8::from(report.applied));
             }
             Self::Indexed(changed) => {
                 out.push(5);
@@ -160,6 +161,7 @@ impl ObjectReply {
                 changed: r.u64("a number of objects")?,
                 refused: r.u64("a number of objects")?,
                 version: Version(r.u64("a version")?),
+                applied: take_bool(&mut r)?,
             }),
             5 => Self::Indexed(take_bool(&mut r)?),
             _ => return Err(r.error("a kind of answer (0 to 5)")),

@@ -203,6 +203,7 @@ fn reply() -> impl Strategy<Value = ObjectReply> {
             changed: n[1],
             refused: n[2],
             version: Version(n[3]),
+            applied: n[3] % 2 == 1,
         })),
         any::<bool>().prop_map(ObjectReply::Indexed),
     ]

@@ -6,7 +6,7 @@ use super::layer::ObjectStore;
 use super::log::BulkTag;
 use crate::Engine;
 use crate::read::vertex_record;
-use crate::txn::{Beside, check_properties, lock};
+use crate::txn::{Beside, check_properties, check_tag_name, lock};
 use esker_model::limits::PROPERTIES_MAX;
 use esker_model::object::{FindReport, ObjectWrite, TagChange, TagReport, TagWhere, object_type};
 use esker_model::schema::check_attribute_name;
@@ -15,7 +15,7 @@ use esker_store::Table;
 use roaring::RoaringBitmap;
 
 /// Keys of `meta` that say which names searches must not index.
-pub(super) const UNINDEXED: &[u8] = b"objects/unindexed/";
+pub(crate) const UNINDEXED: &[u8] = b"objects/unindexed/";
 
 impl Engine {
     /// The same at a version that the host gives, with its own rows and marker, as a part of what several engines do.
@@ -46,6 +46,7 @@ impl Engine {
             changed: group.changed,
             refused: group.refused,
             version: writer.clock.last(),
+            applied: false,
         };
         if asked.dry_run {
             return Ok(report);
@@ -61,6 +62,7 @@ impl Engine {
         let done = self.tag_holding(&mut writer, &schema, asked, group, Some(now), beside)?;
         if let Some(version) = done {
             report.version = version;
+            report.applied = true;
         } else {
             // The marker says that it was done before.
             (report.matches, report.changed, report.refused) = (0, 0, 0);
@@ -257,6 +259,7 @@ fn check_change(schema: &Schema, change: &TagChange) -> Result<()> {
             )));
         }
     }
+    set.iter().try_for_each(|name| check_tag_name(name))?;
     if let Some(name) = set
         .into_iter()
         .find(|n| change.remove.iter().any(|r| r == n))

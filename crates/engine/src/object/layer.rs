@@ -24,7 +24,7 @@ use super::table::Table as Columns;
 use esker_model::codec::Reader;
 use esker_model::object::{ObjectId, object_type, prefix_of};
 use esker_model::value::ValueView;
-use esker_model::{Error, Flow, Result, Schema, VertexId, VertexTypeId};
+use esker_model::{Error, Flow, Result, Schema, Version, VertexId, VertexTypeId};
 use esker_store::{
     BulkLoad, Cursor, Durability, KeyRange, Read, Snapshot, Store, StoreStats, Table, WriteBatch,
 };
@@ -34,7 +34,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The mark of identities in table `index`.
-const IDENTITY: u8 = 3;
+pub(crate) const IDENTITY: u8 = 3;
 /// The log is folded into chunks when it is larger than they are, and than this.
 const LOG_BYTES_LEAST: u64 = 64 << 20;
 /// When a database is closed, a log of this many bytes is.
@@ -179,6 +179,20 @@ impl ObjectStore {
 
     fn state_mut(&self) -> RwLockWriteGuard<'_, State> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All objects in the order of their slots, and since when each is known.
+    pub(crate) fn in_order(&self) -> Vec<(ObjectId, Version)> {
+        let state = self.state();
+        let slots = 0..state.columns.slots() as u32;
+        slots
+            .map(|s| (state.columns.id(s), state.columns.first(s)))
+            .collect()
+    }
+
+    /// The hash of an object's identity.
+    pub(crate) fn hash_of(&self, id: ObjectId) -> u128 {
+        self.state().columns.hash_of(id)
     }
 
     /// Builds the index of a name now, rather than when a search wants it.

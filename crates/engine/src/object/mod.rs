@@ -23,13 +23,15 @@ mod table;
 mod words;
 
 pub(crate) use fresh::Fresh;
-pub(crate) use group::GroupTag;
-pub(crate) use layer::{ObjectStore, identity_key, identity_of_key, identity_value, object_of};
+pub(crate) use group::{GroupTag, UNINDEXED};
+pub(crate) use layer::{
+    IDENTITY, ObjectStore, identity_key, identity_of_key, identity_value, object_of,
+};
 pub(crate) use log::BulkTag;
 pub(crate) use table::decimal;
 
 /// The mark, in table `index`, of identities of objects that lie where another one would belong.
-const ALIAS: u8 = 4;
+pub(crate) const ALIAS: u8 = 4;
 
 /// The key in `index` that says which object has an identity of that hash, where it belongs elsewhere.
 pub(crate) fn alias_key(hash: &[u8; 16]) -> [u8; 17] {

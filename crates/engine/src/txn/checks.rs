@@ -1,5 +1,6 @@
 //! What a mutation must satisfy whatever is stored: names, kinds, sizes.
 
+use esker_model::filter::SPECIAL_NAMES;
 use esker_model::id::check_key;
 use esker_model::limits::{LIST_DEPTH_MAX, PROPERTIES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX};
 use esker_model::schema::check_attribute_name;
@@ -103,6 +104,18 @@ pub(crate) fn check_properties(what: &str, properties: &Properties, max: usize) 
             bytes,
             VALUE_BYTES_MAX,
         )?;
+    }
+    Ok(())
+}
+
+/// Refuses a tag of an object under a name that filters give a meaning of its own: nobody could find it.
+pub(crate) fn check_tag_name(name: &str) -> Result<()> {
+    check_attribute_name(name)?;
+    if SPECIAL_NAMES.contains(&name) {
+        return Err(Error::Invalid(format!(
+            "`{name}` cannot be a tag: {} mean something else in filters; choose another name",
+            SPECIAL_NAMES.join(", ")
+        )));
     }
     Ok(())
 }

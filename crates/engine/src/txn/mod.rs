@@ -17,11 +17,13 @@ mod senders;
 mod together;
 mod vertex;
 
-pub(crate) use checks::{check_properties, check_row, check_static, check_vertex};
+pub(crate) use checks::{check_properties, check_row, check_static, check_tag_name, check_vertex};
 pub(crate) use object::{check_identity, check_object};
 pub(crate) use overlay::Overlay;
 pub use part::{Absent, Beside, EdgeRow, PartChange, PartOp};
-pub(crate) use senders::{Senders, applied as sender_applied, parse as parse_marker};
+pub(crate) use senders::{
+    Record as SenderRecord, Senders, applied as sender_applied, parse as parse_marker,
+};
 
 use crate::Engine;
 use crate::archive::Archive;

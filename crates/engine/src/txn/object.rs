@@ -4,7 +4,7 @@
 //! its identity changes; where the new one would belong elsewhere, a row there says which object has it (an alias).
 
 use super::Txn;
-use super::checks::{check_properties, check_row, check_static};
+use super::checks::{check_properties, check_row, check_static, check_tag_name};
 use crate::object::{alias_key, decimal, identity_key, identity_value};
 use esker_model::codec::{put_bytes, put_u16, put_u64, put_varint};
 use esker_model::key::Counter;
@@ -13,7 +13,6 @@ use esker_model::object::{
     ID_ATTRIBUTES, Identity, MODE_DEFAULT, OBJECT_TYPE, ObjectId, object_ref, object_type,
     prefix_of,
 };
-use esker_model::schema::check_attribute_name;
 use esker_model::value::ValueView;
 use esker_model::{Error, Properties, Result, Value, Version, VertexRef, VertexTypeId};
 use esker_store::Table;
@@ -267,7 +266,7 @@ pub(crate) fn check_object(
     }
     check_properties("an object's tags", tags, PROPERTIES_MAX)?;
     for (name, _) in tags.iter() {
-        check_attribute_name(name)?;
+        check_tag_name(name)?;
         if schema.attribute(type_id, name).is_some() {
             return Err(Error::Invalid(format!(
                 "`{name}` is a predefined attribute of objects, not a tag: give it as an attribute"

@@ -40,7 +40,7 @@ struct Run {
 
 /// What one sender has had applied.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Record {
+pub(crate) struct Record {
     since: u64,
     floor: u64,
     /// In order, with a number that was not applied before each.
@@ -111,6 +111,41 @@ impl Record {
         }
     }
 
+    /// What either knows, for a sender whose batches went to two databases. Each may have forgotten what was before it began.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.since = self.since.max(other.since);
+        let mut runs = [self.runs.as_slice(), &other.runs].concat();
+        runs.sort_unstable_by_key(|run| run.first);
+        self.runs.clear();
+        for run in runs {
+            match self.runs.last_mut() {
+                Some(last) if run.first <= last.past => last.past = last.past.max(run.past),
+                _ => self.runs.push(run),
+            }
+        }
+        self.raise(other.floor.max(self.floor));
+    }
+
+    /// That one was not applied after all.
+    pub(crate) fn remove(&mut self, number: u64) {
+        let mut runs = std::mem::take(&mut self.runs);
+        if number < self.floor {
+            let (first, past) = (number, self.floor);
+            runs.insert(0, Run { first, past });
+            self.floor = number;
+        }
+        for run in runs {
+            if (run.first..run.past).contains(&number) {
+                let (before, behind) = ((run.first, number), (number + 1, run.past));
+                let left = [before, behind].map(|(first, past)| Run { first, past });
+                self.runs
+                    .extend(left.into_iter().filter(|r| r.first < r.past));
+            } else {
+                self.runs.push(run);
+            }
+        }
+    }
+
     /// All below is settled; what was applied right above it goes into the floor too.
     fn raise(&mut self, floor: u64) {
         self.floor = self.floor.max(floor);
@@ -120,7 +155,7 @@ impl Record {
         }
     }
 
-    fn encode(&self, version: Version) -> Vec<u8> {
+    pub(crate) fn encode(&self, version: Version) -> Vec<u8> {
         let mut out = Vec::with_capacity(24 + 4 * self.runs.len());
         put_u64(&mut out, version.0);
         put_varint(&mut out, self.since);
@@ -135,7 +170,7 @@ impl Record {
         out
     }
 
-    fn decode(row: &[u8]) -> Result<Self, DecodeError> {
+    pub(crate) fn decode(row: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(row);
         r.u64("a version")?;
         let (since, floor) = (r.varint("a time")?, r.varint("a number")?);
@@ -373,6 +408,29 @@ mod tests {
     }
 
     proptest! {
+        /// Two records together know what either knew; a number that is taken out is the only one that is missing then.
+        #[test]
+        fn records_are_merged(
+            one in prop::collection::vec(0_u64..40, 0..30),
+            other in prop::collection::vec(0_u64..40, 0..30),
+            out in 0_u64..40,
+        ) {
+            let record = |numbers: &[u64]| {
+                let mut record = Record::default();
+                numbers.iter().for_each(|n| record.add(&numbered(*n, 0)));
+                record
+            };
+            let mut merged = record(&one);
+            merged.merge(&record(&other));
+            prop_assert_eq!(&merged, &record(&[one.as_slice(), &other].concat()));
+            let mut without = merged.clone();
+            without.remove(out);
+            for n in 0..42 {
+                prop_assert_eq!(without.has(n), n != out && merged.has(n), "{}", n);
+            }
+            prop_assert_eq!(Record::decode(&without.encode(Version(1))), Ok(without));
+        }
+
         /// Against a set of numbers, in any order, with bounds that rise as they like.
         #[test]
         fn a_record_is_a_set(batches in prop::collection::vec((0_u64..60, 0_u64..20), 0..120)) {

@@ -4,7 +4,7 @@
 //! changes that arrive late go to their place in the past without touching what is newer.
 
 use super::Txn;
-use super::checks::{check_properties, check_row, check_static, check_vertex};
+use super::checks::{check_properties, check_row, check_static, check_tag_name, check_vertex};
 
 use esker_model::key::{
     Counter, attribute_history, deleted_index, static_history, type_index, vertex as vertex_key,
@@ -134,6 +134,9 @@ impl Txn<'_, '_> {
                         .map_or("its type", |t| t.name.as_str())
                 )));
             }
+        }
+        if ObjectId::of_vertex(vertex.id).is_some() {
+            set.iter().try_for_each(|(name, _)| check_tag_name(name))?;
         }
         // Of a deleted vertex, only what is known to have happened before it was deleted.
         let late = |r: &VertexRecord| at.is_some_and(|at| at < r.static_version);

@@ -73,7 +73,8 @@ wire_struct!(TagReport {
     matches,
     changed,
     refused,
-    version
+    version,
+    applied
 });
 
 #[cfg(test)]
@@ -164,6 +165,7 @@ mod tests {
             changed: 2,
             refused: 3,
             version: Version(4),
+            applied: true,
         });
         comes_back(&TagInfo {
             name: "Conf".into(),

@@ -386,3 +386,98 @@ fn a_search_survives_the_end_of_its_owner() {
         assert!(!kill || db.role() == Role::Owner);
     }
 }
+
+/// A tag that was set before the owner died is not set again over what somebody has changed since.
+#[test]
+fn tags_that_were_set_before_the_owner_died_are_set_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = database(dir.path());
+    let mut child = Child::start();
+    assert_eq!(child.open(&path), "owner");
+    let db = open(&path);
+    assert!(matches!(db.role(), Role::Attached { .. }));
+    create(&db, "energy", 20);
+    let change = |value: i64, once: Option<&[u8]>, dry_run| TagWhere {
+        filter: filter("step >= 5"),
+        change: TagChange {
+            set: Properties::new().with("round", value),
+            keep: false,
+            remove: vec![],
+        },
+        asker: None,
+        dry_run,
+        once: once.map(<[u8]>::to_vec),
+    };
+    let marked = change(1, Some(b"round/1"), false);
+    let counted = db
+        .tag_where(&change(1, Some(b"round/1"), true), &NeverCancel)
+        .unwrap();
+    assert!(!counted.applied && counted.changed == 15, "{counted:?}");
+    let first = db.tag_where(&marked, &NeverCancel).unwrap();
+    assert!(first.applied && first.changed == 15, "{first:?}");
+    let other = db.tag_where(&change(2, None, false), &NeverCancel).unwrap();
+    assert!(other.applied && other.changed == 15, "{other:?}");
+    child.kill();
+    let again = db.tag_where(&marked, &NeverCancel).unwrap();
+    assert_eq!(db.role(), Role::Owner);
+    assert_eq!((again.applied, again.matches, again.changed), (false, 0, 0));
+    let find = Find {
+        count: true,
+        ..Find::all(filter("round = 2"))
+    };
+    let none = &mut |_| ControlFlow::Continue(());
+    assert_eq!(db.find(&find, &NeverCancel, none).unwrap().matches, 15);
+}
+
+/// Names that filters give a meaning of their own are no tags, whichever way they come.
+#[test]
+fn names_with_a_meaning_are_no_tags() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(&database(dir.path()));
+    create(&db, "energy", 1);
+    let key = [ObjectKey::from(identity("energy", 0))];
+    let id = db.read_objects(&key, None).unwrap()[0].as_ref().unwrap().id;
+    let vertex = object_ref(&db.schema().unwrap(), id).unwrap();
+    for name in esker::model::filter::SPECIAL_NAMES {
+        let tags = Properties::new().with(name, 1);
+        let created = Op::CreateObject {
+            identity: identity("other", 0),
+            attributes: Properties::new(),
+            tags: tags.clone(),
+        };
+        let set = Op::SetAttributes {
+            vertex,
+            set: tags.clone(),
+            remove: vec![],
+        };
+        let mut said = Vec::new();
+        for op in [created, set] {
+            let mut batch = Batch::new();
+            batch.push(op);
+            said.push(db.apply(batch).unwrap_err().to_string());
+        }
+        let change = TagWhere {
+            filter: Expr::All,
+            change: TagChange {
+                set: tags,
+                keep: true,
+                remove: vec![],
+            },
+            asker: None,
+            dry_run: true,
+            once: None,
+        };
+        said.push(db.tag_where(&change, &NeverCancel).unwrap_err().to_string());
+        for said in said {
+            assert!(said.contains("cannot be a tag"), "{said}");
+        }
+        // Who has such a tag from before can take it away.
+        let mut batch = Batch::new();
+        batch.push(Op::SetAttributes {
+            vertex,
+            set: Properties::new(),
+            remove: vec![name.into()],
+        });
+        db.apply(batch).unwrap();
+    }
+}

@@ -226,4 +226,8 @@ pub struct TagReport {
     pub refused: u64,
     /// When they changed.
     pub version: Version,
+    /// Whether anything was done now. Not if it was only to be counted, nor if its marker says that it had been done before: by an
+    /// earlier call with that marker or, where a client repeats what was not answered, by an earlier attempt of this one. The
+    /// numbers are zero then.
+    pub applied: bool,
 }

@@ -275,6 +275,7 @@ pub fn tag_report_out(report: TagReport) -> proto::TagWhereReply {
         changed: report.changed,
         refused: report.refused,
         version: report.version.0,
+        applied: report.applied,
     }
 }
 
@@ -285,5 +286,6 @@ pub fn tag_report_in(reply: proto::TagWhereReply) -> TagReport {
         changed: reply.changed,
         refused: reply.refused,
         version: Version(reply.version),
+        applied: reply.applied,
     }
 }

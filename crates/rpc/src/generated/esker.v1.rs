@@ -450,6 +450,9 @@ pub struct TagWhereReply {
     pub refused: u64,
     #[prost(fixed64, tag = "4")]
     pub version: u64,
+    /// False if it was only counted, or if its marker says that it had been done before.
+    #[prost(bool, tag = "5")]
+    pub applied: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SetIndexRequest {

@@ -139,7 +139,7 @@ proptest! {
         };
         let message = sent(&convert::tag_where_out(&change, flags.2));
         prop_assert_eq!(convert::tag_where_in(message, None).unwrap(), (change, flags.2));
-        let report = TagReport { matches: counts.0, changed: counts.1, refused: counts.2, version };
+        let report = TagReport { matches: counts.0, changed: counts.1, refused: counts.2, version, applied: flags.0 };
         prop_assert_eq!(convert::tag_report_in(sent(&convert::tag_report_out(report))), report);
         let info = TagInfo {
             name: "x".into(),

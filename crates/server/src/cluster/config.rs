@@ -358,28 +358,25 @@ impl ClusterConfig {
     }
 
     /// What must stay as it was when the storage was made.
-    fn fixed(&self) -> [(&'static str, String); 4] {
+    fn fixed(&self, servers: usize) -> [(&'static str, String); 4] {
         [
             ("name", self.name.clone()),
             ("placement", self.placement.name().to_owned()),
             ("vnodes", self.vnodes.to_string()),
-            ("servers", self.servers.len().to_string()),
+            ("servers", servers.to_string()),
         ]
     }
 
     /// Makes the storage, or compares it with what it was made for.
     pub fn claim_storage(&self) -> Result<()> {
+        self.check_not_switching()?;
         let file = self.storage.join(esker::CLUSTER_FILE);
         let failed = |what: &str, e| Error::io(format!("{what} `{}`", file.display()), e);
         std::fs::create_dir_all(&self.storage).map_err(|e| failed("making the folder of", e))?;
         match std::fs::read_to_string(&file) {
             Ok(text) => self.compare(&file, &text),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                let mut text = String::from("esker cluster 1\n");
-                for (what, value) in self.fixed() {
-                    // Writing to a String cannot fail.
-                    let _ = writeln!(text, "{what} {value}");
-                }
+                let text = self.described(self.servers.len());
                 // Several servers may get here at once, with the same text.
                 let draft = self.storage.join(format!(
                     "{}.{}.new",
@@ -393,7 +390,31 @@ impl ClusterConfig {
         }
     }
 
+    /// What the storage says of a cluster of so many servers.
+    pub(super) fn described(&self, servers: usize) -> String {
+        let mut text = String::from("esker cluster 1\n");
+        for (what, value) in self.fixed(servers) {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{what} {value}");
+        }
+        text
+    }
+
     fn compare(&self, file: &Path, text: &str) -> Result<()> {
+        self.compare_but_servers(file, text)?;
+        let count = self.servers.len();
+        let was = text.lines().find_map(|l| l.strip_prefix("servers "));
+        if was != Some(count.to_string().as_str()) {
+            return Err(Error::Target(format!(
+                "the cluster in `{}` was made with servers {}, and the cluster file says {count}: put the file back as it was, or                  give its data to {count} servers with `esker cluster resize FILE`",
+                self.storage.display(),
+                was.unwrap_or("(nothing)")
+            )));
+        }
+        Ok(())
+    }
+
+    pub(super) fn compare_but_servers(&self, file: &Path, text: &str) -> Result<()> {
         let mut lines = text.lines();
         if lines.next() != Some("esker cluster 1") {
             return Err(Error::Target(format!(
@@ -401,7 +422,8 @@ impl ClusterConfig {
                 file.display()
             )));
         }
-        for (what, now) in self.fixed() {
+        let fixed = self.fixed(0).into_iter();
+        for (what, now) in fixed.filter(|(what, _)| *what != "servers") {
             let was = lines
                 .clone()
                 .find_map(|l| l.strip_prefix(what)?.strip_prefix(' '));

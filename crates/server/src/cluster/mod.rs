@@ -10,10 +10,12 @@ mod graph;
 mod host;
 mod placed;
 mod questions;
+mod storage;
 mod wire;
 
 pub(crate) use graph::ClusterGraph;
 pub(crate) use questions::Asker;
+pub use storage::Switch;
 
 use crate::cluster::config::ClusterConfig;
 use esker::{Database, Durability};

@@ -219,6 +219,7 @@ pub(super) fn tag(asked: &Asked<'_>) -> Answer {
         "changed": done.changed,
         "refused": done.refused,
         "version": version_out(done.version),
+        "applied": done.applied,
     })
     .to_string())
 }

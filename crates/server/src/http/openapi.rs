@@ -465,9 +465,10 @@ fn object_schemas() -> [(&'static str, Json); 14] {
             "Tagged",
             json!({
                 "type": "object",
-                "required": ["matches", "changed", "refused", "version"],
+                "required": ["matches", "changed", "refused", "version", "applied"],
                 "properties": {
                     "matches": integer(), "changed": integer(), "version": text(),
+                    "applied": {"type": "boolean", "description": "false if it was only counted, or if `once` says that it had been done before"},
                     "refused": {"type": "integer", "description": "those that the user may not change"},
                 },
             }),

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 /// What may go wrong.
 #[derive(Debug, Clone, Copy, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each may be there or not")]
 pub struct Dangers {
     /// Servers die and come back.
     pub deaths: bool,
@@ -15,6 +16,8 @@ pub struct Dangers {
     pub pauses: bool,
     /// Servers do not hear each other for a while.
     pub cuts: bool,
+    /// All servers die, and what they have is dealt out among another number of them.
+    pub resizes: bool,
 }
 
 /// Makes trouble until it is told to stop, then leaves everything in order.
@@ -24,6 +27,10 @@ pub async fn trouble(cluster: Rc<Cluster>, mut rng: Rng, dangers: Dangers, stop:
         shared.sleep(1000 + rng.below(200_000) as u64).await;
         if stop.get() {
             break;
+        }
+        if dangers.resizes && rng.percent(20) {
+            resize(&cluster, &mut rng).await;
+            continue;
         }
         let at = rng.below(cluster.len());
         match rng.below(3) {
@@ -69,6 +76,22 @@ async fn death(cluster: &Rc<Cluster>, rng: &mut Rng, at: usize) {
     };
     shared.sleep(away as u64).await;
     revive(cluster, at);
+}
+
+async fn resize(cluster: &Rc<Cluster>, rng: &mut Rng) {
+    for at in 0..cluster.len() {
+        if let Some(group) = cluster.group(at) {
+            cluster.exec.kill_after(group, rng.below(40) as u64);
+        }
+    }
+    cluster.shared().sleep(rng.below(20_000) as u64).await;
+    let servers = 1 + rng.below(8) as u32;
+    if let Err(e) = cluster.resize(servers.min(cluster.shape.vnodes)) {
+        cluster.complain(format!("the number of servers cannot be changed: {e}"));
+    }
+    if let Err(e) = cluster.start_all() {
+        cluster.complain(format!("a server cannot be opened: {e}"));
+    }
 }
 
 fn revive(cluster: &Rc<Cluster>, at: usize) {

@@ -113,6 +113,9 @@ impl Clients {
             shared.sleep(1000 + rng.below(100_000) as u64).await;
             if !writes {
                 server = rng.below(self.cluster.len());
+            } else if server >= self.cluster.len() {
+                // There are fewer now.
+                server %= self.cluster.len();
             }
         }
     }

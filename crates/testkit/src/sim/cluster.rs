@@ -7,10 +7,10 @@ use super::net::{Faults, Net, Peer, Times};
 use crate::archive::MemoryArchive;
 use crate::history::START_MILLIS;
 use crate::rng::Rng;
-use esker_cluster::node::{Node, Settings};
-use esker_cluster::{Kind, ServerId, VnodeMap, Vnodes};
+use esker_cluster::node::{Node, Settings, settle};
+use esker_cluster::{Kind, Plan, Resize, ServerId, VnodeMap, Vnodes};
 use esker_engine::{Clock, Engine};
-use esker_model::{Error, Result, Version};
+use esker_model::{Error, GraphRead as _, Result, Version};
 use esker_store::Store;
 use esker_store::memory::MemoryStore;
 use std::cell::{Cell, RefCell};
@@ -54,7 +54,7 @@ pub struct Shape {
     pub subject: Subject,
     /// How it answers wrongly: to try the checks.
     pub lie: Lie,
-    /// How many servers.
+    /// How many servers there are at first.
     pub servers: u32,
     /// How many vnodes.
     pub vnodes: u32,
@@ -80,6 +80,35 @@ struct Server {
     running: Option<Running>,
 }
 
+impl Server {
+    fn new(id: u32, skew: u64, rng: &mut Rng, shared: &Arc<Shared>) -> Self {
+        let mut around = |most: u64| {
+            let drawn = rng.below(2 * most as usize + 1);
+            drawn as i64 - most as i64
+        };
+        Self {
+            id: ServerId(id),
+            store: MemoryStore::new(),
+            archive: Arc::default(),
+            clock: Arc::new(ServerClock {
+                shared: Arc::clone(shared),
+                offset: around(skew),
+                drift: around(skew.min(100)),
+            }),
+            running: None,
+        }
+    }
+
+    fn open(&self, settings: esker_engine::Settings) -> Result<Arc<Engine>> {
+        Ok(Arc::new(Engine::open(
+            Arc::new(self.store.clone()),
+            Arc::clone(&self.clock) as Arc<dyn Clock>,
+            Arc::clone(&self.archive) as Arc<dyn esker_engine::Archive>,
+            settings,
+        )?))
+    }
+}
+
 #[derive(Clone)]
 struct Running {
     group: Group,
@@ -100,6 +129,7 @@ pub struct Cluster {
     servers: RefCell<Vec<Server>>,
     rng: RefCell<Rng>,
     faults: Cell<Faults>,
+    resizes: Cell<u32>,
     /// What was noticed and should not be.
     complaints: RefCell<Vec<String>>,
 }
@@ -110,23 +140,7 @@ impl Cluster {
         let exec = Exec::new(seed, tracing);
         let net = Net::new(&exec, seed ^ 0x006e_6574, shape.times);
         let mut rng = Rng::new(seed ^ 0x736b_6577);
-        let server = |i| {
-            let mut around = |most: u64| {
-                let drawn = rng.below(2 * most as usize + 1);
-                drawn as i64 - most as i64
-            };
-            Server {
-                id: ServerId(i),
-                store: MemoryStore::new(),
-                archive: Arc::default(),
-                clock: Arc::new(ServerClock {
-                    shared: Arc::clone(exec.shared()),
-                    offset: around(shape.skew),
-                    drift: around(shape.skew.min(100)),
-                }),
-                running: None,
-            }
-        };
+        let server = |i| Server::new(i, shape.skew, &mut rng, exec.shared());
         let servers = (0..shape.servers).map(server).collect();
         Rc::new(Self {
             net,
@@ -134,6 +148,7 @@ impl Cluster {
             servers: RefCell::new(servers),
             rng: RefCell::new(rng),
             faults: Cell::default(),
+            resizes: Cell::default(),
             complaints: RefCell::default(),
             exec,
         })
@@ -147,6 +162,11 @@ impl Cluster {
     /// Never.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// How often their number has changed.
+    pub fn resizes(&self) -> u32 {
+        self.resizes.get()
     }
 
     /// Time and the trace.
@@ -211,12 +231,86 @@ impl Cluster {
     fn engine(&self, at: usize) -> Result<Arc<Engine>> {
         let servers = self.servers.borrow();
         let server = servers.get(at).ok_or_else(|| no_server(at))?;
-        Ok(Arc::new(Engine::open(
-            Arc::new(server.store.clone()),
-            Arc::clone(&server.clock) as Arc<dyn Clock>,
-            Arc::clone(&server.archive) as Arc<dyn esker_engine::Archive>,
-            self.shape.engine,
-        )?))
+        server.open(self.shape.engine)
+    }
+
+    fn ids(&self) -> Vec<ServerId> {
+        (0..self.len() as u32).map(ServerId).collect()
+    }
+
+    fn settings(&self, id: ServerId) -> Settings {
+        Settings {
+            id,
+            servers: self.ids(),
+            vnodes: self.shape.vnodes,
+            placement: self.shape.placement,
+            threshold: self.shape.threshold,
+        }
+    }
+
+    /// Kills all servers and deals out what they have among another number of them, which are to be started.
+    pub fn resize(&self, servers: u32) -> Result<()> {
+        (0..self.len()).for_each(|at| self.kill(at));
+        self.net.forget_messages();
+        let old = (0..self.len()).map(|at| self.engine(at));
+        let old: Vec<_> = old.collect::<Result<_>>()?;
+        // Time goes on: somebody's clock is not behind those of before.
+        let clock = {
+            let servers = self.servers.borrow();
+            let clocks = servers.iter().map(|server| &server.clock);
+            let latest = clocks.max_by_key(|clock| clock.now_millis());
+            Arc::clone(latest.ok_or_else(|| no_server(0))?)
+        };
+        let time = Arc::clone(&clock) as Arc<dyn Clock>;
+        let delivered = settle(&old, &time, &self.settings(ServerId(0)))?;
+        let plan = Plan {
+            placement: self.shape.placement,
+            vnodes: self.shape.vnodes,
+            servers,
+            now: Version::end_of_millis(clock.now_millis()),
+        };
+        let mut resize = Resize::read(&old, plan)?;
+        let mut new: Vec<Server> = {
+            let mut rng = self.rng.borrow_mut();
+            let server = |id| Server::new(id, self.shape.skew, &mut rng, self.shared());
+            (0..servers).map(server).collect()
+        };
+        if let Some(server) = new.first_mut() {
+            server.clock = clock;
+        }
+        for (k, server) in new.iter().enumerate() {
+            resize.begin(k, &*server.open(self.shape.engine)?)?;
+        }
+        let open = || new.iter().map(|server| server.open(self.shape.engine));
+        let opened: Vec<_> = open().collect::<Result<_>>()?;
+        resize.rows(&opened, &mut |_| Ok(()))?;
+        for (k, target) in opened.iter().enumerate() {
+            resize.archive(k, target, &mut |_| Ok(()))?;
+            resize.objects(k, target, &mut |_| Ok(()))?;
+            target.close()?;
+        }
+        drop(opened);
+        let mut counts = Vec::new();
+        for (k, target) in open().enumerate() {
+            let target = target?;
+            resize.check(k, &target, &mut |_| Ok(()))?;
+            counts.push(target.counts()?);
+        }
+        if let Some((old, new)) = resize.finish(&counts)? {
+            self.complain(format!(
+                "counters said {old} before the number of servers changed, and say {new}"
+            ));
+        }
+        drop(old);
+        self.shared().note(|| {
+            format!(
+                "{} servers become {servers}; {delivered} parts were undelivered",
+                self.len()
+            )
+        });
+        *self.servers.borrow_mut() = new;
+        self.resizes.set(self.resizes.get() + 1);
+        Ok(())
     }
 
     fn start_node(&self, at: usize, group: Group, joined: &Rc<Cell<bool>>) -> Result<Running> {
@@ -226,13 +320,7 @@ impl Cluster {
             let server = servers.get(at).ok_or_else(|| no_server(at))?;
             (server.id, Arc::clone(&server.clock))
         };
-        let settings = Settings {
-            id,
-            servers: (0..self.shape.servers).map(ServerId).collect(),
-            vnodes: self.shape.vnodes,
-            placement: self.shape.placement,
-            threshold: self.shape.threshold,
-        };
+        let settings = self.settings(id);
         let host = self.net.host(id, group);
         let weak = Arc::downgrade(&engine);
         let node = Node::open(engine, clock, host, settings)?;
@@ -417,10 +505,9 @@ impl Cluster {
         Some(Arc::new(store))
     }
 
-    /// Which server has what, as the cluster began.
+    /// Which server has what.
     pub fn map(&self) -> Option<VnodeMap> {
-        let servers: Vec<ServerId> = (0..self.shape.servers).map(ServerId).collect();
-        VnodeMap::first(Vnodes::new(self.shape.vnodes).ok()?, &servers).ok()
+        VnodeMap::first(Vnodes::new(self.shape.vnodes).ok()?, &self.ids()).ok()
     }
 }
 

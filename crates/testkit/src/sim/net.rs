@@ -222,6 +222,12 @@ impl Net {
         drop((places, parcels));
     }
 
+    /// Forgets what is on its way: both its ends are gone for good.
+    pub fn forget_messages(&self) {
+        let parcels = std::mem::take(&mut self.state().parcels);
+        drop(parcels);
+    }
+
     /// How many messages were sent.
     pub fn sent(&self) -> u64 {
         self.state().sent

@@ -38,6 +38,8 @@ pub enum Weather {
     Wind,
     /// Servers die and come back, too.
     Storm,
+    /// All of them die and come back as another number of servers, too.
+    Flood,
 }
 
 /// A run to be.
@@ -149,8 +151,11 @@ impl Scenario {
         let clients = Clients::new(cluster, ground, self.taste);
         let mut rng = Rng::new(self.seed ^ 0x0063_6c69);
         let (dangerous, deadly) = (
-            matches!(self.weather, Weather::Wind | Weather::Storm),
-            self.weather == Weather::Storm,
+            matches!(
+                self.weather,
+                Weather::Wind | Weather::Storm | Weather::Flood
+            ),
+            matches!(self.weather, Weather::Storm | Weather::Flood),
         );
         if !self.taste.dated {
             let begin = clients.begin(Rng::new(rng.next()));
@@ -166,6 +171,7 @@ impl Scenario {
                 deaths: deadly,
                 pauses: true,
                 cuts: true,
+                resizes: self.weather == Weather::Flood,
             };
             let trouble = trouble(
                 Rc::clone(cluster),

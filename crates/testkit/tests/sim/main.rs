@@ -85,6 +85,16 @@ fn servers_die() {
 }
 
 #[test]
+fn servers_become_more_or_fewer() {
+    play(Weather::Flood, 0..60);
+}
+
+#[test]
+fn objects_while_servers_become_more_or_fewer() {
+    play_objects(Weather::Flood, 0..60);
+}
+
+#[test]
 fn objects_of_clients_together() {
     play_objects(Weather::Calm, 0..60);
 }
@@ -186,7 +196,13 @@ fn the_checks_notice_lies() {
 #[ignore = "takes many minutes"]
 fn very_many_runs() {
     play_alone(10_000..11_000);
-    for weather in [Weather::Calm, Weather::Rain, Weather::Wind, Weather::Storm] {
+    for weather in [
+        Weather::Calm,
+        Weather::Rain,
+        Weather::Wind,
+        Weather::Storm,
+        Weather::Flood,
+    ] {
         play(weather, 10_000..12_000);
         play_objects(weather, 10_000..12_000);
     }
@@ -216,6 +232,7 @@ fn these_runs() {
             "rain" => Some(Weather::Rain),
             "wind" => Some(Weather::Wind),
             "storm" => Some(Weather::Storm),
+            "flood" => Some(Weather::Flood),
             _ => Some(Weather::Calm),
         };
         let scenario = kind.map(|kind| Scenario::of(seed, kind, Subject::Nodes));

@@ -3,6 +3,7 @@
 mod child;
 mod down;
 mod failover;
+mod resize;
 mod server;
 mod status;
 mod up;
@@ -18,6 +19,7 @@ pub(crate) fn run(command: &ClusterCommand, context: &mut Context) -> anyhow::Re
         ClusterCommand::Up(args) => up::run(args, context),
         ClusterCommand::Down(args) => down::run(args, context),
         ClusterCommand::Server(args) => server::run(args, context),
+        ClusterCommand::Resize(args) => resize::run(args, context),
         ClusterCommand::Status(args) => status::run(args, context),
     }
 }

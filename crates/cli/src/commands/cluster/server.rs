@@ -32,13 +32,16 @@ pub(super) fn open(
         std::process::id(),
         config.address(id)
     );
-    context
+    let database = context
         .open_options()
         .memory_bytes(memory)
         .durability(config.durability)
         .create(true)
         .part_of(&whole)
-        .open(&folder)
+        .open(&folder)?;
+    // While nobody had it open, the cluster may have got another number of servers.
+    config.claim_storage()?;
+    Ok(database)
 }
 
 pub(super) fn run(args: &ClusterServerArgs, context: &mut Context) -> anyhow::Result<Outcome> {

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &FindArgs, context: &mut Context) -> anyhow::Result<Outc
         .map(|file| with_rank(file, &find))
         .transpose()?;
     let format = format_of(args)?;
-    if !args.vertex_type.eq_ignore_ascii_case(OBJECT_TYPE) {
+    if args.as_of.is_some() || !args.vertex_type.eq_ignore_ascii_case(OBJECT_TYPE) {
         return vertices::run(args, &find, format, output, context);
     }
     let database = context.open(&args.target)?;

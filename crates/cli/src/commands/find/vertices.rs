@@ -1,4 +1,4 @@
-//! `esker find --type File`: vertices that are no objects, by a scan.
+//! `esker find --type File`: vertices that are no objects, and with `--as-of` what objects were, by a scan.
 
 use super::print::Printer;
 use super::{finish, flow, lacking, print_count, print_plan, search, summary};
@@ -11,7 +11,7 @@ use esker_model::filter::{Expr, Prepared, SPECIAL_NAMES, VertexFields};
 use esker_model::object::{Find, FindReport, PlanStep};
 use esker_model::schema::nearest;
 use esker_model::{
-    Cancel as _, Error, GraphRead as _, Schema, Value, Vertex, VertexSelect, VertexTypeId,
+    Cancel as _, Error, GraphRead as _, Schema, Value, Version, Vertex, VertexSelect, VertexTypeId,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,11 +32,19 @@ pub(super) fn run(
         (find.after.is_some(), "--after"),
     ] {
         if given {
-            return Err(usage(format!(
-                "{option} is for objects, not for --type {}",
-                args.vertex_type
-            )));
+            return Err(usage(match args.as_of {
+                Some(_) => format!("{option} is for what objects are now, not for --as-of"),
+                None => format!(
+                    "{option} is for objects, not for --type {}",
+                    args.vertex_type
+                ),
+            }));
         }
+    }
+    if args.as_of.is_some() && find.filter.names().contains(&"created") {
+        return Err(usage(
+            "`created` is not looked at with --as-of: what there was then had been created by then",
+        ));
     }
     let database = context.open(&args.target)?;
     let schema = database.schema()?;
@@ -67,7 +75,11 @@ pub(super) fn run(
     let filter = Prepared::new(&filter);
     let mut each = |print: &mut dyn FnMut(&Vertex) -> anyhow::Result<()>| {
         let mut answer = Ok(());
-        let scanned = database.scan_vertices(&VertexSelect::of(type_id), &mut |vertex| {
+        let select = VertexSelect {
+            as_of: args.as_of.unwrap_or(Version::MAX),
+            ..VertexSelect::of(type_id)
+        };
+        let scanned = database.scan_vertices(&select, &mut |vertex| {
             names.saw(&vertex);
             if interrupt.cancelled() {
                 report.complete = false;

@@ -1,13 +1,15 @@
 //! `esker object get`.
 
-use super::names::missing;
+use super::names::{missing, vertex};
 use super::object_name;
 use crate::args::{ObjectGetArgs, RowFormat};
+use crate::commands::write::Change;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::output::{ObjectColumn, Rows, Style, attribute_text, quote, value_text};
-use esker_model::Value;
+use esker::Database;
 use esker_model::object::{Found, ID_ATTRIBUTES, ObjectRead as _};
+use esker_model::{GraphRead as _, Op, Properties, Value};
 use std::io::{self, Write};
 
 pub(super) fn run(args: &ObjectGetArgs, context: &mut Context) -> anyhow::Result<Outcome> {
@@ -23,6 +25,9 @@ pub(super) fn run(args: &ObjectGetArgs, context: &mut Context) -> anyhow::Result
             outcome = Outcome::Partly;
             context.complain(&missing(key).to_string());
         }
+    }
+    if args.touch {
+        touch(&found, &database, context)?;
     }
     match args.format.format {
         RowFormat::Table => {
@@ -44,6 +49,34 @@ pub(super) fn run(args: &ObjectGetArgs, context: &mut Context) -> anyhow::Result
         }
     }
     Ok(outcome)
+}
+
+/// So long after an access the next one is noted. Each is a version of the object: more of them would tell little.
+const TOUCHED_NANOS: i64 = 24 * 3_600 * 1_000_000_000;
+
+/// Notes that objects were looked at; what is printed is what they were before.
+fn touch(found: &[Found], database: &Database, context: &Context) -> anyhow::Result<()> {
+    let now = crate::times::now_nanos();
+    let schema = database.schema()?;
+    let mut change = Change::new(None);
+    for object in found {
+        let noted = match object.attributes.get("atime") {
+            Some(Value::Timestamp(at)) => *at > now.saturating_sub(TOUCHED_NANOS),
+            _ => false,
+        };
+        if !noted {
+            change.push(Op::ChangeVertex {
+                vertex: vertex(&schema, object.id)?,
+                set: Properties::new().with("atime", Value::Timestamp(now)),
+                remove: Vec::new(),
+            });
+        }
+    }
+    if !change.is_empty() {
+        change.apply(database)?;
+        context.note("the access was noted");
+    }
+    Ok(())
 }
 
 /// Its name, then an attribute or a tag a line.

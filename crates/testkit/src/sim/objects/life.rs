@@ -347,6 +347,7 @@ impl Life<'_> {
         };
         let mut all: Vec<Found> = Vec::new();
         let mut missing = BTreeSet::new();
+        let resizes = self.all.clients.cluster.resizes();
         loop {
             let record = self.call(rng, Ask::Find(find.clone())).await;
             let Ok(Told::Found(found, report)) = record.told else {
@@ -369,6 +370,10 @@ impl Life<'_> {
             if enough {
                 break;
             }
+        }
+        if self.all.clients.cluster.resizes() != resizes {
+            // Objects come in another order then: a search that goes on behind one of them is to be begun anew.
+            return;
         }
         let client = Value::I64(self.client as i64);
         all.retain(|f| f.tags.get(CLIENT) == Some(&client));

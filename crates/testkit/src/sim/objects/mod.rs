@@ -107,11 +107,13 @@ fn play_on(scenario: &Scenario, cluster: &Rc<Cluster>, played: &mut Played) -> R
     let mut rng = Rng::new(scenario.seed ^ 0x6f62_6a73);
     cluster.set_faults(scenario.faults);
     let stop = Rc::new(Cell::new(false));
-    if matches!(scenario.weather, Weather::Wind | Weather::Storm) {
+    let weather = scenario.weather;
+    if matches!(weather, Weather::Wind | Weather::Storm | Weather::Flood) {
         let dangers = Dangers {
-            deaths: scenario.weather == Weather::Storm,
+            deaths: weather != Weather::Wind,
             pauses: true,
             cuts: true,
+            resizes: weather == Weather::Flood,
         };
         let chaos = trouble(
             Rc::clone(cluster),

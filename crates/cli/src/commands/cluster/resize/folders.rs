@@ -1,0 +1,155 @@
+//! The databases of a cluster, old and new, opened one by one.
+
+use crate::commands::cluster::failed;
+use crate::context::Context;
+use crate::exit::usage;
+use crate::units::size;
+use esker::{Database, Durability, OpenOptions, Role};
+use esker_cluster::{Clock, Engine, ServerId};
+use esker_server::ClusterConfig;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Each database has at least so much memory for caches.
+const MEMORY_LEAST: u64 = 16 << 20;
+
+/// A database that this process alone has open.
+pub(super) struct Part {
+    database: Database,
+    folder: PathBuf,
+}
+
+impl Part {
+    /// Opens a database that is, or is to be, a server's; `parts` are open at once.
+    pub(super) fn open(
+        folder: &Path,
+        config: &ClusterConfig,
+        id: ServerId,
+        parts: usize,
+        context: &Context,
+    ) -> anyhow::Result<Self> {
+        let whole = format!(
+            "cluster `{}` is being resized by process {}, which has what is to be {id} open",
+            config.name,
+            std::process::id()
+        );
+        Self::with(folder, &options(parts, context).part_of(&whole))
+    }
+
+    fn with(folder: &Path, options: &OpenOptions) -> anyhow::Result<Self> {
+        let database = options.open(&folder.to_string_lossy())?;
+        if database.role() != Role::Owner {
+            anyhow::bail!(
+                "another process has `{}` open: end that process and repeat",
+                folder.display()
+            );
+        }
+        Ok(Self {
+            database,
+            folder: folder.to_path_buf(),
+        })
+    }
+
+    pub(super) fn engine(&self) -> esker_model::Result<Arc<Engine>> {
+        self.database.engine().map(|(engine, _)| engine)
+    }
+
+    pub(super) fn clock(&self) -> esker_model::Result<Arc<dyn Clock>> {
+        self.database.engine().map(|(_, clock)| clock)
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(super) fn close(self) -> anyhow::Result<()> {
+        Ok(self.database.close()?)
+    }
+}
+
+fn options(parts: usize, context: &Context) -> OpenOptions {
+    let share = context.globals.memory / parts.max(1) as u64;
+    context
+        .open_options()
+        .memory_bytes(share.max(MEMORY_LEAST))
+        // What is written is synced when it is closed; until then it is of no use anyhow.
+        .durability(Durability::Relaxed)
+}
+
+/// Opens the databases of all servers, or the one that a new cluster is made of.
+pub(super) fn open_sources(
+    config: &ClusterConfig,
+    servers: u32,
+    from: Option<&Path>,
+    context: &Context,
+) -> anyhow::Result<Vec<Part>> {
+    if let Some(from) = from {
+        return Ok(vec![Part::with(from, &options(2, context))?]);
+    }
+    let all = (0..servers).map(ServerId);
+    all.map(|id| {
+        let folder = config.folder(id);
+        if !folder.exists() {
+            return Err(usage(format!(
+                "`{}` is not there: the folders of all {servers} servers must be where the cluster's storage is",
+                folder.display()
+            )));
+        }
+        Part::open(&folder, config, id, 2 * servers as usize, context)
+    })
+    .collect()
+}
+
+/// Makes the new database of a server, or opens it again.
+pub(super) fn open_new(
+    config: &ClusterConfig,
+    k: usize,
+    parts: usize,
+    context: &Context,
+) -> anyhow::Result<Part> {
+    let id = ServerId(k as u32);
+    let whole = format!(
+        "it is to be {id} of cluster `{}`, and process {} makes it",
+        config.name,
+        std::process::id()
+    );
+    let options = options(parts, context).create(true).part_of(&whole);
+    Part::with(&config.new_folder(id), &options)
+}
+
+/// Bytes of the files in a folder.
+pub(super) fn size_of(folder: &Path) -> anyhow::Result<u64> {
+    let reading = |e| failed(format!("reading `{}`", folder.display()), e);
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(folder).map_err(reading)? {
+        let entry = entry.map_err(reading)?;
+        match entry.metadata() {
+            Ok(m) if m.is_dir() => bytes += size_of(&entry.path())?,
+            Ok(m) => bytes += m.len(),
+            // What a database has just removed.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            Err(e) => return Err(reading(e)),
+        }
+    }
+    Ok(bytes)
+}
+
+/// Refuses to begin where the new databases would not have room beside the old ones.
+pub(super) fn check_room(old: &[&Path], storage: &Path) -> anyhow::Result<()> {
+    let mut needed = 0;
+    for folder in old {
+        needed += size_of(folder)?;
+    }
+    let found = rustix::fs::statvfs(storage)
+        .map_err(|e| failed(format!("looking for room at `{}`", storage.display()), e))?;
+    let free = found.f_bavail.saturating_mul(found.f_frsize);
+    if free < needed {
+        anyhow::bail!(
+            "the new databases need about {} beside the old ones, and at `{}` there are {}: make room and repeat",
+            size(needed),
+            storage.display(),
+            size(free)
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,351 @@
+//! `esker cluster resize`: what a stopped cluster holds, dealt out among another number of servers.
+//!
+//! The old databases are held open, so that no server can start, and only read; new ones are made beside them, read again and
+//! compared. Then they take the old ones' places ([`esker_server::Switch`]), and the old ones go.
+
+mod folders;
+
+use super::{failed, keeper};
+use crate::args::ClusterResizeArgs;
+use crate::context::Context;
+use crate::exit::{Outcome, usage};
+use crate::interrupt::Interrupt;
+use crate::output::{Cell, Rows};
+use crate::progress::Progress;
+use crate::units::counted;
+use esker_cluster::node::{SERVERS_MAX, Settings, settle};
+use esker_cluster::{Dealt, Plan, Resize, ServerId};
+use esker_model::{Counts, GraphRead as _, Version};
+use esker_server::{ClusterConfig, Switch};
+use folders::{Part, check_room, open_new, open_sources, size_of};
+use std::cell::RefCell;
+use std::fs::File;
+use std::path::Path;
+
+/// What was done.
+struct Done {
+    dealt: Vec<(Dealt, u64)>,
+    split: usize,
+    delivered: usize,
+    /// What counters said, and what they say now.
+    recounted: Option<(u64, u64)>,
+}
+
+pub(super) fn run(args: &ClusterResizeArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let config = ClusterConfig::from_file(&args.file)?;
+    let switch = plan(args, &config)?;
+    std::fs::create_dir_all(&config.storage)
+        .map_err(|e| failed(format!("making `{}`", config.storage.display()), e))?;
+    let _alone = alone(&config)?;
+    if let Some(pid) = keeper(&config) {
+        anyhow::bail!(
+            "cluster `{}` is up: process {pid} keeps it; stop it first: esker cluster down {}",
+            config.name,
+            args.file.display()
+        );
+    }
+    let mut done = None;
+    if let Some(begun) = config.switching()? {
+        if begun.to != switch.to {
+            return Err(usage(format!(
+                "the cluster in `{}` is getting {} servers: bring that to its end first (--servers {})",
+                config.storage.display(),
+                begun.to,
+                begun.to
+            )));
+        }
+        context.note("the new databases are whole: putting them in their places");
+        // Whoever still has one of the old ones open is told of here.
+        drop(open_present(&config, begun, context)?);
+        config.switch(begun)?;
+    } else if switch.from == switch.to {
+        // Another one may have ended before it had removed everything.
+        drop(open_sources(&config, switch.from, None, context)?);
+    } else {
+        done = Some(deal_out(args, &config, switch, context)?);
+    }
+    config.remove_leftovers()?;
+    tell(args, &config, switch, done.as_ref(), context)
+}
+
+/// What is to be done, as far as the file, the command line and the storage agree.
+fn plan(args: &ClusterResizeArgs, config: &ClusterConfig) -> anyhow::Result<Switch> {
+    let says = config.servers.len() as u32;
+    let to = args.servers.unwrap_or(says);
+    if to == 0 || to as usize > SERVERS_MAX || to > config.vnodes {
+        return Err(usage(format!(
+            "a cluster has 1 to {} servers, not {to}",
+            SERVERS_MAX.min(config.vnodes as usize)
+        )));
+    }
+    let begun = config.switching()?;
+    let stored = config.stored_servers()?;
+    let from = match (begun, stored, &args.from) {
+        (Some(begun), ..) => begun.from,
+        (None, None, Some(_)) => 0,
+        (None, Some(_), Some(from)) => {
+            return Err(usage(format!(
+                "there is a cluster in `{}` already: name another `storage`, and it is made there from `{}`",
+                config.storage.display(),
+                from.display()
+            )));
+        }
+        (None, Some(stored), None) => stored,
+        (None, None, None) => {
+            return Err(usage(format!(
+                "there is no cluster in `{}` yet: `esker cluster up` makes it with as many servers as the file says",
+                config.storage.display()
+            )));
+        }
+    };
+    if says != from && says != to {
+        return Err(usage(format!(
+            "`{}` says {says} servers, the cluster has {from} and is to have {to}: expected one of these in the file",
+            args.file.display()
+        )));
+    }
+    Ok(Switch { from, to })
+}
+
+/// Keeps others that would resize the same cluster out.
+fn alone(config: &ClusterConfig) -> anyhow::Result<File> {
+    let path = config.storage.join("resize.lock");
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(|e| failed(format!("opening `{}`", path.display()), e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => anyhow::bail!(
+            "another process is resizing the cluster in `{}`: wait for it, or end it and repeat",
+            config.storage.display()
+        ),
+        Err(std::fs::TryLockError::Error(e)) => {
+            Err(failed(format!("locking `{}`", path.display()), e))
+        }
+    }
+}
+
+/// Opens what lies in the servers' places while databases are being switched: nobody else may have it open.
+fn open_present(
+    config: &ClusterConfig,
+    switch: Switch,
+    context: &Context,
+) -> anyhow::Result<Vec<Part>> {
+    let all = (0..switch.from.max(switch.to)).map(ServerId);
+    let there = all.filter(|id| config.folder(*id).exists());
+    there
+        .map(|id| Part::open(&config.folder(id), config, id, 1, context))
+        .collect()
+}
+
+/// Makes the new databases and puts them in the places of the old ones.
+fn deal_out(
+    args: &ClusterResizeArgs,
+    config: &ClusterConfig,
+    switch: Switch,
+    context: &Context,
+) -> anyhow::Result<Done> {
+    let sources = open_sources(config, switch.from, args.from.as_deref(), context)?;
+    config.remove_leftovers()?;
+    let folders: Vec<&Path> = sources.iter().map(Part::folder).collect();
+    check_room(&folders, &config.storage)?;
+    let made = make(config, switch, &sources, context);
+    let done = match made {
+        Ok(done) => done,
+        Err(e) => {
+            // What is left of them would only take room.
+            let _ = config.remove_leftovers();
+            return Err(e.context("nothing was changed"));
+        }
+    };
+    config.begin_switch(switch)?;
+    for source in sources {
+        source.close()?;
+    }
+    config.switch(switch)?;
+    Ok(done)
+}
+
+fn make(
+    config: &ClusterConfig,
+    switch: Switch,
+    sources: &[Part],
+    context: &Context,
+) -> anyhow::Result<Done> {
+    let engines: Vec<_> = sources
+        .iter()
+        .map(Part::engine)
+        .collect::<esker_model::Result<_>>()?;
+    let time = sources.first().map(Part::clock).transpose()?;
+    let time = time.ok_or_else(|| anyhow::anyhow!("there are no servers"))?;
+    let plan = Plan {
+        placement: config.placement,
+        vnodes: config.vnodes,
+        servers: switch.to,
+        now: Version::end_of_millis(time.now_millis()),
+    };
+    let delivered = if switch.from == 0 {
+        0
+    } else {
+        let settings = Settings {
+            id: ServerId(0),
+            servers: (0..switch.from).map(ServerId).collect(),
+            vnodes: config.vnodes,
+            placement: config.placement,
+            threshold: config.threshold,
+        };
+        settle(&engines, &time, &settings)?
+    };
+    let all = (0..switch.to as usize).collect::<Vec<_>>();
+    let parts = switch.to as usize + sources.len();
+    let open = |k: usize| open_new(config, k, parts, context);
+    let mut resize = Resize::read(&engines, plan)?;
+    let split = resize.split_vertices();
+    for k in &all {
+        let part = open(*k)?;
+        resize.begin(*k, &*part.engine()?)?;
+        part.close()?;
+    }
+    {
+        let targets: Vec<Part> = all.iter().map(|k| open(*k)).collect::<Result<_, _>>()?;
+        let opened = targets.iter().map(Part::engine);
+        let opened: Vec<_> = opened.collect::<esker_model::Result<_>>()?;
+        resize.rows(&opened, &mut Stage::new("copying rows", context).watch())?;
+        drop(opened);
+        targets.into_iter().try_for_each(Part::close)?;
+    }
+    let (mut dealt, mut counts) = (Vec::new(), Vec::<Counts>::new());
+    let (copying, checking) = (
+        Stage::new("copying objects", context),
+        Stage::new("checking", context),
+    );
+    for k in all {
+        let part = open(k)?;
+        resize.archive(k, &*part.engine()?, &mut copying.watch())?;
+        resize.objects(k, &*part.engine()?, &mut copying.watch())?;
+        part.close()?;
+        // Opened anew, it says what is on disk.
+        let part = open(k)?;
+        let found = resize.check(k, &*part.engine()?, &mut checking.watch())?;
+        counts.push(part.engine()?.counts()?);
+        part.close()?;
+        let bytes = size_of(&config.new_folder(ServerId(k as u32)))?;
+        dealt.push((found, bytes));
+    }
+    let recounted = resize.finish(&counts)?;
+    Ok(Done {
+        dealt,
+        split,
+        delivered,
+        recounted,
+    })
+}
+
+/// One part of the work, as people see it.
+struct Stage<'a> {
+    progress: RefCell<Progress>,
+    interrupt: &'a Interrupt,
+}
+
+impl<'a> Stage<'a> {
+    fn new(what: &'static str, context: &'a Context) -> Self {
+        Self {
+            progress: RefCell::new(Progress::rows(context.globals.quiet, what)),
+            interrupt: &context.interrupt,
+        }
+    }
+
+    fn watch(&self) -> impl FnMut(u64) -> esker_model::Result<()> + '_ {
+        |rows| {
+            self.progress.borrow().advance(rows);
+            match self.interrupt.stopped() {
+                None => Ok(()),
+                Some(_) => Err(esker_model::Error::Interrupted),
+            }
+        }
+    }
+}
+
+/// Says what was done, and what is left to do by hand.
+fn tell(
+    args: &ClusterResizeArgs,
+    config: &ClusterConfig,
+    switch: Switch,
+    done: Option<&Done>,
+    context: &mut Context,
+) -> anyhow::Result<Outcome> {
+    if let Some(done) = done {
+        let columns = &[
+            "server",
+            "vertices",
+            "edges",
+            "objects",
+            "superseded",
+            "bytes",
+        ];
+        let mut rows = Rows::new(&mut context.out, args.format.format, context.style, columns);
+        for (id, (dealt, bytes)) in (0..).zip(&done.dealt) {
+            let counts = [
+                id,
+                dealt.vertices,
+                dealt.edges,
+                dealt.objects,
+                dealt.superseded,
+                *bytes,
+            ];
+            rows.row(counts.map(Cell::Count).to_vec())?;
+        }
+        rows.finish()?;
+        context.out.flush()?;
+        if done.delivered > 0 {
+            let parts = counted(done.delivered as u64, "part", "parts");
+            context.note(&format!(
+                "{parts} of batches that were decided and not delivered were done first"
+            ));
+        }
+        if done.split > 0 {
+            let split = counted(done.split as u64, "vertex", "vertices");
+            context.note(&format!("{split} had split, and stay so"));
+        }
+        if let Some((old, new)) = done.recounted {
+            context.warn(&format!(
+                "the servers' counters added up to {old} vertices and edges; counted anew, there are {new}"
+            ));
+        }
+    }
+    let servers = counted(u64::from(switch.to), "server", "servers");
+    let name = &config.name;
+    context.note(&match (done, switch.from == switch.to) {
+        (None, true) => format!("cluster `{name}` has {servers} already"),
+        _ => format!("cluster `{name}` has {servers} now"),
+    });
+    let says = config.servers.len() as u32;
+    if says != switch.to {
+        context.note(&format!(
+            "before it starts, `{}` must say so: {}",
+            args.file.display(),
+            what_to_write(&args.file, switch.to)
+        ));
+    }
+    Ok(Outcome::Done)
+}
+
+/// The line of the cluster's file that is to be another one.
+fn what_to_write(file: &Path, servers: u32) -> String {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let line = text.lines().zip(1..).find(|(line, _)| {
+        let rest = line.trim_start().strip_prefix("servers");
+        rest.is_some_and(|rest| rest.trim_start().starts_with('='))
+    });
+    let Some((line, number)) = line else {
+        return format!("`servers = {servers}`");
+    };
+    if line.contains('[') {
+        format!("line {number}, `servers`, is to have the addresses of {servers}")
+    } else {
+        format!("line {number} is to be `servers = {servers}`")
+    }
+}

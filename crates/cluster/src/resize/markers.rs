@@ -1,0 +1,163 @@
+//! What is remembered of batches that were applied, for servers that are others than before.
+//!
+//! - A client's numbered batches are remembered by whichever server coordinated them. Each new server knows of all: a batch that
+//!   comes again, to any of them, counts once.
+//! - A marker of another form is looked for on all servers, so that it may lie on any.
+//! - Tagging by a filter is a commit on each server. If all had done it, all have. If only some had, what it had changed now lies among
+//!   what it had not, and all of it is to be done again when it is repeated: it finds tags as they should be then.
+
+use crate::node::tagging::{parse_share, share};
+use esker_engine::Memory;
+use esker_model::Version;
+use esker_model::once::Numbered;
+use foldhash::fast::FixedState;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::BuildHasher as _;
+
+/// Markers by the server that is to have them.
+#[derive(Debug)]
+pub(super) struct Markers(Vec<BTreeMap<Vec<u8>, Version>>);
+
+impl Markers {
+    /// Takes the markers of all servers out of what they remember.
+    pub(super) fn of(memory: &mut Memory, before: u32, after: u32) -> Self {
+        let mut servers = vec![BTreeMap::new(); after as usize];
+        let mut shares = BTreeMap::<Vec<u8>, (Version, BTreeSet<u32>)>::new();
+        for (marker, version) in std::mem::take(&mut memory.markers) {
+            if let Some((whole, server)) = parse_share(&marker) {
+                let (newest, had) = shares
+                    .entry(whole.to_vec())
+                    .or_insert((version, BTreeSet::new()));
+                *newest = (*newest).max(version);
+                had.insert(server.0);
+                continue;
+            }
+            let place = FixedState::default().hash_one(&marker) % servers.len().max(1) as u64;
+            if let Some(server) = servers.get_mut(place as usize) {
+                server.insert(marker, version);
+            }
+        }
+        for (whole, (version, had)) in shares {
+            let all = (0..before).all(|server| had.contains(&server));
+            match Numbered::parse(&whole) {
+                // Those are among the client's batches, too.
+                Ok(Some(numbered)) if !all => memory.forget(&numbered),
+                Ok(Some(_)) => {}
+                _ if all => {
+                    for (k, server) in (0..).zip(&mut servers) {
+                        let marker = share(whole.clone(), crate::vnode::ServerId(k));
+                        server.insert(marker, version);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Self(servers)
+    }
+
+    pub(super) fn of_server(&self, k: usize) -> BTreeMap<Vec<u8>, Version> {
+        self.0.get(k).cloned().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::node::tagging::{note, share, share_of};
+    use crate::placement::Kind;
+    use crate::resize::{Plan, Resize};
+    use crate::vnode::ServerId;
+    use esker_engine::{Absent, Beside, Clock, Engine, NoArchive, Settings, once_key};
+    use esker_model::once::Numbered;
+    use esker_model::{GraphRead as _, Version};
+    use esker_store::Table;
+    use esker_store::memory::MemoryStore;
+    use std::sync::Arc;
+
+    struct Noon;
+
+    impl Clock for Noon {
+        fn now_millis(&self) -> u64 {
+            1_700_000_000_000
+        }
+
+        fn monotonic_micros(&self) -> u64 {
+            0
+        }
+    }
+
+    fn open(store: &MemoryStore) -> Arc<Engine> {
+        let store = Arc::new(store.clone());
+        let archive = Arc::new(NoArchive);
+        Arc::new(Engine::open(store, Arc::new(Noon), archive, Settings::default()).unwrap())
+    }
+
+    fn numbered(number: u64) -> Numbered {
+        Numbered {
+            sender: [9; 16],
+            number,
+            settled: 0,
+            made: Noon.now_millis(),
+        }
+    }
+
+    fn done(engine: &Engine, once: Vec<u8>, rows: Vec<Vec<u8>>) {
+        let row = |marker: Vec<u8>| (Table::Meta, once_key(&marker), Some(vec![0; 8]));
+        let beside = Beside {
+            once: Some(once),
+            rows: rows.into_iter().map(row).collect(),
+            ..Beside::default()
+        };
+        let version = Version(engine.newest_given().0 + 1);
+        engine
+            .apply_part(version, &[], Absent::Refuse, beside)
+            .unwrap();
+    }
+
+    #[test]
+    fn what_was_applied_counts_once_and_what_was_half_tagged_is_done_again() {
+        let old = [open(&MemoryStore::new()), open(&MemoryStore::new())];
+        let tag = |n: u64, of: &[usize]| {
+            for k in of {
+                let server = ServerId(*k as u32);
+                let notes = vec![note(&numbered(n), server)];
+                done(&old[*k], share_of(numbered(n).encode(), server), notes);
+            }
+        };
+        // A batch at each of them, tags on both and tags on one of them only.
+        done(&old[0], numbered(0).encode(), vec![]);
+        tag(1, &[0, 1]);
+        tag(2, &[1]);
+        done(&old[1], numbered(3).encode(), vec![]);
+        for k in [0, 1] {
+            let server = ServerId(k);
+            done(&old[k as usize], share(b"both".to_vec(), server), vec![]);
+        }
+        done(&old[1], share(b"one".to_vec(), ServerId(1)), vec![]);
+        done(&old[1], b"import/1".to_vec(), vec![]);
+
+        let plan = Plan {
+            placement: Kind::Dido,
+            vnodes: 16,
+            servers: 3,
+            now: Version(0),
+        };
+        let resize = Resize::read(&old, plan).unwrap();
+        let stores = [MemoryStore::new(), MemoryStore::new(), MemoryStore::new()];
+        let mut imported = 0;
+        for (k, store) in stores.iter().enumerate() {
+            resize.begin(k, &open(store)).unwrap();
+            let new = open(store);
+            let has = |marker: &[u8]| new.applied(marker).unwrap();
+            let numbers = [0, 1, 2, 3, 4].map(|n| has(&numbered(n).encode()));
+            assert_eq!(numbers, [true, true, false, true, false], "server {k}");
+            for server in 0..3 {
+                let share = |of: &[u8]| share(of.to_vec(), ServerId(server));
+                assert_eq!(has(&share(b"both")), server == k as u32);
+                assert!(!has(&share(b"one")));
+            }
+            imported += u32::from(has(b"import/1"));
+            assert!(new.newest_given() >= old[1].newest_given());
+        }
+        assert_eq!(imported, 1);
+    }
+}

@@ -1,0 +1,306 @@
+//! Rows on their way: of all old servers at once, in key order, to all new ones.
+
+use super::{ROWS_BETWEEN_LOOKS, Resize, Watch};
+use esker_engine::{Carried, Engine, carried};
+use esker_model::codec::put_varint;
+use esker_model::key::{Counter, EdgeKey};
+use esker_model::record::{EdgeRecord, VertexView};
+use esker_model::{EdgeTypeId, Error, Result, VersionRange, VertexId, VertexTypeId};
+use esker_store::{BulkLoad, Cursor, Durability, KeyRange, Snapshot, Table, WriteBatch};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Bytes of objects' rows in one commit.
+const OBJECT_BYTES_AT_ONCE: usize = 4 << 20;
+
+/// Several sorted sequences of rows as one. They share no key.
+pub(super) struct Merged<'s> {
+    cursors: Vec<Box<dyn Cursor + 's>>,
+    /// Which have a row.
+    live: Vec<usize>,
+    /// Which of `live` has the present row.
+    present: Option<usize>,
+    begun: bool,
+}
+
+impl<'s> Merged<'s> {
+    pub(super) fn new(cursors: Vec<Box<dyn Cursor + 's>>) -> Self {
+        Self {
+            cursors,
+            live: Vec::new(),
+            present: None,
+            begun: false,
+        }
+    }
+
+    fn at(&self, live: usize) -> Option<&(dyn Cursor + 's)> {
+        let cursor = self.cursors.get(*self.live.get(live)?)?;
+        Some(&**cursor)
+    }
+
+    /// The next row. Fails if two of the sequences have the same key.
+    pub(super) fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        if !self.begun {
+            self.begun = true;
+            for (number, cursor) in self.cursors.iter_mut().enumerate() {
+                if cursor.advance()? {
+                    self.live.push(number);
+                }
+            }
+        } else if let Some(live) = self.present
+            && let Some(cursor) = self.live.get(live).and_then(|n| self.cursors.get_mut(*n))
+            && !cursor.advance()?
+        {
+            self.live.remove(live);
+        }
+        let mut least: Option<(usize, &[u8])> = None;
+        for live in 0..self.live.len() {
+            let Some(key) = self.at(live).map(Cursor::key) else {
+                continue;
+            };
+            match least {
+                Some((_, before)) if before < key => {}
+                Some((other, before)) if before == key => {
+                    let server = |live: usize| self.live.get(live).copied().unwrap_or_default();
+                    return Err(Error::Invalid(format!(
+                        "servers {} and {} have the same row (key {key:02x?}): are these the folders of one cluster?",
+                        server(other),
+                        server(live)
+                    )));
+                }
+                _ => least = Some((live, key)),
+            }
+        }
+        self.present = least.map(|(live, _)| live);
+        let row = self.present.and_then(|live| self.at(live));
+        Ok(row.map(|row| (row.key(), row.value())))
+    }
+}
+
+/// What one new server counts while its rows come by, in key order.
+struct Counting<'t> {
+    degrees: Box<dyn BulkLoad + 't>,
+    /// Edges of the source and type that come by just now.
+    degree: Option<(VertexId, EdgeTypeId, u64)>,
+    vertices: BTreeMap<VertexTypeId, u64>,
+    edges: BTreeMap<EdgeTypeId, u64>,
+}
+
+impl Counting<'_> {
+    fn vertex(&mut self, row: &[u8]) -> Result<()> {
+        let view = VertexView::decode(row).map_err(|e| Error::corrupt("a vertex's row", e))?;
+        if !view.gone {
+            *self.vertices.entry(view.type_id).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    fn edge(&mut self, key: EdgeKey, row: &[u8]) -> Result<()> {
+        let gone = EdgeRecord::decode_head(row).map_err(|e| Error::corrupt("an edge's row", e))?;
+        if gone.0 {
+            return Ok(());
+        }
+        *self.edges.entry(key.edge_type).or_default() += 1;
+        match &mut self.degree {
+            Some((id, t, n)) if (*id, *t) == (key.source, key.edge_type) => *n += 1,
+            _ => {
+                self.put_degree()?;
+                self.degree = Some((key.source, key.edge_type, 1));
+            }
+        }
+        Ok(())
+    }
+
+    fn put_degree(&mut self) -> Result<()> {
+        let Some((id, edge_type, count)) = self.degree.take() else {
+            return Ok(());
+        };
+        self.degrees
+            .push(&Counter::Degree(id, edge_type).encode(), &encoded(count))
+    }
+}
+
+fn encoded(count: u64) -> Vec<u8> {
+    let mut value = Vec::new();
+    put_varint(&mut value, count);
+    value
+}
+
+/// Calls a host's watch once in a while.
+pub(super) struct Looks<'w> {
+    rows: u64,
+    watch: &'w mut Watch<'w>,
+}
+
+impl<'w> Looks<'w> {
+    pub(super) fn new(watch: &'w mut Watch<'w>) -> Self {
+        Self { rows: 0, watch }
+    }
+
+    pub(super) fn row(&mut self) -> Result<()> {
+        self.rows += 1;
+        if self.rows >= ROWS_BETWEEN_LOOKS {
+            self.end()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn end(&mut self) -> Result<()> {
+        (self.watch)(std::mem::take(&mut self.rows))
+    }
+}
+
+impl Resize<'_> {
+    /// Writes vertices, edges, what they were, and counters into all new databases, in the order of their servers. Objects are
+    /// counted, and not written.
+    pub fn rows<'w>(&mut self, targets: &[Arc<Engine>], watch: &'w mut Watch<'w>) -> Result<()> {
+        let mut looks = Looks::new(watch);
+        let snapshots: Vec<_> = self
+            .sources
+            .iter()
+            .map(|source| source.store().snapshot())
+            .collect::<Result<_>>()?;
+        self.rows_now(&snapshots, targets, &mut looks)?;
+        for table in [Table::History, Table::Index] {
+            let mut loads = loads(targets, table)?;
+            let mut merged = merged(&snapshots, table)?;
+            while let Some((key, value)) = merged.next()? {
+                looks.row()?;
+                let what = carried(table, key)?;
+                if what == Carried::Derived {
+                    continue;
+                }
+                self.held.note(table, key, value);
+                if let Some(load) = loads.get_mut(self.layout.server(what)) {
+                    load.push(key, value)?;
+                }
+            }
+            loads.into_iter().try_for_each(BulkLoad::finish)?;
+        }
+        looks.end()
+    }
+
+    fn rows_now(
+        &mut self,
+        snapshots: &[Box<dyn Snapshot + '_>],
+        targets: &[Arc<Engine>],
+        looks: &mut Looks<'_>,
+    ) -> Result<()> {
+        let mut loads = loads(targets, Table::Rows)?;
+        let mut counting: Vec<Counting<'_>> = self::loads(targets, Table::Counts)?
+            .into_iter()
+            .map(|degrees| Counting {
+                degrees,
+                degree: None,
+                vertices: BTreeMap::new(),
+                edges: BTreeMap::new(),
+            })
+            .collect();
+        let mut merged = merged(snapshots, Table::Rows)?;
+        while let Some((key, value)) = merged.next()? {
+            looks.row()?;
+            let what = carried(Table::Rows, key)?;
+            self.held.note(Table::Rows, key, value);
+            let server = self.layout.server(what);
+            let (Some(load), Some(counts)) = (loads.get_mut(server), counting.get_mut(server))
+            else {
+                continue;
+            };
+            match what {
+                Carried::Edge(edge) => counts.edge(edge, value)?,
+                _ => counts.vertex(value)?,
+            }
+            if !matches!(what, Carried::Object(_)) {
+                load.push(key, value)?;
+            }
+        }
+        loads.into_iter().try_for_each(BulkLoad::finish)?;
+        for (mut counts, target) in counting.into_iter().zip(targets) {
+            counts.put_degree()?;
+            counts.degrees.finish()?;
+            let vertices = counts.vertices.into_iter();
+            let vertices = vertices.map(|(t, n)| (Counter::Vertices(t), n));
+            let edges = counts.edges.into_iter();
+            let totals = vertices.chain(edges.map(|(t, n)| (Counter::Edges(t), n)));
+            let mut batch = WriteBatch::default();
+            for (counter, count) in totals {
+                batch.put(Table::Counts, counter.encode(), encoded(count));
+            }
+            target.store().commit(batch, Durability::Relaxed)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what server `k` is to have in its archive.
+    pub fn archive<'w>(&self, k: usize, target: &Engine, watch: &'w mut Watch<'w>) -> Result<()> {
+        let mut looks = Looks::new(watch);
+        let views: Vec<_> = self
+            .sources
+            .iter()
+            .map(|source| source.archive().view())
+            .collect::<Result<_>>()?;
+        let cursors = views.iter().map(|view| -> Result<Box<dyn Cursor + '_>> {
+            let mut cursor = view.cursor(VersionRange::ALL)?;
+            cursor.seek(&KeyRange::ALL);
+            Ok(cursor)
+        });
+        let mut merged = Merged::new(cursors.collect::<Result<_>>()?);
+        let mut next = || loop {
+            looks.row()?;
+            let Some((key, value)) = merged.next()? else {
+                return Ok(None);
+            };
+            if self.layout.server(carried(Table::History, key)?) == k {
+                return Ok(Some((key.to_vec(), value.to_vec())));
+            }
+        };
+        let mut rows = std::iter::from_fn(|| next().transpose()).peekable();
+        if rows.peek().is_some() {
+            target.archive().append(&mut rows)?;
+        }
+        drop(rows);
+        looks.end()
+    }
+
+    /// Writes the objects of server `k`, in the order in which they came.
+    pub fn objects<'w>(&self, k: usize, target: &Engine, watch: &'w mut Watch<'w>) -> Result<()> {
+        let mut looks = Looks::new(watch);
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        for (object, source) in self.objects.get(k).into_iter().flatten() {
+            looks.row()?;
+            let mut take = |hash: u128, row: &[u8]| {
+                bytes += row.len();
+                batch.push((*object, hash, row.to_vec()));
+            };
+            if let Some(source) = self.sources.get(*source) {
+                source.object_row(*object, &mut take)?;
+            }
+            if bytes >= OBJECT_BYTES_AT_ONCE {
+                target.carry_objects(&batch)?;
+                batch.clear();
+                bytes = 0;
+            }
+        }
+        if !batch.is_empty() {
+            target.carry_objects(&batch)?;
+        }
+        looks.end()
+    }
+}
+
+fn loads(targets: &[Arc<Engine>], table: Table) -> Result<Vec<Box<dyn BulkLoad + '_>>> {
+    targets
+        .iter()
+        .map(|target| target.store().bulk_load(table))
+        .collect()
+}
+
+pub(super) fn merged<'s>(
+    snapshots: &'s [Box<dyn Snapshot + '_>],
+    table: Table,
+) -> Result<Merged<'s>> {
+    let cursors = snapshots
+        .iter()
+        .map(|snapshot| snapshot.cursor(table, &KeyRange::ALL));
+    cursors.collect::<Result<_>>().map(Merged::new)
+}
