@@ -32,13 +32,17 @@ pub(super) fn open(
         std::process::id(),
         config.address(id)
     );
-    context
+    let options = context
         .open_options()
         .memory_bytes(memory)
         .durability(config.durability)
         .create(true)
-        .part_of(&whole)
-        .open(&folder)
+        .part_of(&whole);
+    match config.window(id)? {
+        Some(window) => options.window(window),
+        None => options,
+    }
+    .open(&folder)
 }
 
 pub(super) fn run(args: &ClusterServerArgs, context: &mut Context) -> anyhow::Result<Outcome> {
