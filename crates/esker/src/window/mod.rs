@@ -152,6 +152,9 @@ impl WindowStore {
         let restored = restore::restore(&manifest, &*store)?;
         // Behind the restore: this makes folders, and one that is missing says something.
         place::probe(&options.to, options.reserve)?;
+        for folder in &manifest.folders {
+            place::clear_drafts(folder, manifest.store);
+        }
         let (before, first) = manifest.open;
         if restored.last >= first {
             manifest.spans.push(Span {

@@ -7,6 +7,9 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+/// Behind the name of a file that is being written.
+const DRAFT: &str = ".draft";
+
 /// A file of a checkpoint, as its name says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Name {
@@ -68,6 +71,19 @@ pub(crate) fn list(folder: &Path, store: u64) -> Result<Vec<Name>> {
         names.extend(name.filter(|n| n.head.store == store));
     }
     Ok(names)
+}
+
+/// Removes what a writer that died left half done.
+pub(crate) fn clear_drafts(folder: &Path, store: u64) {
+    let ours = format!("{store:016x}-");
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(&ours) && name.ends_with(DRAFT) {
+            // It harms nobody if it stays.
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// Bytes that others but the system's administrator can still use where a folder is.
@@ -163,7 +179,9 @@ impl Places<'_> {
         let trouble = |doing: &str, e: io::Error| Trouble::Place(format!("{doing} `{shown}`: {e}"));
         check(folder, about.saturating_add(self.reserve)).map_err(Trouble::Place)?;
         (self.announce)(folder).map_err(Trouble::Failed)?;
-        let (path, draft) = (folder.join(name.text()), folder.join("draft"));
+        // A segment and a base may be on their way at once.
+        let path = folder.join(name.text());
+        let draft = folder.join(format!("{}{DRAFT}", name.text()));
         let written = (|| {
             let mut file = File::create(&draft).map_err(|e| trouble("writing in", e))?;
             write(&mut file)?;
