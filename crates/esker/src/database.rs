@@ -378,7 +378,9 @@ impl Database {
             .take();
         match session.and_then(Arc::into_inner) {
             Some(Session::Owner(owner)) => owner.close(),
-            Some(Session::Attached(_) | Session::Server(_)) | None => Ok(()),
+            // Servers whose stores die with their machines have not persisted everything yet.
+            Some(Session::Server(client)) => client.flush(),
+            Some(Session::Attached(_)) | None => Ok(()),
         }
     }
 }

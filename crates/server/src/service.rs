@@ -11,6 +11,7 @@ use crate::work::{Full, Lane};
 use crate::writer::Writer;
 use bytes::Bytes;
 use esker::Database;
+use esker_cluster::peer::Applying;
 use esker_model::{Batch, Error, Result, Version};
 use esker_rpc::convert::batch_in;
 use esker_rpc::failure::{busy, failure_out};
@@ -213,11 +214,12 @@ impl Service {
     fn answer(self: &Arc<Self>, request: Request, call: Call) {
         match request {
             Request::Apply(request) => {
+                let how = crate::cluster::how_in(&request);
                 let batch = self
                     .schema()
                     .and_then(|schema| Ok(batch_in(request, &schema)?));
                 match batch {
-                    Ok((batch, sync)) => self.write(batch, sync, call),
+                    Ok((batch, sync)) => self.write(batch, sync, how, call),
                     Err(e) => call.failed(&e),
                 }
             }
@@ -226,10 +228,10 @@ impl Service {
     }
 
     /// Hands a batch to the writer.
-    pub(crate) fn write(self: &Arc<Self>, batch: Batch, sync: bool, call: Call) {
+    pub(crate) fn write(self: &Arc<Self>, batch: Batch, sync: bool, how: Applying, call: Call) {
         let taken = match &self.cluster {
             None => self.writer.submit(batch, sync, call),
-            Some(cluster) => self.write_everywhere(cluster, batch, sync, call),
+            Some(cluster) => self.write_everywhere(cluster, batch, sync, how, call),
         };
         if let Err((call, full)) = taken {
             self.turn_away(call, &full);

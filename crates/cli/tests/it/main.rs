@@ -14,3 +14,4 @@ mod normalise;
 mod objects;
 mod processes;
 mod serve;
+mod window;

@@ -4,7 +4,7 @@
 use super::Node;
 use super::peers::unexpected;
 use super::transaction::{Aside, Attempt, Parts};
-use crate::peer::{Change, Part, PartOp, Request, Response};
+use crate::peer::{Applying, Change, Held, Part, PartOp, Request, Response};
 use crate::vnode::ServerId;
 use esker_engine::Beside;
 use esker_model::limits::BATCH_MUTATIONS_MAX;
@@ -26,6 +26,17 @@ const SMALL_BATCH: usize = 16;
 impl Node {
     /// Applies a batch, all or nothing, on all servers. `seen`: the highest version that the caller has seen.
     pub async fn apply(self: &Arc<Self>, batch: Batch, seen: Version) -> Result<Commit> {
+        let how = Applying::default();
+        Ok(self.apply_held(batch, seen, how).await?.0)
+    }
+
+    /// The same for clients that may keep a batch until a checkpoint holds it; with what they have to keep it for.
+    pub async fn apply_held(
+        self: &Arc<Self>,
+        batch: Batch,
+        seen: Version,
+        how: Applying,
+    ) -> Result<(Commit, Option<Held>)> {
         self.check_serving()?;
         self.clock.witness(seen);
         if batch.len() > BATCH_MUTATIONS_MAX {
@@ -41,14 +52,16 @@ impl Node {
         let coordinator = self.coordinator(&batch);
         if coordinator != self.settings.id {
             return match self
-                .ask(coordinator, Request::Apply { batch, seen })
+                .ask(coordinator, Request::Apply { batch, seen, how })
                 .await?
             {
-                Response::Batch(commit) => Ok(commit),
+                Response::Batch(commit, held) => Ok((commit, held)),
                 _ => Err(unexpected(coordinator)),
             };
         }
-        self.apply_here(batch, seen).await
+        let commit = self.apply_here(batch, seen).await?;
+        let held = self.held(how.hold)?;
+        Ok((commit, held))
     }
 
     /// Who coordinates a batch. A large one whoever took it: all servers have parts of it anyhow. A small one a server that

@@ -26,6 +26,7 @@ mod split;
 mod state;
 mod transaction;
 mod travel;
+mod window;
 
 use crate::peer::{Answer, Question, Request, Response};
 use crate::placement::{Kind, Order, Placement};
@@ -37,6 +38,7 @@ use state::State;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use travel::Travels;
+pub use window::Window;
 
 /// A future on the heap.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -52,6 +54,11 @@ pub trait Host: Send + Sync {
 
     /// Runs a future beside the others.
     fn spawn(&self, task: BoxFuture<'static, ()>);
+
+    /// What no checkpoint holds yet, if the engine's store dies with its machine.
+    fn window(&self) -> Option<Arc<dyn Window>> {
+        None
+    }
 }
 
 /// What can be chosen about a cluster; the same on all its servers.
@@ -85,6 +92,7 @@ pub struct Node {
     placement: Box<dyn Placement>,
     clock: Hybrid,
     incarnation: u64,
+    window: Option<Arc<dyn Window>>,
     state: Mutex<State>,
     /// Held while it is written how a vertex has split: one writes what another has written, and more.
     splits_write: Mutex<()>,
@@ -126,6 +134,11 @@ impl Node {
             )));
         }
         let (incarnation, state) = recover::load(&engine, &map)?;
+        let window = host.window();
+        if let Some(window) = &window {
+            // Nobody must ever hear of an incarnation that a later start forgets.
+            window.harden()?;
+        }
         let clock = Hybrid::new(place as u64, engine.newest_given());
         Ok(Arc::new_cyclic(|me| Self {
             settings,
@@ -136,6 +149,7 @@ impl Node {
             placement,
             clock,
             incarnation,
+            window,
             state: Mutex::new(state),
             splits_write: Mutex::default(),
             travels: Mutex::default(),
@@ -151,6 +165,7 @@ impl Node {
             clock: self.clock.now(self.time.now_millis()),
             newest: self.newest_known(),
             moves: self.state().moves,
+            persisted: self.persisted(),
             outcome,
         }
     }
@@ -169,6 +184,10 @@ impl Node {
                 self.splits_known_here().await?;
                 Ok(Response::Done)
             }
+            Request::Persist => {
+                self.harden()?;
+                Ok(Response::Done)
+            }
             request => {
                 self.check_serving()?;
                 match request {
@@ -177,10 +196,17 @@ impl Node {
                         over,
                         seen,
                         part,
-                    } => self.prepare(tx, over, seen, part).await,
-                    Request::Apply { batch, seen } => {
+                    } => {
+                        let answer = self.prepare(tx, over, seen, part).await?;
+                        // That it can be done may follow from what only the window holds.
+                        self.harden()?;
+                        Ok(answer)
+                    }
+                    Request::Apply { batch, seen, how } => {
                         self.clock.witness(seen);
-                        self.apply_here(batch, seen).await.map(Response::Batch)
+                        let commit = self.apply_here(batch, seen).await?;
+                        let held = self.held(how.hold)?;
+                        Ok(Response::Batch(commit, held))
                     }
                     Request::Commit(decided) => self.commit(decided),
                     Request::Abort { tx } => {
@@ -203,7 +229,7 @@ impl Node {
                         self.travel_here(from, call).await.map(Response::Travel)
                     }
                     Request::Objects(call) => self.objects_here(call).await.map(Response::Objects),
-                    Request::Hello { .. } | Request::Ping => Ok(Response::Done),
+                    Request::Hello { .. } | Request::Ping | Request::Persist => Ok(Response::Done),
                 }
             }
         }

@@ -190,7 +190,11 @@ impl Node {
                     .rows
                     .push((Table::Meta, split_key(*id), Some(splits.encode())));
             }
-            let done = self.do_part(&mine, version, &decision.later, beside);
+            let mut done = self.do_part(&mine, version, &decision.later, beside);
+            if splits.is_some() || !decision.parts.is_empty() {
+                // The decision is this commit, and the others hear of it.
+                done = done.and_then(|commit| self.harden().map(|()| commit));
+            }
             let mut state = self.state();
             if let Some((id, splits)) = splits {
                 state.deciding.remove(&id);

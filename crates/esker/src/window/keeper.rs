@@ -27,6 +27,7 @@ pub(super) struct Keeper {
     /// Something was written, or could not be.
     done: Condvar,
     manifest: Mutex<Manifest>,
+    pub(super) may_have_lost: bool,
 }
 
 /// The window.
@@ -68,6 +69,7 @@ impl Keeper {
         home: PathBuf,
         manifest: Manifest,
         restored: Restored,
+        crashed: bool,
     ) -> Arc<Self> {
         let state = State {
             last: restored.last,
@@ -85,6 +87,7 @@ impl Keeper {
             state: Mutex::new(state),
             work: Condvar::new(),
             done: Condvar::new(),
+            may_have_lost: restored.last > 0 && crashed,
             manifest: Mutex::new(manifest),
         })
     }
@@ -222,10 +225,20 @@ impl Keeper {
                 }
             }
         }
-        self.state().ended = true;
+        let whole = {
+            let mut state = self.state();
+            state.ended = true;
+            state.persisted == state.last && state.replaced.is_none()
+        };
         self.done.notify_all();
         if let Some(basing) = basing {
             let _ = basing.join();
+        }
+        let mut manifest = self.manifest();
+        if whole && self.check_mine().is_ok() {
+            manifest.closed = true;
+            // Without it the next opening thinks that something may be missing, and waits for it a little.
+            let _ = manifest.write(&self.home);
         }
     }
 

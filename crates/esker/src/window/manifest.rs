@@ -7,6 +7,7 @@
 //!  span 3 1201 1900             segments of generation 3 hold commits 1201 to 1900
 //!  open 4 1901                  segments of generation 4 count from 1901 on, as far as they go
 //!  folder /bb/esker/lab/server-2
+//!  closed                       nothing was lost; not there while the store is open
 //! ```
 //!
 //! A segment needs no line of its own, so the manifest changes only when the store is opened, when there is a new base, and when
@@ -40,6 +41,7 @@ pub(crate) struct Manifest {
     /// Generation and first commit.
     pub(crate) open: (u64, u64),
     pub(crate) folders: BTreeSet<PathBuf>,
+    pub(crate) closed: bool,
 }
 
 impl Manifest {
@@ -85,6 +87,9 @@ impl Manifest {
         for folder in &self.folders {
             let _ = writeln!(text, "folder {}", folder.display());
         }
+        if self.closed {
+            text.push_str("closed\n");
+        }
         text
     }
 
@@ -107,6 +112,7 @@ impl Manifest {
                 ("folder", _) if !rest.is_empty() => {
                     manifest.folders.insert(rest.into());
                 }
+                ("closed", _) => manifest.closed = true,
                 ("base", Some(&[generation, last])) => manifest.base = Some((generation, last)),
                 ("span", Some(&[generation, first, last])) => manifest.spans.push(Span {
                     generation,
@@ -156,6 +162,7 @@ mod tests {
             last: 1900,
         });
         manifest.folders.insert("/bb/a b".into());
+        manifest.closed = true;
         manifest.write(dir.path()).unwrap();
         assert_eq!(Manifest::read(dir.path()).unwrap(), Some(manifest));
     }

@@ -102,6 +102,11 @@ impl Window {
         }
     }
 
+    /// Whether commits before the database was opened may have been lost: it was not closed in good order.
+    pub fn may_have_lost(&self) -> bool {
+        self.keeper.may_have_lost
+    }
+
     /// Figures.
     pub fn figures(&self) -> WindowFigures {
         self.keeper.figures()
@@ -164,8 +169,9 @@ impl WindowStore {
             });
         }
         manifest.open = (generation, restored.last + 1);
+        let closed = std::mem::take(&mut manifest.closed);
         manifest.write(&home)?;
-        let keeper = Keeper::new(store, options.clone(), home, manifest, restored);
+        let keeper = Keeper::new(store, options.clone(), home, manifest, restored, !closed);
         let thread = {
             let keeper = Arc::clone(&keeper);
             std::thread::Builder::new()

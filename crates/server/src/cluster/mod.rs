@@ -14,9 +14,10 @@ mod wire;
 
 pub(crate) use graph::ClusterGraph;
 pub(crate) use questions::Asker;
+pub(crate) use wire::how_in;
 
 use crate::cluster::config::ClusterConfig;
-use esker::{Database, Durability};
+use esker::{Database, Durability, WindowFigures};
 use esker_cluster::node::Settings;
 use esker_cluster::{Host, Node, ServerId};
 use esker_model::{Error, GraphRead as _, Result};
@@ -65,9 +66,9 @@ struct Joining {
 /// its own each question would be handed from thread to thread twice more.
 pub(crate) fn threads(config: &ClusterConfig) -> usize {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    let least = match config.durability {
-        Durability::Sync => SYNC_THREADS_MIN,
-        Durability::Relaxed => THREADS_MIN,
+    let least = match (config.durability, &config.checkpoint) {
+        (Durability::Relaxed, None) => THREADS_MIN,
+        (Durability::Sync, _) | (_, Some(_)) => SYNC_THREADS_MIN,
     };
     least.max(2 * cores)
 }
@@ -80,7 +81,8 @@ impl Cluster {
         me: ServerId,
         runtime: &Runtime,
     ) -> Result<Arc<Self>> {
-        let host = ServerHost::new(&config, me, runtime.handle().clone())?;
+        let window = database.window();
+        let host = ServerHost::new(&config, me, runtime.handle().clone(), window)?;
         let (engine, clock) = database.engine()?;
         let settings = Settings {
             id: me,
@@ -184,9 +186,22 @@ impl Cluster {
         self.runtime.spawn(work);
     }
 
-    /// Whether what is acknowledged is on disk.
+    /// Whether what is acknowledged is on disk, or can be on request.
     pub(crate) fn is_sync(&self) -> bool {
-        self.config.durability == Durability::Sync
+        self.config.durability == Durability::Sync || self.has_window()
+    }
+
+    /// Whether the servers' stores die with their machines.
+    pub(crate) fn has_window(&self) -> bool {
+        self.config.checkpoint.is_some()
+    }
+
+    /// Which commits checkpoints hold, by server; with `persist`, all so far.
+    pub(crate) fn windows(&self, persist: bool) -> Result<proto::WindowReply> {
+        let servers = self.wait(self.node.windows(persist))?;
+        Ok(proto::WindowReply {
+            servers: servers.into_iter().map(wire::held_out).collect(),
+        })
     }
 
     /// What cannot be asked of a cluster as a whole.
@@ -217,6 +232,7 @@ impl Cluster {
             newest: self.node.newest().0,
             calls,
             calls_failed,
+            window: database.window().map(|w| status_of(&w.figures())),
         })
     }
 
@@ -229,7 +245,73 @@ impl Cluster {
     }
 
     /// What Prometheus reads.
-    pub(crate) fn metrics(&self, out: &mut String) {
+    pub(crate) fn metrics(&self, database: &Database, out: &mut String) {
         self.host.metrics(out);
+        if let Some(window) = database.window() {
+            window_metrics(&window.figures(), out);
+        }
+    }
+}
+
+fn status_of(figures: &WindowFigures) -> proto::WindowStatus {
+    let place = figures.place.as_ref();
+    proto::WindowStatus {
+        written: figures.written,
+        persisted: figures.persisted,
+        age_ms: u64::try_from(figures.age.as_millis()).unwrap_or(u64::MAX),
+        segments: figures.segments,
+        segment_bytes: figures.segment_bytes,
+        bases: figures.bases,
+        place: place.map_or_else(String::new, |p| p.to_string_lossy().into_owned()),
+        trouble: figures.trouble.clone().unwrap_or_default(),
+    }
+}
+
+fn window_metrics(figures: &WindowFigures, out: &mut String) {
+    let waiting = figures.written.saturating_sub(figures.persisted);
+    let all = [
+        (
+            "esker_window_writes",
+            "gauge",
+            "Writes that no checkpoint holds yet.",
+            waiting as f64,
+        ),
+        (
+            "esker_window_age_seconds",
+            "gauge",
+            "For how long the oldest of them has waited.",
+            figures.age.as_secs_f64(),
+        ),
+        (
+            "esker_window_stuck",
+            "gauge",
+            "1 while no storage takes a checkpoint.",
+            f64::from(u8::from(figures.trouble.is_some())),
+        ),
+        (
+            "esker_checkpoint_segments_total",
+            "counter",
+            "Checkpoints of windows.",
+            figures.segments as f64,
+        ),
+        (
+            "esker_checkpoint_segment_bytes_total",
+            "counter",
+            "Their bytes.",
+            figures.segment_bytes as f64,
+        ),
+        (
+            "esker_checkpoint_bases_total",
+            "counter",
+            "Checkpoints of all rows.",
+            figures.bases as f64,
+        ),
+    ];
+    for (name, kind, help, value) in all {
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            out,
+            "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}"
+        );
     }
 }
