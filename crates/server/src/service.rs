@@ -29,6 +29,7 @@ use tokio::sync::oneshot;
 const PING: usize = 1;
 const APPLY: usize = 16;
 const CLUSTER: usize = 23;
+const WINDOW: usize = 30;
 /// Questions of other servers, which come in at `exchange`.
 pub(crate) const PEER: usize = 22;
 
@@ -109,7 +110,9 @@ impl Service {
     /// Why a call cannot be taken on, if so.
     fn refusal(&self, number: usize) -> Option<proto::Failure> {
         if let Some(cluster) = &self.cluster
-            && number != CLUSTER
+            && !matches!(number, CLUSTER | WINDOW)
+            // What was acknowledged before comes first.
+            && !(number == APPLY && cluster.node.replaying())
             && let Some(why) = cluster.not_yet()
         {
             return Some(busy(format!("{why}; try again in 200 ms"), 200));

@@ -149,9 +149,19 @@ pub(crate) fn create_through_deaths(
         expected.extend(steps.map(|step| identity(client, step)));
     }
     for database in &databases {
+        let found = found(database);
+        let missing: Vec<_> = expected.difference(&found).take(20).collect();
+        if !missing.is_empty() {
+            std::process::Command::new("cp")
+                .args(["-r", folder.to_str().unwrap(), "/tmp/hA-dbg"])
+                .status()
+                .unwrap();
+        }
+        let lost = expected.difference(&found).count();
+        let more = found.difference(&expected).count();
         assert!(
-            found(database) == expected,
-            "acknowledged is not what is found"
+            found == expected,
+            "acknowledged is not what is found: {lost} are missing, {more} nobody knows of; the first: {missing:?}"
         );
     }
     let keys: Vec<ObjectKey> = expected

@@ -1,7 +1,6 @@
 //! Stores that die with their machines: what was acknowledged is in checkpoints, or with the client that wrote it (SoMeta, section
 //! II-H).
 
-use crate::cluster::{Cluster, describe_servers};
 use crate::failover::create_through_deaths;
 use std::path::Path;
 

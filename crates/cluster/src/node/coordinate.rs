@@ -37,6 +37,12 @@ impl Node {
         seen: Version,
         how: Applying,
     ) -> Result<(Commit, Option<Held>)> {
+        if let Some(at) = how.again_at
+            && self.coordinator(&batch) == self.settings.id
+            && let Some(done) = self.replay(&batch, at).await
+        {
+            return done;
+        }
         self.check_serving()?;
         self.clock.witness(seen);
         if batch.len() > BATCH_MUTATIONS_MAX {
@@ -59,9 +65,7 @@ impl Node {
                 _ => Err(unexpected(coordinator)),
             };
         }
-        let commit = self.apply_here(batch, seen).await?;
-        let held = self.held(how.hold)?;
-        Ok((commit, held))
+        self.apply_here(batch, seen, how.hold).await
     }
 
     /// Who coordinates a batch. A large one whoever took it: all servers have parts of it anyhow. A small one a server that
@@ -78,12 +82,19 @@ impl Node {
         first.map_or(self.settings.id, |id| self.home(id))
     }
 
-    /// Coordinates a batch.
+    /// Coordinates a batch. With `hold`, its client keeps what no checkpoint holds: for what, comes with the answer.
     pub(crate) async fn apply_here(
         self: &Arc<Self>,
         batch: Batch,
         seen: Version,
-    ) -> Result<Commit> {
+        hold: bool,
+    ) -> Result<(Commit, Option<Held>)> {
+        let (commit, hardened) = self.apply_once(batch, seen).await?;
+        let held = if hardened { None } else { self.held(hold)? };
+        Ok((commit, held))
+    }
+
+    async fn apply_once(self: &Arc<Self>, batch: Batch, seen: Version) -> Result<(Commit, bool)> {
         let Some(marker) = batch.once.clone() else {
             return self.apply_marked(&batch, None, seen).await;
         };
@@ -103,13 +114,14 @@ impl Node {
             return Err(Error::Invalid(why.clone()));
         }
         if self.applied_anywhere(&marker).await? {
-            return Ok(Commit {
+            let commit = Commit {
                 version: self.newest(),
                 applied: false,
                 vertices_created: 0,
                 edges_created: 0,
                 unchanged: 0,
-            });
+            };
+            return Ok((commit, false));
         }
         let applied = self.apply_marked(&batch, Some(&marker), seen).await;
         if let Err(e) = &applied
@@ -138,7 +150,7 @@ impl Node {
         batch: &Batch,
         marker: Option<&[u8]>,
         seen: Version,
-    ) -> Result<Commit> {
+    ) -> Result<(Commit, bool)> {
         let mut pause = 0;
         for _ in 0..ATTEMPTS_MAX {
             let schema = self.engine.schema()?;
@@ -154,7 +166,7 @@ impl Node {
                 attempt => attempt?,
             };
             match attempt {
-                Attempt::Done(commit) => return Ok(commit),
+                Attempt::Done(commit, hardened) => return Ok((commit, hardened)),
                 Attempt::Again if pause == 0 => pause = 1,
                 Attempt::Again => {
                     self.host.sleep(pause).await;
@@ -209,7 +221,7 @@ impl Node {
     }
 
     /// Who is to do what.
-    fn parts(&self, schema: &Schema, mutations: &[Mutation]) -> Parts {
+    pub(crate) fn parts(&self, schema: &Schema, mutations: &[Mutation]) -> Parts {
         let mut parts = BTreeMap::<ServerId, Part>::new();
         let mut add = |server: ServerId, index: usize, at: Option<Version>, change: Change| {
             parts.entry(server).or_default().ops.push(PartOp {

@@ -20,6 +20,7 @@ mod peers;
 mod pending;
 mod read;
 mod recover;
+mod replay;
 mod route;
 mod scan;
 mod split;
@@ -74,6 +75,9 @@ pub struct Settings {
     pub placement: Kind,
     /// Edges that a partition holds at most before it splits.
     pub threshold: u64,
+    /// Where stores die with their machines: for how long a server that was restored takes only what clients send again, in
+    /// milliseconds.
+    pub replay_millis: u64,
 }
 
 /// Most servers of a cluster: each gives versions of its own residue.
@@ -133,11 +137,12 @@ impl Node {
                 map.servers().len()
             )));
         }
-        let (incarnation, state) = recover::load(&engine, &map)?;
+        let (incarnation, mut state) = recover::load(&engine, &map)?;
         let window = host.window();
         if let Some(window) = &window {
             // Nobody must ever hear of an incarnation that a later start forgets.
             window.harden()?;
+            state.serving &= !window.may_have_lost();
         }
         let clock = Hybrid::new(place as u64, engine.newest_given());
         Ok(Arc::new_cyclic(|me| Self {
@@ -189,6 +194,13 @@ impl Node {
                 Ok(Response::Done)
             }
             request => {
+                if let Request::Apply { batch, how, .. } = &request
+                    && let Some(at) = how.again_at
+                    && let Some(done) = self.replay(batch, at).await
+                {
+                    let (commit, held) = done?;
+                    return Ok(Response::Batch(commit, held));
+                }
                 self.check_serving()?;
                 match request {
                     Request::Prepare {
@@ -204,8 +216,7 @@ impl Node {
                     }
                     Request::Apply { batch, seen, how } => {
                         self.clock.witness(seen);
-                        let commit = self.apply_here(batch, seen).await?;
-                        let held = self.held(how.hold)?;
+                        let (commit, held) = self.apply_here(batch, seen, how.hold).await?;
                         Ok(Response::Batch(commit, held))
                     }
                     Request::Commit(decided) => self.commit(decided),
@@ -267,8 +278,14 @@ impl Node {
     }
 
     fn check_serving(&self) -> Result<()> {
-        if self.state().serving {
-            return Ok(());
+        {
+            let state = self.state();
+            if state.serving {
+                return Ok(());
+            }
+            if replay::is_restoring(&state) {
+                return Err(window::restoring(self.settings.id));
+            }
         }
         Err(Error::Unavailable(format!(
             "{} is starting: it waits for the others to tell it what it missed; try again",

@@ -40,7 +40,8 @@ pub(super) struct Aside<'a> {
 
 /// What became of an attempt.
 pub(super) enum Attempt {
-    Done(Commit),
+    /// Whether a checkpoint holds it, too.
+    Done(Commit, bool),
     /// Something is known now that was not: try again.
     Again,
 }
@@ -182,6 +183,8 @@ impl Node {
             }
         }
         beside.once = marker.map(<[u8]>::to_vec);
+        // The others hear of it.
+        let told = splits.is_some() || !decision.parts.is_empty();
         let mut commit = {
             let _writing = splits.as_ref().map(|_| self.writing_splits());
             let splits = splits.map(|(id, splits)| (id, self.with_stored(id, splits)));
@@ -191,8 +194,8 @@ impl Node {
                     .push((Table::Meta, split_key(*id), Some(splits.encode())));
             }
             let mut done = self.do_part(&mine, version, &decision.later, beside);
-            if splits.is_some() || !decision.parts.is_empty() {
-                // The decision is this commit, and the others hear of it.
+            if told {
+                // The decision is this commit.
                 done = done.and_then(|commit| self.harden().map(|()| commit));
             }
             let mut state = self.state();
@@ -211,7 +214,7 @@ impl Node {
         if !commit.applied {
             // The same batch was applied meanwhile, and this one was not.
             self.state().own.decided.remove(&slot);
-            return Ok(Attempt::Done(commit));
+            return Ok(Attempt::Done(commit, false));
         }
         transaction.decided = true;
         {
@@ -224,7 +227,7 @@ impl Node {
         }
         drop(transaction);
         self.deliver(tx, decision, &mut commit).await;
-        Ok(Attempt::Done(commit))
+        Ok(Attempt::Done(commit, told))
     }
 
     /// Tells everybody. Who does not answer is told again until it does; the caller does not wait for that.
@@ -348,7 +351,7 @@ impl Node {
         let attempt = self
             .attempt(Parts::from([(to, Arc::new(part))]), beside)
             .await?;
-        Ok(matches!(attempt, Attempt::Done(_)))
+        Ok(matches!(attempt, Attempt::Done(..)))
     }
 
     /// Takes back what was prepared, wherever that may be.

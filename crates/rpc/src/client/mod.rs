@@ -21,7 +21,7 @@ pub use peer::PeerLink;
 pub use pending::{Pending, Ping};
 
 use crate::address::Address;
-use crate::convert::{self, reason_out};
+use crate::convert::reason_out;
 use crate::failure::{AGAIN, failure_in};
 use crate::limits::{CANCEL_GRACE, CANCEL_POLL};
 use crate::map::Map;

@@ -4,14 +4,16 @@
 //! A thread asks now and then what checkpoints hold, for as long as anything is kept. It holds nothing that keeps a client open: when
 //! the last handle of a client goes, its guard waits until nothing is left to be kept.
 
-use super::{Broken, Client, Shared, Wait, convert};
+use super::connection::Sent;
+use super::{Broken, Client, Shared, Wait};
 use crate::limits::{KEPT_BYTES_MAX, REPLAYS_IN_FLIGHT, WINDOW_POLL};
 use crate::marker::Number;
 use crate::proto;
 use crate::proto::reply::Reply;
 use crate::proto::request::Call;
-use esker_model::{Error, ErrorKind, Result};
+use esker_model::{Error, ErrorKind, Result, Version};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
@@ -219,13 +221,13 @@ impl Client {
                 }
                 let connection = self.connection();
                 let call = connection.and_then(|c| c.send(&kept.request, self.newest(), 0));
-                sent.push((kept, call.ok()));
+                sent.push((kept, call));
             }
             if sent.is_empty() {
                 break;
             }
-            for (mut kept, mut call) in sent {
-                match self.answer_of(&kept.request, &mut call) {
+            for (mut kept, call) in sent {
+                match self.answer_of(call).map_err(Broken::into_error) {
                     Ok(reply) => {
                         let mut state = self.shared.windows.state();
                         match reply.held {
@@ -255,31 +257,24 @@ impl Client {
         failure.map_or(Ok(()), Err)
     }
 
-    fn answer_of(
-        &self,
-        request: &proto::Request,
-        call: &mut Option<super::connection::Sent>,
-    ) -> Result<proto::ApplyReply> {
-        self.run(None, |connection| {
-            let mut answer = None;
-            let mut receive = |reply| match reply {
-                Reply::Apply(reply) => {
-                    answer = Some(reply);
-                    Ok(std::ops::ControlFlow::Continue(()))
-                }
-                _ => Err(self.stray()),
-            };
-            let wait = Wait {
-                cancel: None,
-                long: true,
-            };
-            match call.take() {
-                Some(sent) => self.receive(&sent, wait, &mut receive)?,
-                None => self.exchange(connection, request, wait, &mut receive)?,
+    /// The answer of what was sent, asked for once: what is lost on its way goes out again with the others.
+    fn answer_of(&self, call: Result<Sent, Broken>) -> Result<proto::ApplyReply, Broken> {
+        let mut answer = None;
+        let mut receive = |reply| match reply {
+            Reply::Apply(reply) => {
+                answer = Some(reply);
+                Ok(ControlFlow::Continue(()))
             }
-            answer.ok_or_else(|| Broken::Failed(self.stray()))
-        })
-        .inspect(|reply| self.saw(convert::commit_in(reply).version))
+            _ => Err(self.stray()),
+        };
+        let wait = Wait {
+            cancel: None,
+            long: true,
+        };
+        self.receive(&call?, wait, &mut receive)?;
+        let answer = answer.ok_or_else(|| Broken::Failed(self.stray()))?;
+        self.saw(Version(answer.version));
+        Ok(answer)
     }
 }
 

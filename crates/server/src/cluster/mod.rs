@@ -90,6 +90,9 @@ impl Cluster {
             vnodes: config.vnodes,
             placement: config.placement,
             threshold: config.threshold,
+            replay_millis: config.checkpoint.as_ref().map_or(0, |c| {
+                u64::try_from(c.replay.as_millis()).unwrap_or(u64::MAX)
+            }),
         };
         let outside: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
         let node = {
@@ -158,6 +161,12 @@ impl Cluster {
         }
         if let Some(why) = &joining.failed {
             return Some(format!("{} could not join the others: {why}", self.me));
+        }
+        if self.node.replaying() {
+            return Some(format!(
+                "{} was restored from its checkpoint and waits for what clients send again",
+                self.me
+            ));
         }
         let mut text = format!("{} waits for the other servers of the cluster", self.me);
         for (i, server) in joining.waits_for.iter().enumerate() {

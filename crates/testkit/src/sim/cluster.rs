@@ -232,6 +232,7 @@ impl Cluster {
             vnodes: self.shape.vnodes,
             placement: self.shape.placement,
             threshold: self.shape.threshold,
+            replay_millis: 0,
         };
         let host = self.net.host(id, group);
         let weak = Arc::downgrade(&engine);
