@@ -190,7 +190,7 @@ impl Node {
                 Ok(Response::Done)
             }
             Request::Persist => {
-                self.harden()?;
+                self.try_harden()?;
                 Ok(Response::Done)
             }
             request => {
@@ -211,7 +211,7 @@ impl Node {
                     } => {
                         let answer = self.prepare(tx, over, seen, part).await?;
                         // That it can be done may follow from what only the window holds.
-                        self.harden()?;
+                        self.try_harden()?;
                         Ok(answer)
                     }
                     Request::Apply { batch, seen, how } => {

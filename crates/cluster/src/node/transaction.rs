@@ -358,24 +358,16 @@ impl Node {
     async fn give_up(self: Arc<Self>, tx: TxId, asked: Vec<ServerId>) {
         let me = self.me.clone();
         let host = Arc::clone(&self.host);
-        let mut left: Vec<(ServerId, Option<u64>)> = {
-            let state = self.state();
-            asked
-                .into_iter()
-                .map(|server| (server, state.incarnations.get(&server).copied()))
-                .collect()
-        };
+        let mut left = asked;
         drop(self);
         let mut pause = RETRY_FIRST;
         loop {
             let Some(node) = me.upgrade() else { return };
             let mut still = Vec::new();
-            for (server, incarnation) in left {
-                let told = node.ask(server, Request::Abort { tx }).await;
-                // Who was started anew has forgotten it.
-                let anew = node.state().incarnations.get(&server).copied() > incarnation;
-                if told.is_err() && !anew {
-                    still.push((server, incarnation));
+            for server in left {
+                // One that was started anew has forgotten it, and must hear that it is over: what it was asked may still be on its way.
+                if node.ask(server, Request::Abort { tx }).await.is_err() {
+                    still.push(server);
                 }
             }
             left = still;

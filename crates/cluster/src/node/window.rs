@@ -20,6 +20,8 @@ pub trait Window: Send + Sync {
     fn persisted(&self) -> u64;
     /// Waits until a checkpoint holds all commits so far. Fails only if the store is another process's by now, or closed.
     fn harden(&self) -> Result<()>;
+    /// The same, but it fails, too, if no storage takes the checkpoint now.
+    fn try_harden(&self) -> Result<()>;
     /// Whether commits before the store was opened may have been lost.
     fn may_have_lost(&self) -> bool;
 }
@@ -28,6 +30,11 @@ impl Node {
     /// Waits until what was written here so far survives the death of the machine as it is to survive.
     pub(crate) fn harden(&self) -> Result<()> {
         self.window.as_ref().map_or(Ok(()), |w| w.harden())
+    }
+
+    /// The same for what can be asked again: fails while no storage takes a checkpoint.
+    pub(crate) fn try_harden(&self) -> Result<()> {
+        self.window.as_ref().map_or(Ok(()), |w| w.try_harden())
     }
 
     /// The last commit that a checkpoint holds; 0 where there are none.
@@ -46,7 +53,7 @@ impl Node {
             return Ok(None);
         }
         if !hold {
-            window.harden()?;
+            window.try_harden()?;
             return Ok(None);
         }
         Ok(Some(Held {
@@ -71,7 +78,7 @@ impl Node {
         let answers = join_all(ask);
         let answers = if persist {
             let answers = answers.await;
-            window.harden()?;
+            window.try_harden()?;
             answers
         } else {
             answers.await

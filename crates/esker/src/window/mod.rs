@@ -93,6 +93,11 @@ impl Window {
         self.harden_to(self.written())
     }
 
+    /// The same, but it fails, too, if no storage takes the checkpoint now.
+    pub fn try_harden(&self) -> Result<()> {
+        self.keeper.wait_for(self.written())
+    }
+
     fn harden_to(&self, last: u64) -> Result<()> {
         loop {
             match self.keeper.wait_for(last) {

@@ -48,6 +48,10 @@ impl Window for StoreWindow {
         self.0.harden()
     }
 
+    fn try_harden(&self) -> Result<()> {
+        self.0.try_harden()
+    }
+
     fn may_have_lost(&self) -> bool {
         self.0.may_have_lost()
     }

@@ -42,6 +42,9 @@ pub(crate) const LANE_THREADS_MIN: usize = 64;
 /// After so long a server that could not join the others tries again.
 const JOIN_AGAIN: Duration = Duration::from_millis(200);
 
+/// How often it is looked whether checkpoints are written.
+const LOOK_AFTER: Duration = Duration::from_millis(500);
+
 /// This server's place in its cluster.
 pub(crate) struct Cluster {
     pub(crate) config: ClusterConfig,
@@ -99,7 +102,7 @@ impl Cluster {
             let _inside = runtime.enter();
             Node::open(engine, clock, outside, settings)?
         };
-        Ok(Arc::new(Self {
+        let cluster = Arc::new(Self {
             config,
             me,
             node,
@@ -107,11 +110,33 @@ impl Cluster {
             runtime: runtime.handle().clone(),
             joining: Mutex::default(),
             writes: AtomicUsize::new(0),
-        }))
+        });
+        if let Some(window) = database.window() {
+            cluster.watch_window(window);
+        }
+        Ok(cluster)
     }
 
     fn joining(&self) -> MutexGuard<'_, Joining> {
         self.joining.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says so when no storage takes checkpoints.
+    fn watch_window(self: &Arc<Self>, window: esker::Window) {
+        let cluster = Arc::downgrade(self);
+        self.runtime.spawn(async move {
+            let mut before = None;
+            while cluster.strong_count() > 0 {
+                let trouble = window.figures().trouble;
+                match &trouble {
+                    Some(why) if before != trouble => tracing::error!(error = why, "no checkpoint"),
+                    None if before.is_some() => tracing::info!("checkpoints are written again"),
+                    _ => {}
+                }
+                before = trouble;
+                tokio::time::sleep(LOOK_AFTER).await;
+            }
+        });
     }
 
     /// Begins to join the others, who must be able to reach this server by now.

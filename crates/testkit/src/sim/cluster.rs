@@ -7,11 +7,12 @@ use super::net::{Faults, Net, Peer, Times};
 use crate::archive::MemoryArchive;
 use crate::history::START_MILLIS;
 use crate::rng::Rng;
-use esker_cluster::node::{Node, Settings};
+use esker_cluster::node::{Node, Settings, Window};
 use esker_cluster::{Kind, ServerId, VnodeMap, Vnodes};
 use esker_engine::{Clock, Engine};
 use esker_model::{Error, Result, Version};
 use esker_store::Store;
+use esker_store::fault::{FaultStore, Operation};
 use esker_store::memory::MemoryStore;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -70,6 +71,8 @@ pub struct Shape {
     pub patience: u64,
     /// Each engine's.
     pub engine: esker_engine::Settings,
+    /// Whether a store dies with its server, but for what was persisted.
+    pub windows: bool,
 }
 
 struct Server {
@@ -78,6 +81,33 @@ struct Server {
     archive: Arc<MemoryArchive>,
     clock: Arc<ServerClock>,
     running: Option<Running>,
+    /// The store as the server has it, where it dies with it.
+    live: Option<Arc<FaultStore<MemoryStore>>>,
+}
+
+/// What such a server's death would take with it.
+struct SimWindow(Arc<FaultStore<MemoryStore>>);
+
+impl Window for SimWindow {
+    fn written(&self) -> u64 {
+        self.0.count(Operation::Commit)
+    }
+
+    fn persisted(&self) -> u64 {
+        self.written() - self.0.unsynced() as u64
+    }
+
+    fn harden(&self) -> Result<()> {
+        self.0.persist()
+    }
+
+    fn try_harden(&self) -> Result<()> {
+        self.harden()
+    }
+
+    fn may_have_lost(&self) -> bool {
+        false
+    }
 }
 
 #[derive(Clone)]
@@ -125,6 +155,7 @@ impl Cluster {
                     drift: around(shape.skew.min(100)),
                 }),
                 running: None,
+                live: None,
             }
         };
         let servers = (0..shape.servers).map(server).collect();
@@ -209,10 +240,17 @@ impl Cluster {
     }
 
     fn engine(&self, at: usize) -> Result<Arc<Engine>> {
-        let servers = self.servers.borrow();
-        let server = servers.get(at).ok_or_else(|| no_server(at))?;
+        let mut servers = self.servers.borrow_mut();
+        let server = servers.get_mut(at).ok_or_else(|| no_server(at))?;
+        let store: Arc<dyn Store> = if self.shape.windows {
+            let live = Arc::new(FaultStore::new(server.store.clone())?);
+            server.live = Some(Arc::clone(&live));
+            live
+        } else {
+            Arc::new(server.store.clone())
+        };
         Ok(Arc::new(Engine::open(
-            Arc::new(server.store.clone()),
+            store,
             Arc::clone(&server.clock) as Arc<dyn Clock>,
             Arc::clone(&server.archive) as Arc<dyn esker_engine::Archive>,
             self.shape.engine,
@@ -234,7 +272,9 @@ impl Cluster {
             threshold: self.shape.threshold,
             replay_millis: 0,
         };
-        let host = self.net.host(id, group);
+        let window = self.servers.borrow().get(at).and_then(|s| s.live.clone());
+        let window = window.map(|live| Arc::new(SimWindow(live)) as Arc<dyn Window>);
+        let host = self.net.host(id, group, window);
         let weak = Arc::downgrade(&engine);
         let node = Node::open(engine, clock, host, settings)?;
         self.net.add(id, group, Arc::clone(&node) as Arc<dyn Peer>);
@@ -278,6 +318,7 @@ impl Cluster {
             self.exec.kill(running.group);
         }
         self.net.remove(id);
+        self.lose_window(at);
         if self.shape.subject == Subject::OneEngine {
             // Its engine must not be lost with it.
             if let Some(server) = self.servers.borrow_mut().get_mut(at) {
@@ -295,6 +336,22 @@ impl Cluster {
             self.complain(format!(
                 "{id} was killed, but something keeps its node and engine: {kept:?}"
             ));
+        }
+    }
+
+    /// What was not persisted is gone with its server, but for some of the first commits.
+    fn lose_window(&self, at: usize) {
+        let mut servers = self.servers.borrow_mut();
+        let Some(server) = servers.get_mut(at) else {
+            return;
+        };
+        let Some(live) = server.live.take() else {
+            return;
+        };
+        let kept = self.rng.borrow_mut().below(live.unsynced() + 1);
+        match live.crash_image(kept) {
+            Ok(image) => server.store = image,
+            Err(e) => self.complain(format!("a store cannot be copied: {e}")),
         }
     }
 
