@@ -83,16 +83,11 @@ pub fn put_commit(out: &mut Vec<u8>, batch: &WriteBatch) {
     put_varint(out, batch.len() as u64);
     for write in batch.iter() {
         let table = write.table as u8;
-        match write.value {
-            Some(value) => {
-                out.push(table);
-                put_bytes(out, write.key);
-                put_bytes(out, value);
-            }
-            None => {
-                out.push(table | REMOVES);
-                put_bytes(out, write.key);
-            }
+        let removes = if write.value.is_none() { REMOVES } else { 0 };
+        out.push(table | removes);
+        put_bytes(out, write.key);
+        if let Some(value) = write.value {
+            put_bytes(out, value);
         }
     }
 }

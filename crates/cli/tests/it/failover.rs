@@ -151,12 +151,6 @@ pub(crate) fn create_through_deaths(
     for database in &databases {
         let found = found(database);
         let missing: Vec<_> = expected.difference(&found).take(20).collect();
-        if !missing.is_empty() {
-            std::process::Command::new("cp")
-                .args(["-r", folder.to_str().unwrap(), "/tmp/hA-dbg"])
-                .status()
-                .unwrap();
-        }
         let lost = expected.difference(&found).count();
         let more = found.difference(&expected).count();
         assert!(

@@ -69,7 +69,7 @@ impl Node {
         let Some(window) = &self.window else {
             return Ok(Vec::new());
         };
-        let others: Vec<ServerId> = self.map.servers().iter().copied().collect();
+        let others: Vec<ServerId> = self.map.servers().to_vec();
         let ask = others
             .iter()
             .filter(|server| **server != self.settings.id)

@@ -32,6 +32,10 @@ pub(super) struct Keeper {
 
 /// The window.
 #[derive(Default)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "what the two threads have to tell each other, each for itself"
+)]
 pub(super) struct State {
     /// Commits, whole blocks of them; behind them what `filling` has.
     full: Vec<Vec<u8>>,

@@ -146,9 +146,9 @@ impl WindowStore {
     ) -> Result<Self> {
         let home = home(folder);
         let mut manifest = match Manifest::read(&home)? {
-            Some(_) if create => fresh(),
+            // One of a database whose making was cut short.
+            _ if create => fresh(),
             Some(manifest) => manifest,
-            None if create => fresh(),
             None => {
                 return Err(Error::Target(format!(
                     "`{}` has no checkpoint: it was made with durability \"relaxed\" or \"sync\", and that cannot change; set \

@@ -425,9 +425,12 @@ impl ClusterConfig {
             }
         }
         let own = |folder: &PathBuf| folder.join(&self.name).join(format!("server-{}", server.0));
-        let to = checkpoint.to.iter().map(|to| match *to == self.storage {
-            true => self.folder(server).join("checkpoint"),
-            false => own(to),
+        let to = checkpoint.to.iter().map(|to| {
+            if *to == self.storage {
+                self.folder(server).join("checkpoint")
+            } else {
+                own(to)
+            }
         });
         Ok(Some(WindowOptions {
             live: own(&checkpoint.live),
