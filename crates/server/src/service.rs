@@ -12,6 +12,7 @@ use crate::work::{Full, Lane};
 use crate::writer::Writer;
 use bytes::Bytes;
 use esker::Database;
+use esker_cluster::peer::Applying;
 use esker_model::object::Find;
 use esker_model::{Batch, Error, Result, Version};
 use esker_rpc::convert::{batch_in, find_in};
@@ -32,6 +33,7 @@ const APPLY: usize = 16;
 const READ_OBJECTS: usize = 25;
 const FIND: usize = 26;
 const CLUSTER: usize = 23;
+const WINDOW: usize = 30;
 /// Questions of other servers, which come in at `exchange`.
 pub(crate) const PEER: usize = 22;
 
@@ -112,7 +114,9 @@ impl Service {
     /// Why a call cannot be taken on, if so.
     fn refusal(&self, number: usize) -> Option<proto::Failure> {
         if let Some(cluster) = &self.cluster
-            && number != CLUSTER
+            && !matches!(number, CLUSTER | WINDOW)
+            // What was acknowledged before comes first.
+            && !(number == APPLY && cluster.node.replaying())
             && let Some(why) = cluster.not_yet()
         {
             return Some(busy(format!("{why}; try again in 200 ms"), 200));
@@ -268,13 +272,14 @@ impl Service {
     fn answer(self: &Arc<Self>, request: Request, call: Call) {
         match request {
             Request::Apply(request) => {
+                let how = crate::cluster::how_in(&request);
                 let batch = self
                     .schema()
                     .and_then(|schema| Ok(batch_in(request, &schema)?));
                 match batch {
                     Ok((batch, sync)) => {
                         if let Some((batch, call)) = self.write_here(batch, sync, call) {
-                            self.write(batch, sync, call);
+                            self.write(batch, sync, how, call);
                         }
                     }
                     Err(e) => call.failed(&e),
@@ -285,10 +290,10 @@ impl Service {
     }
 
     /// Hands a batch to the writer.
-    pub(crate) fn write(self: &Arc<Self>, batch: Batch, sync: bool, call: Call) {
+    pub(crate) fn write(self: &Arc<Self>, batch: Batch, sync: bool, how: Applying, call: Call) {
         let taken = match &self.cluster {
             None => self.writer.submit(batch, sync, call),
-            Some(cluster) => self.write_everywhere(cluster, batch, sync, call),
+            Some(cluster) => self.write_everywhere(cluster, batch, sync, how, call),
         };
         if let Err((call, full)) = taken {
             self.turn_away(call, &full);

@@ -16,3 +16,4 @@ mod objects;
 mod processes;
 mod resize;
 mod serve;
+mod window;

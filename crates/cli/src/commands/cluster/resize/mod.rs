@@ -196,6 +196,7 @@ fn make(
             vnodes: config.vnodes,
             placement: config.placement,
             threshold: config.threshold,
+            replay_millis: 0,
         };
         settle(&engines, &time, &settings)?
     };
