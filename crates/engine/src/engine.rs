@@ -6,7 +6,7 @@ use crate::catalog;
 use crate::clock::{Clock, HybridClock};
 use crate::counts::{self, PendingCounters};
 use crate::deleted::DeletedVertices;
-use crate::names::Names;
+use crate::names::{Filters, Names};
 use crate::object::ObjectStore;
 use crate::read::{self, Source};
 use crate::settings::{Settings, Stats};
@@ -91,6 +91,7 @@ impl Engine {
             writer: Mutex::new(Writer {
                 clock: HybridClock::after(newest),
                 senders: Senders::default(),
+                filters: Filters::default(),
             }),
             counters: Mutex::new(pending),
             newest_seen: AtomicU64::new(newest.0),

@@ -125,7 +125,7 @@ impl Txn<'_, '_> {
             id,
             inode: DentryInode::Here(inode),
         };
-        self.put_dentry(at.directory, at.place, &dentry);
+        self.put_dentry(names, at.directory, at.place, &dentry);
         Ok(id)
     }
 

@@ -93,6 +93,7 @@ impl Txn<'_, '_> {
             asker,
             known: names.known(),
             local: &names.local,
+            filters: Some(&*names.filters),
         }
     }
 
@@ -146,7 +147,14 @@ impl Txn<'_, '_> {
         Ok(())
     }
 
-    pub(super) fn put_dentry(&mut self, parent: VertexId, (hash, n): (u64, u8), dentry: &Dentry) {
+    pub(super) fn put_dentry(
+        &mut self,
+        names: &mut NamesTxn<'_>,
+        parent: VertexId,
+        (hash, n): (u64, u8),
+        dentry: &Dentry,
+    ) {
+        names.filters.add(parent, hash);
         self.scratch.clear();
         dentry.encode(&mut self.scratch);
         self.overlay
@@ -332,6 +340,7 @@ impl Txn<'_, '_> {
             names.note_changed(parent.id, now);
         }
         if kind == Kind::Directory {
+            names.filters.begin(id);
             self.put_whereabouts(id, &Whereabouts::at(parent.id, name.clone()));
             self.overlay
                 .put(Table::Names, child_key(parent.id, id), name.as_bytes());
@@ -341,7 +350,7 @@ impl Txn<'_, '_> {
             id,
             inode: DentryInode::Here(inode),
         };
-        self.put_dentry(parent.id, place, &dentry);
+        self.put_dentry(names, parent.id, place, &dentry);
         Ok(id)
     }
 }

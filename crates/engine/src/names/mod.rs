@@ -6,6 +6,7 @@
 mod attributes;
 mod change;
 mod directory;
+mod filter;
 mod read;
 mod remove;
 mod rename;
@@ -23,6 +24,7 @@ use esker_model::limits::BATCH_MUTATIONS_MAX;
 use esker_model::namespace::{Change, Done};
 use esker_model::object::Asker;
 use esker_model::{Error, Result};
+pub(crate) use filter::Filters;
 use foldhash::fast::FixedState;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -57,6 +59,7 @@ impl Local {
 pub(crate) struct NamesTxn<'n> {
     names: &'n Names,
     pending: &'n Mutex<PendingCounters>,
+    filters: &'n mut Filters,
     local: Local,
     /// Directories in memory may be wrong once this is committed: one was moved or removed, or has another mode.
     structural: bool,
@@ -95,7 +98,8 @@ impl Engine {
                 limit: BATCH_MUTATIONS_MAX as u64,
             });
         }
-        let mut writer = lock(&self.writer);
+        let mut guard = lock(&self.writer);
+        let writer = &mut *guard;
         let schema = self.schema_now();
         let mut overlay = Overlay::new(&*self.store);
         if changes.len() > 16 {
@@ -106,6 +110,7 @@ impl Engine {
         let mut names = NamesTxn {
             names: &self.names,
             pending: &self.counters,
+            filters: &mut writer.filters,
             local: Local::default(),
             structural: false,
             space: space::Differences::default(),
@@ -139,6 +144,7 @@ impl Engine {
                     names.local.clear();
                     if !matches!(e, Error::File(_)) {
                         names.restructure();
+                        names.filters.clear();
                     }
                 }
             }
@@ -147,9 +153,10 @@ impl Engine {
         for (counter, change) in names.space.iter() {
             total.changes.add(counter, change);
         }
-        let committed = self.commit_group(&mut writer, overlay, &mut total);
+        let structural = names.structural;
+        let committed = self.commit_group(writer, overlay, &mut total);
         writer.senders.end(committed.is_ok());
-        if names.structural || committed.is_err() {
+        if structural || committed.is_err() {
             self.names.directories.clear();
         }
         committed?;

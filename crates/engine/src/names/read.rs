@@ -40,6 +40,7 @@ impl Engine {
             asker,
             known: Some(&self.names.directories),
             local: &Local::default(),
+            filters: None,
         })
     }
 

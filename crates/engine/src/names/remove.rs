@@ -102,6 +102,7 @@ impl Txn<'_, '_> {
             self.overlay
                 .remove(Table::Names, child_key(parent.id, inode.id));
             names.restructure();
+            names.filters.forget(Some(inode.id));
         } else if rows::kind(&found.dentry) == Kind::Symlink {
             names.restructure();
         }
@@ -189,9 +190,9 @@ impl Txn<'_, '_> {
         };
         if !linked {
             let old = (named.found.hash, named.found.n);
-            self.put_dentry(named.parent.id, old, &dentry(named.name));
+            self.put_dentry(names, named.parent.id, old, &dentry(named.name));
         }
-        self.put_dentry(parent.id, at, &dentry(name));
+        self.put_dentry(names, parent.id, at, &dentry(name));
         Ok(id)
     }
 }

@@ -179,6 +179,7 @@ impl Txn<'_, '_> {
         };
         self.put_whereabouts(id, &at);
         self.put_dentry(
+            names,
             target.id,
             place,
             &Dentry {

@@ -4,7 +4,7 @@ use super::directory::{Directories, Directory};
 use super::rows::{self, Found, Rows};
 use esker_model::namespace::record::DentryInode;
 use esker_model::namespace::{
-    Content, Errno, FileError, Inode, Name, NamePath, SYMLINKS_MAX, display,
+    Content, Errno, FileError, Inode, Name, NamePath, SYMLINKS_MAX, display, hash_of,
 };
 use esker_model::object::Asker;
 use esker_model::{Error, Result};
@@ -19,6 +19,8 @@ pub(crate) struct Way<'a, R: ?Sized> {
     pub(crate) known: Option<&'a Directories>,
     /// Directories that only this change knows.
     pub(crate) local: &'a super::Local,
+    /// Which names directories lack, for who holds the write lock.
+    pub(crate) filters: Option<&'a super::Filters>,
 }
 
 /// Where a path leads.
@@ -54,6 +56,15 @@ impl<R: Rows + ?Sized> Way<'_, R> {
         local.or_else(|| self.known.and_then(|known| known.get(path)))
     }
 
+    /// The entry of a name, or where one would lie.
+    fn find(&self, directory: &Directory, name: &Name) -> Result<Result<Box<Found>, (u64, u8)>> {
+        let hash = hash_of(name);
+        if self.filters.is_some_and(|f| f.lacks(directory.id, hash)) {
+            return Ok(Err((hash, 0)));
+        }
+        Ok(rows::find_hashed(self.rows, directory.id, name, hash)?.map(Box::new))
+    }
+
     fn root(&self) -> Result<Arc<Directory>> {
         if let Some(root) = self.known(b"/") {
             return Ok(root);
@@ -84,7 +95,7 @@ impl<R: Rows + ?Sized> Way<'_, R> {
             directory
                 .demand_search(self.asker)
                 .map_err(|e| refused(e.into()))?;
-            let found = rows::find(self.rows, directory.id, &name)?.map(Box::new);
+            let found = self.find(&directory, &name)?;
             let link = follow && found.as_ref().is_ok_and(|f| is_link(f));
             if !link {
                 return Ok(Reached::Entry(directory, name, found));
@@ -113,7 +124,7 @@ impl<R: Rows + ?Sized> Way<'_, R> {
                 continue;
             }
             let epoch = self.known.map(Directories::epoch);
-            let found = rows::find(self.rows, directory.id, &name)?.map(Box::new);
+            let found = self.find(&directory, &name)?;
             let entry = match found {
                 Ok(entry) if is_link(&entry) && (!last || follow) => {
                     links += 1;

@@ -47,7 +47,16 @@ pub(crate) fn find(
     directory: VertexId,
     name: &Name,
 ) -> Result<Result<Found, (u64, u8)>> {
-    let hash = hash_of(name);
+    find_hashed(rows, directory, name, hash_of(name))
+}
+
+/// The same for a name whose hash is known.
+pub(crate) fn find_hashed(
+    rows: &(impl Rows + ?Sized),
+    directory: VertexId,
+    name: &Name,
+    hash: u64,
+) -> Result<Result<Found, (u64, u8)>> {
     for n in 0..=u8::MAX {
         let mut dentry = None;
         let there = rows.row(&dentry_key(directory, hash, n), &mut |row| {

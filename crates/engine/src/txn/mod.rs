@@ -45,6 +45,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Writer {
     pub(crate) clock: HybridClock,
     pub(crate) senders: Senders,
+    /// Which names directories lack.
+    pub(crate) filters: crate::names::Filters,
 }
 
 /// A batch in the queue, and where its answer will be.

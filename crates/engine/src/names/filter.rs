@@ -1,0 +1,220 @@
+//! Which names a directory surely lacks: in memory, of directories that were made since the database was opened.
+//!
+//! A new file costs a look-up of its name, which is nearly always not there. In a log-structured store that is a search in each
+//! memtable and a filter of each table, as much as the insert itself. Here it is one line of the processor's cache for each
+//! generation of the filter (blocked Bloom filters: Putze, Sanders, Singler 2007), so the cost does not grow with the directory.
+
+use esker_model::VertexId;
+use foldhash::fast::FixedState;
+use std::collections::HashMap;
+
+/// All filters together take at most so many bytes; the largest goes first.
+const BYTES_MAX: usize = 64 << 20;
+/// Names in the first generation; each next one has four times as many.
+const FIRST_NAMES: usize = 1 << 12;
+/// Bits of a block: a line of the processor's cache.
+const BLOCK_BITS: usize = 512;
+/// Names in a block, so that fifteen bits or so are spent on each.
+const BLOCK_NAMES: usize = 32;
+
+type Block = [u64; BLOCK_BITS / 64];
+
+/// The names that a directory may have, by their hashes.
+#[derive(Debug, Default)]
+struct Filter {
+    generations: Vec<Generation>,
+}
+
+#[derive(Debug)]
+struct Generation {
+    blocks: Vec<Block>,
+    left: usize,
+}
+
+/// The bits of a hash in its block: five, each from nine bits of the hash.
+fn bits(hash: u64) -> [usize; 5] {
+    // The hash orders the directory, so its high bits choose the block, and what is mixed from all of it the bits.
+    let mixed = hash.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    [0, 9, 18, 27, 36].map(|shift| (mixed >> (shift + 10)) as usize % BLOCK_BITS)
+}
+
+impl Generation {
+    fn new(names: usize) -> Self {
+        Self {
+            blocks: vec![[0; BLOCK_BITS / 64]; names / BLOCK_NAMES],
+            left: names,
+        }
+    }
+
+    fn block(&self, hash: u64) -> usize {
+        // Lemire's reduction: as good as a remainder, without dividing.
+        ((u128::from(hash) * self.blocks.len() as u128) >> 64) as usize
+    }
+
+    fn has(&self, hash: u64) -> bool {
+        self.blocks.get(self.block(hash)).is_some_and(|block| {
+            bits(hash).iter().all(|bit| {
+                block
+                    .get(bit / 64)
+                    .is_some_and(|word| word >> (bit % 64) & 1 == 1)
+            })
+        })
+    }
+
+    fn add(&mut self, hash: u64) {
+        let number = self.block(hash);
+        if let Some(block) = self.blocks.get_mut(number) {
+            for bit in bits(hash) {
+                if let Some(word) = block.get_mut(bit / 64) {
+                    *word |= 1 << (bit % 64);
+                }
+            }
+        }
+        self.left = self.left.saturating_sub(1);
+    }
+}
+
+impl Filter {
+    fn has(&self, hash: u64) -> bool {
+        self.generations.iter().rev().any(|g| g.has(hash))
+    }
+
+    /// Adds a name; the bytes that this took.
+    fn add(&mut self, hash: u64) -> usize {
+        let full = self.generations.last().is_none_or(|g| g.left == 0);
+        if full {
+            let names = FIRST_NAMES << (2 * self.generations.len());
+            self.generations.push(Generation::new(names));
+        }
+        if let Some(last) = self.generations.last_mut() {
+            last.add(hash);
+        }
+        if full {
+            self.generations
+                .last()
+                .map_or(0, |g| g.blocks.len() * size_of::<Block>())
+        } else {
+            0
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.generations
+            .iter()
+            .map(|g| g.blocks.len() * size_of::<Block>())
+            .sum()
+    }
+}
+
+/// Filters of directories. The holder of the write lock has them.
+#[derive(Debug)]
+pub(crate) struct Filters {
+    of: HashMap<VertexId, Filter, FixedState>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Default for Filters {
+    fn default() -> Self {
+        Self {
+            of: HashMap::default(),
+            bytes: 0,
+            bytes_max: BYTES_MAX,
+        }
+    }
+}
+
+impl Filters {
+    /// A directory is made: it has no names.
+    pub(super) fn begin(&mut self, directory: VertexId) {
+        let before = self.of.insert(directory, Filter::default());
+        self.bytes -= before.map_or(0, |f| f.bytes());
+    }
+
+    /// Whether a directory surely has no name of that hash.
+    pub(super) fn lacks(&self, directory: VertexId, hash: u64) -> bool {
+        self.of.get(&directory).is_some_and(|f| !f.has(hash))
+    }
+
+    /// A directory gets a name.
+    pub(super) fn add(&mut self, directory: VertexId, hash: u64) {
+        let Some(filter) = self.of.get_mut(&directory) else {
+            return;
+        };
+        self.bytes += filter.add(hash);
+        if self.bytes > self.bytes_max {
+            let largest = self
+                .of
+                .iter()
+                .max_by_key(|(_, f)| f.bytes())
+                .map(|(id, _)| *id);
+            self.forget(largest);
+        }
+    }
+
+    /// A directory goes, or its filter has to.
+    pub(super) fn forget(&mut self, directory: Option<VertexId>) {
+        let filter = directory.and_then(|id| self.of.remove(&id));
+        self.bytes -= filter.map_or(0, |f| f.bytes());
+    }
+
+    /// Nothing is sure any more.
+    pub(super) fn clear(&mut self) {
+        self.of.clear();
+        self.bytes = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(n: u64) -> u64 {
+        // SplitMix64's output function.
+        let mut z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    #[test]
+    fn what_is_there_is_never_denied_and_what_is_not_seldom_affirmed() {
+        let mut filters = Filters::default();
+        let id = VertexId([1; 16]);
+        assert!(
+            !filters.lacks(id, 7),
+            "of a directory that is not known, nothing is sure"
+        );
+        filters.begin(id);
+        for n in 0..200_000 {
+            assert!(n % 1_000 != 0 || n == 0 || !filters.lacks(id, hash(n - 1)));
+            filters.add(id, hash(n));
+        }
+        assert!((0..200_000).all(|n| !filters.lacks(id, hash(n))));
+        let wrong = (200_000..400_000)
+            .filter(|n| !filters.lacks(id, hash(*n)))
+            .count();
+        assert!(wrong < 4_000, "{wrong} of 200,000");
+        assert!(filters.bytes < 200_000 * 6 && filters.bytes == filters.of[&id].bytes());
+        filters.forget(Some(id));
+        assert_eq!(filters.bytes, 0);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut filters = Filters {
+            bytes_max: 1 << 16,
+            ..Filters::default()
+        };
+        let (large, small) = (VertexId([1; 16]), VertexId([2; 16]));
+        filters.begin(large);
+        filters.begin(small);
+        filters.add(small, 1);
+        // Three generations of 4,096 to 65,536 names are more than may be.
+        for n in 0..50_000 {
+            filters.add(large, hash(n));
+        }
+        assert!(filters.bytes <= 1 << 16);
+        assert!(filters.lacks(small, 2) && !filters.lacks(large, hash(70_000)));
+    }
+}
