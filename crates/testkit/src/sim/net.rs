@@ -449,6 +449,7 @@ mod tests {
                     clock: Version::ZERO,
                     newest: Version::ZERO,
                     moves: 0,
+                    persisted: 0,
                     outcome: Ok(Response::Done),
                 }
             })
