@@ -234,6 +234,14 @@ impl Database {
         }
     }
 
+    /// The writes that no checkpoint holds yet, where this process has the database and its store dies with its machine.
+    pub fn window(&self) -> Option<crate::Window> {
+        match self.session().as_deref() {
+            Ok(Session::Owner(owner)) => owner.operations().ok()?.window.clone(),
+            _ => None,
+        }
+    }
+
     /// Counts, sizes, cache figures.
     pub fn stats(&self) -> Result<Stats> {
         self.run(|s| match s {
@@ -370,7 +378,9 @@ impl Database {
             .take();
         match session.and_then(Arc::into_inner) {
             Some(Session::Owner(owner)) => owner.close(),
-            Some(Session::Attached(_) | Session::Server(_)) | None => Ok(()),
+            // Servers whose stores die with their machines have not persisted everything yet.
+            Some(Session::Server(client)) => client.flush(),
+            Some(Session::Attached(_)) | None => Ok(()),
         }
     }
 }

@@ -138,7 +138,12 @@ impl Folder {
             names.push(entry.file_name().to_string_lossy().into_owned());
         }
         names.sort();
-        let ours = |n: &String| matches!(n.as_str(), "owner" | "store" | "archive" | FORMAT_NEW);
+        let ours = |n: &String| {
+            matches!(
+                n.as_str(),
+                "owner" | "store" | "archive" | "checkpoint" | FORMAT_NEW
+            )
+        };
         if names.is_empty() {
             Ok(Content::Empty)
         } else if names.iter().all(ours) && names.iter().any(|n| n == "owner") {

@@ -30,6 +30,7 @@ mod remote;
 mod server;
 mod session;
 mod socket;
+mod window;
 mod wire;
 
 use esker_engine as engine;
@@ -45,3 +46,4 @@ pub use esker_store::Durability;
 pub use folder::CLUSTER_FILE;
 pub use objects::FindIter;
 pub use options::{OpenOptions, StoreEngine};
+pub use window::{Window, WindowFigures, WindowOptions, is_window, remove_checkpoint};

@@ -47,3 +47,9 @@ pub const ARCHIVE_FILES_MAX: usize = 16;
 pub const FIND_PAGE_FIRST: u64 = 256;
 /// Most objects of one page.
 pub const FIND_PAGE_MAX: u64 = 8_192;
+/// A window of writes that no checkpoint holds is written once it has so many bytes.
+pub const WINDOW_BYTES: usize = 32 << 20;
+/// How long after no storage took a checkpoint it is tried again.
+pub const WINDOW_RETRY: Duration = Duration::from_millis(100);
+/// Checkpoints of single windows are replaced by one of all rows once there are so many of them.
+pub const WINDOW_SEGMENTS_MAX: u64 = 4_096;

@@ -1,6 +1,6 @@
 //! How a database is to be opened. Plain data.
 
-use crate::Database;
+use crate::{Database, WindowOptions};
 use esker_model::Result;
 use esker_store::Durability;
 
@@ -42,6 +42,7 @@ pub struct OpenOptions {
     pub(crate) sync_interval_ms: u64,
     pub(crate) engine: StoreEngine,
     pub(crate) part_of: Option<String>,
+    pub(crate) window: Option<WindowOptions>,
 }
 
 impl Default for OpenOptions {
@@ -53,6 +54,7 @@ impl Default for OpenOptions {
             sync_interval_ms: 100,
             engine: StoreEngine::Fjall,
             part_of: None,
+            window: None,
         }
     }
 }
@@ -103,6 +105,14 @@ impl OpenOptions {
     #[must_use]
     pub fn part_of(mut self, whole: &str) -> Self {
         self.part_of = Some(whole.to_owned());
+        self
+    }
+
+    /// The store itself lies elsewhere, where it is fast and dies with its machine; what is acknowledged survives once a checkpoint in
+    /// storage holds it. Only for a database that was made so.
+    #[must_use]
+    pub fn window(mut self, window: WindowOptions) -> Self {
+        self.window = Some(window);
         self
     }
 

@@ -14,6 +14,7 @@ use crate::owner::core::{Core, Pulse};
 use crate::owner::process::{Life, Process};
 use crate::owner::{Heart, Owner};
 use crate::remote::{NoConnection, Remote};
+use crate::window::WindowStore;
 use esker_model::{Error, ErrorKind, Result};
 use esker_rpc::Client;
 use esker_store::{Durability, Store, StoreSettings};
@@ -213,8 +214,9 @@ fn own(folder: &Folder, options: &OpenOptions, intent: Intent, claim: Claim) -> 
     let heart = Heart::start(claim, pulse.clone())?;
     match open_store(folder, options, intent, &heart, pulse) {
         Ok(core) => {
-            let interval = (options.durability == Durability::Relaxed)
-                .then(|| Duration::from_millis(options.sync_interval_ms));
+            // A window is persisted by its own thread.
+            let relaxed = options.durability == Durability::Relaxed && options.window.is_none();
+            let interval = relaxed.then(|| Duration::from_millis(options.sync_interval_ms));
             Owner::start(core, heart, interval)
         }
         Err(e) => {
@@ -254,7 +256,25 @@ fn open_store(
         memory_bytes: crate::raw::store_memory(options.memory_bytes),
         ..StoreSettings::default()
     };
-    let store = open_engine(store_engine, &folder.store(), &settings, create)?;
+    if options.window.is_none() && !create && crate::window::is_window(&folder.path) {
+        return Err(Error::Target(format!(
+            "`{}` was made with durability \"window\", and that cannot change: set that in the cluster's file again",
+            folder.path.display()
+        )));
+    }
+    let (store, window): (Arc<dyn Store>, _) = match &options.window {
+        None => (
+            open_engine(store_engine, &folder.store(), &settings, create)?,
+            None,
+        ),
+        Some(window) => {
+            let open = |path: &Path| open_engine(store_engine, path, &settings, true);
+            let generation = heart.claim().generation();
+            let store = WindowStore::open(&folder.path, window, generation, create, open)?;
+            let window = store.window();
+            (Arc::new(store), Some(window))
+        }
+    };
     let archive = Arc::new(ParquetArchive::open(&folder.archive())?);
     let clock = SystemClock;
     let engine = Engine::open(
@@ -282,6 +302,7 @@ fn open_store(
         heart.claim().clone(),
     );
     core.part_of.clone_from(&options.part_of);
+    core.window = window;
     core.forget_old_requests(clock.now_millis())?;
     Ok(core)
 }

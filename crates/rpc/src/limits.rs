@@ -18,6 +18,12 @@ pub const OUTGOING_BYTES_MAX: usize = 8 << 20;
 pub const PEER_MESSAGE_BYTES_MAX: usize = 256 << 20;
 /// Bytes of questions that wait to be sent to one server before further ones fail.
 pub const PEER_WAITING_BYTES_MAX: usize = 512 << 20;
+/// Bytes of batches that a client keeps because no checkpoint holds them; with more, it waits for one.
+pub const KEPT_BYTES_MAX: usize = 64 << 20;
+/// How often a client that keeps batches asks what checkpoints hold.
+pub const WINDOW_POLL: Duration = Duration::from_millis(200);
+/// Batches that a client sends again at once, after a server died.
+pub const REPLAYS_IN_FLIGHT: usize = 4_096;
 /// Window of one HTTP/2 stream, in bytes.
 pub const STREAM_WINDOW_BYTES: u32 = 8 << 20;
 /// Window of one HTTP/2 connection, in bytes.

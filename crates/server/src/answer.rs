@@ -276,6 +276,9 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
         Request::Persist(_) => {
             match &service.cluster {
                 None => service.database.persist()?,
+                Some(cluster) if cluster.has_window() => {
+                    cluster.windows(true)?;
+                }
                 // What is acknowledged is on disk already.
                 Some(cluster) if cluster.is_sync() => {}
                 Some(_) => whole(
@@ -311,6 +314,10 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
         Request::Tags(request) => objects::tags(graph, request, call)?,
         Request::TagWhere(request) => objects::tag_where(service, request, call)?,
         Request::SetIndex(request) => objects::set_index(service, &request)?,
+        Request::Window(request) => Reply::Window(match &service.cluster {
+            Some(cluster) => cluster.windows(request.persist)?,
+            None => proto::WindowReply::default(),
+        }),
         Request::Peer(_) => {
             return Err(Stop::Failed(Error::Invalid(
                 "only servers of a cluster ask each other that".into(),

@@ -133,6 +133,7 @@ impl Exchange {
             now_millis: now_millis(),
             server: service.cluster.as_ref().map_or(0, |c| c.me.0),
             map: map_of(&service),
+            window: service.cluster.as_ref().is_some_and(|c| c.has_window()),
         };
         let greeting = proto::ToClient {
             welcome: Some(welcome),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The calls, in the order of their numbers in `Request`; number 0 is none of them.
-pub(crate) const CALLS: [&str; 30] = [
+pub(crate) const CALLS: [&str; 31] = [
     "unknown",
     "ping",
     "schema",
@@ -37,6 +37,7 @@ pub(crate) const CALLS: [&str; 30] = [
     "tags",
     "tag_where",
     "set_index",
+    "window",
 ];
 
 /// A number that only grows.

@@ -11,6 +11,7 @@ use crate::work::{Full, Lane};
 use crate::writer::Writer;
 use bytes::Bytes;
 use esker::Database;
+use esker_cluster::peer::Applying;
 use esker_model::{Batch, Error, Result, Version};
 use esker_rpc::convert::batch_in;
 use esker_rpc::failure::{busy, failure_out};
@@ -28,6 +29,7 @@ use tokio::sync::oneshot;
 const PING: usize = 1;
 const APPLY: usize = 16;
 const CLUSTER: usize = 23;
+const WINDOW: usize = 30;
 /// Questions of other servers, which come in at `exchange`.
 pub(crate) const PEER: usize = 22;
 
@@ -108,7 +110,9 @@ impl Service {
     /// Why a call cannot be taken on, if so.
     fn refusal(&self, number: usize) -> Option<proto::Failure> {
         if let Some(cluster) = &self.cluster
-            && number != CLUSTER
+            && !matches!(number, CLUSTER | WINDOW)
+            // What was acknowledged before comes first.
+            && !(number == APPLY && cluster.node.replaying())
             && let Some(why) = cluster.not_yet()
         {
             return Some(busy(format!("{why}; try again in 200 ms"), 200));
@@ -213,11 +217,12 @@ impl Service {
     fn answer(self: &Arc<Self>, request: Request, call: Call) {
         match request {
             Request::Apply(request) => {
+                let how = crate::cluster::how_in(&request);
                 let batch = self
                     .schema()
                     .and_then(|schema| Ok(batch_in(request, &schema)?));
                 match batch {
-                    Ok((batch, sync)) => self.write(batch, sync, call),
+                    Ok((batch, sync)) => self.write(batch, sync, how, call),
                     Err(e) => call.failed(&e),
                 }
             }
@@ -226,10 +231,10 @@ impl Service {
     }
 
     /// Hands a batch to the writer.
-    pub(crate) fn write(self: &Arc<Self>, batch: Batch, sync: bool, call: Call) {
+    pub(crate) fn write(self: &Arc<Self>, batch: Batch, sync: bool, how: Applying, call: Call) {
         let taken = match &self.cluster {
             None => self.writer.submit(batch, sync, call),
-            Some(cluster) => self.write_everywhere(cluster, batch, sync, call),
+            Some(cluster) => self.write_everywhere(cluster, batch, sync, how, call),
         };
         if let Err((call, full)) = taken {
             self.turn_away(call, &full);

@@ -191,6 +191,7 @@ fn number_of(request: &proto::Request) -> usize {
             Message::Tags(_) => 27,
             Message::TagWhere(_) => 28,
             Message::SetIndex(_) => 29,
+            Message::Window(_) => 30,
         },
     }
 }

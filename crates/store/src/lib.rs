@@ -10,6 +10,7 @@ mod batch;
 pub mod conformance;
 pub mod fault;
 pub mod memory;
+pub mod segment;
 
 pub use batch::{ValuePlace, Write, WriteBatch};
 

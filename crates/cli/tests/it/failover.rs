@@ -9,12 +9,13 @@ use esker_model::object::{Find, Identity, ObjectKey, ObjectRead as _};
 use esker_model::{Batch, GraphWrite as _, NeverCancel, Op, Properties};
 use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const SERVERS: usize = 4;
-fn identity(client: usize, step: i64) -> Identity {
+pub(crate) fn identity(client: usize, step: i64) -> Identity {
     Identity {
         name: format!("run{client}"),
         app: "vpic".into(),
@@ -23,7 +24,7 @@ fn identity(client: usize, step: i64) -> Identity {
     }
 }
 
-fn batch(client: usize, steps: Range<i64>) -> Batch {
+pub(crate) fn batch(client: usize, steps: Range<i64>) -> Batch {
     let mut batch = Batch::new();
     for step in steps {
         batch.push(Op::CreateObject {
@@ -35,7 +36,7 @@ fn batch(client: usize, steps: Range<i64>) -> Batch {
     batch
 }
 
-fn found(database: &Database) -> BTreeSet<Identity> {
+pub(crate) fn found(database: &Database) -> BTreeSet<Identity> {
     let mut all = BTreeSet::new();
     let mut sink = |object: esker_model::object::Found| {
         assert!(all.insert(object.identity().unwrap()), "{object:?} twice");
@@ -47,7 +48,7 @@ fn found(database: &Database) -> BTreeSet<Identity> {
     all
 }
 
-fn kill(database: &Database) -> u32 {
+pub(crate) fn kill(database: &Database) -> u32 {
     let Role::Client { pid } = database.role() else {
         panic!("it is a server")
     };
@@ -82,15 +83,18 @@ fn wait_for(clients: &[AtomicU64], more: u64, batch_size: i64) {
 }
 
 /// Clients create objects through all servers, in batches of that size; server 2 is killed, then server 1, which has taken over
-/// for it. How many there must be before each death and at the end at least, by client.
-fn create_through_deaths(batch_size: i64, at: [u64; 3]) {
+/// for it. How many there must be before each death and at the end at least, by client. `more` goes into the cluster's file; `died` is
+/// told of each server whose process is gone.
+pub(crate) fn create_through_deaths(
+    more: &str,
+    batch_size: i64,
+    at: [u64; 3],
+    died: &dyn Fn(&Path, usize),
+) {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path();
-    describe_servers(
-        folder,
-        SERVERS as u32,
-        "[failover]\nproxy_after = \"300ms\"\n",
-    );
+    let failover = "[failover]\nproxy_after = \"300ms\"\n";
+    describe_servers(folder, SERVERS as u32, &format!("{more}{failover}"));
     let cluster = Cluster::up(folder);
     let open = |server: usize| OpenOptions::new().open(cluster.target(server)).unwrap();
     let databases: Vec<Database> = (0..SERVERS).map(open).collect();
@@ -118,9 +122,12 @@ fn create_through_deaths(batch_size: i64, at: [u64; 3]) {
         let writers: Vec<_> = (0..SERVERS).map(|c| scope.spawn(write(c))).collect();
         wait_for(&clients, at[0], batch_size);
         let first = kill(&databases[2]);
+        died(folder, 2);
         wait_for(&clients, at[1], batch_size);
         // Server 1 has taken over for server 2; now that is gone, too, with both.
         let second = kill(&databases[1]);
+        died(folder, 1);
+        died(folder, 2);
         assert_ne!(first, second);
         wait_for(&clients, at[2], batch_size);
         stop.store(true, Ordering::Relaxed);
@@ -142,9 +149,13 @@ fn create_through_deaths(batch_size: i64, at: [u64; 3]) {
         expected.extend(steps.map(|step| identity(client, step)));
     }
     for database in &databases {
+        let found = found(database);
+        let missing: Vec<_> = expected.difference(&found).take(20).collect();
+        let lost = expected.difference(&found).count();
+        let more = found.difference(&expected).count();
         assert!(
-            found(database) == expected,
-            "acknowledged is not what is found"
+            found == expected,
+            "acknowledged is not what is found: {lost} are missing, {more} nobody knows of; the first: {missing:?}"
         );
     }
     let keys: Vec<ObjectKey> = expected
@@ -184,12 +195,12 @@ fn create_through_deaths(batch_size: i64, at: [u64; 3]) {
 
 #[test]
 fn killed_servers_are_taken_over() {
-    create_through_deaths(25, [100, 100, 100]);
+    create_through_deaths("", 25, [100, 100, 100], &|_, _| {});
 }
 
 /// A million creations through two deaths; `--release` is worth it.
 #[test]
 #[ignore = "takes a minute, and more without --release"]
 fn a_million_creations_lose_nothing() {
-    create_through_deaths(500, [80_000, 80_000, 90_000]);
+    create_through_deaths("", 500, [80_000, 80_000, 90_000], &|_, _| {});
 }

@@ -15,3 +15,4 @@ mod objects;
 mod processes;
 mod resize;
 mod serve;
+mod window;

@@ -4,7 +4,7 @@
 use super::Node;
 use super::peers::unexpected;
 use super::transaction::{Aside, Attempt, Parts};
-use crate::peer::{Change, Part, PartOp, Request, Response};
+use crate::peer::{Applying, Change, Held, Part, PartOp, Request, Response};
 use crate::vnode::ServerId;
 use esker_engine::Beside;
 use esker_model::limits::BATCH_MUTATIONS_MAX;
@@ -26,6 +26,23 @@ const SMALL_BATCH: usize = 16;
 impl Node {
     /// Applies a batch, all or nothing, on all servers. `seen`: the highest version that the caller has seen.
     pub async fn apply(self: &Arc<Self>, batch: Batch, seen: Version) -> Result<Commit> {
+        let how = Applying::default();
+        Ok(self.apply_held(batch, seen, how).await?.0)
+    }
+
+    /// The same for clients that may keep a batch until a checkpoint holds it; with what they have to keep it for.
+    pub async fn apply_held(
+        self: &Arc<Self>,
+        batch: Batch,
+        seen: Version,
+        how: Applying,
+    ) -> Result<(Commit, Option<Held>)> {
+        if let Some(at) = how.again_at
+            && self.coordinator(&batch) == self.settings.id
+            && let Some(done) = self.replay(&batch, at).await
+        {
+            return done;
+        }
         self.check_serving()?;
         self.clock.witness(seen);
         if batch.len() > BATCH_MUTATIONS_MAX {
@@ -41,14 +58,14 @@ impl Node {
         let coordinator = self.coordinator(&batch);
         if coordinator != self.settings.id {
             return match self
-                .ask(coordinator, Request::Apply { batch, seen })
+                .ask(coordinator, Request::Apply { batch, seen, how })
                 .await?
             {
-                Response::Batch(commit) => Ok(commit),
+                Response::Batch(commit, held) => Ok((commit, held)),
                 _ => Err(unexpected(coordinator)),
             };
         }
-        self.apply_here(batch, seen).await
+        self.apply_here(batch, seen, how.hold).await
     }
 
     /// Who coordinates a batch. A large one whoever took it: all servers have parts of it anyhow. A small one a server that
@@ -65,12 +82,19 @@ impl Node {
         first.map_or(self.settings.id, |id| self.home(id))
     }
 
-    /// Coordinates a batch.
+    /// Coordinates a batch. With `hold`, its client keeps what no checkpoint holds: for what, comes with the answer.
     pub(crate) async fn apply_here(
         self: &Arc<Self>,
         batch: Batch,
         seen: Version,
-    ) -> Result<Commit> {
+        hold: bool,
+    ) -> Result<(Commit, Option<Held>)> {
+        let (commit, hardened) = self.apply_once(batch, seen).await?;
+        let held = if hardened { None } else { self.held(hold)? };
+        Ok((commit, held))
+    }
+
+    async fn apply_once(self: &Arc<Self>, batch: Batch, seen: Version) -> Result<(Commit, bool)> {
         let Some(marker) = batch.once.clone() else {
             return self.apply_marked(&batch, None, seen).await;
         };
@@ -90,13 +114,14 @@ impl Node {
             return Err(Error::Invalid(why.clone()));
         }
         if self.applied_anywhere(&marker).await? {
-            return Ok(Commit {
+            let commit = Commit {
                 version: self.newest(),
                 applied: false,
                 vertices_created: 0,
                 edges_created: 0,
                 unchanged: 0,
-            });
+            };
+            return Ok((commit, false));
         }
         let applied = self.apply_marked(&batch, Some(&marker), seen).await;
         if let Err(e) = &applied
@@ -125,7 +150,7 @@ impl Node {
         batch: &Batch,
         marker: Option<&[u8]>,
         seen: Version,
-    ) -> Result<Commit> {
+    ) -> Result<(Commit, bool)> {
         let mut pause = 0;
         for _ in 0..ATTEMPTS_MAX {
             let schema = self.engine.schema()?;
@@ -141,7 +166,7 @@ impl Node {
                 attempt => attempt?,
             };
             match attempt {
-                Attempt::Done(commit) => return Ok(commit),
+                Attempt::Done(commit, hardened) => return Ok((commit, hardened)),
                 Attempt::Again if pause == 0 => pause = 1,
                 Attempt::Again => {
                     self.host.sleep(pause).await;
@@ -196,7 +221,7 @@ impl Node {
     }
 
     /// Who is to do what.
-    fn parts(&self, schema: &Schema, mutations: &[Mutation]) -> Parts {
+    pub(crate) fn parts(&self, schema: &Schema, mutations: &[Mutation]) -> Parts {
         let mut parts = BTreeMap::<ServerId, Part>::new();
         let mut add = |server: ServerId, index: usize, at: Option<Version>, change: Change| {
             parts.entry(server).or_default().ops.push(PartOp {

@@ -20,6 +20,7 @@ mod peers;
 mod pending;
 mod read;
 mod recover;
+mod replay;
 mod route;
 mod scan;
 mod settle;
@@ -28,6 +29,7 @@ mod state;
 pub(crate) mod tagging;
 mod transaction;
 mod travel;
+mod window;
 
 pub use settle::settle;
 
@@ -41,6 +43,7 @@ use state::State;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use travel::Travels;
+pub use window::Window;
 
 /// A future on the heap.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -56,6 +59,11 @@ pub trait Host: Send + Sync {
 
     /// Runs a future beside the others.
     fn spawn(&self, task: BoxFuture<'static, ()>);
+
+    /// What no checkpoint holds yet, if the engine's store dies with its machine.
+    fn window(&self) -> Option<Arc<dyn Window>> {
+        None
+    }
 }
 
 /// What can be chosen about a cluster; the same on all its servers.
@@ -71,6 +79,9 @@ pub struct Settings {
     pub placement: Kind,
     /// Edges that a partition holds at most before it splits.
     pub threshold: u64,
+    /// Where stores die with their machines: for how long a server that was restored takes only what clients send again, in
+    /// milliseconds.
+    pub replay_millis: u64,
 }
 
 /// Most servers of a cluster: each gives versions of its own residue.
@@ -89,6 +100,7 @@ pub struct Node {
     placement: Box<dyn Placement>,
     clock: Hybrid,
     incarnation: u64,
+    window: Option<Arc<dyn Window>>,
     state: Mutex<State>,
     /// Held while it is written how a vertex has split: one writes what another has written, and more.
     splits_write: Mutex<()>,
@@ -129,7 +141,13 @@ impl Node {
                 map.servers().len()
             )));
         }
-        let (incarnation, state) = recover::load(&engine, &map)?;
+        let (incarnation, mut state) = recover::load(&engine, &map)?;
+        let window = host.window();
+        if let Some(window) = &window {
+            // Nobody must ever hear of an incarnation that a later start forgets.
+            window.harden()?;
+            state.serving &= !window.may_have_lost();
+        }
         let clock = Hybrid::new(place as u64, engine.newest_given());
         Ok(Arc::new_cyclic(|me| Self {
             settings,
@@ -140,6 +158,7 @@ impl Node {
             placement,
             clock,
             incarnation,
+            window,
             state: Mutex::new(state),
             splits_write: Mutex::default(),
             travels: Mutex::default(),
@@ -155,6 +174,7 @@ impl Node {
             clock: self.clock.now(self.time.now_millis()),
             newest: self.newest_known(),
             moves: self.state().moves,
+            persisted: self.persisted(),
             outcome,
         }
     }
@@ -173,7 +193,18 @@ impl Node {
                 self.splits_known_here().await?;
                 Ok(Response::Done)
             }
+            Request::Persist => {
+                self.try_harden()?;
+                Ok(Response::Done)
+            }
             request => {
+                if let Request::Apply { batch, how, .. } = &request
+                    && let Some(at) = how.again_at
+                    && let Some(done) = self.replay(batch, at).await
+                {
+                    let (commit, held) = done?;
+                    return Ok(Response::Batch(commit, held));
+                }
                 self.check_serving()?;
                 match request {
                     Request::Prepare {
@@ -181,10 +212,16 @@ impl Node {
                         over,
                         seen,
                         part,
-                    } => self.prepare(tx, over, seen, part).await,
-                    Request::Apply { batch, seen } => {
+                    } => {
+                        let answer = self.prepare(tx, over, seen, part).await?;
+                        // That it can be done may follow from what only the window holds.
+                        self.try_harden()?;
+                        Ok(answer)
+                    }
+                    Request::Apply { batch, seen, how } => {
                         self.clock.witness(seen);
-                        self.apply_here(batch, seen).await.map(Response::Batch)
+                        let (commit, held) = self.apply_here(batch, seen, how.hold).await?;
+                        Ok(Response::Batch(commit, held))
                     }
                     Request::Commit(decided) => self.commit(decided),
                     Request::Abort { tx } => {
@@ -207,7 +244,7 @@ impl Node {
                         self.travel_here(from, call).await.map(Response::Travel)
                     }
                     Request::Objects(call) => self.objects_here(call).await.map(Response::Objects),
-                    Request::Hello { .. } | Request::Ping => Ok(Response::Done),
+                    Request::Hello { .. } | Request::Ping | Request::Persist => Ok(Response::Done),
                 }
             }
         }
@@ -245,8 +282,14 @@ impl Node {
     }
 
     fn check_serving(&self) -> Result<()> {
-        if self.state().serving {
-            return Ok(());
+        {
+            let state = self.state();
+            if state.serving {
+                return Ok(());
+            }
+            if replay::is_restoring(&state) {
+                return Err(window::restoring(self.settings.id));
+            }
         }
         Err(Error::Unavailable(format!(
             "{} is starting: it waits for the others to tell it what it missed; try again",

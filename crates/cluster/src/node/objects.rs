@@ -45,9 +45,16 @@ impl Node {
                 self.settle(None, at).await?;
                 ObjectReply::Tags(self.engine.tags(asker.as_ref())?)
             }
-            ObjectCall::Tag { change, at } => ObjectReply::Tagged(self.tag_here(change, at).await?),
+            ObjectCall::Tag { change, at } => {
+                let report = self.tag_here(change, at).await?;
+                // No client keeps it.
+                self.harden()?;
+                ObjectReply::Tagged(report)
+            }
             ObjectCall::Index { name, on } => {
-                ObjectReply::Indexed(self.engine.set_index(&name, on)?)
+                let changed = self.engine.set_index(&name, on)?;
+                self.harden()?;
+                ObjectReply::Indexed(changed)
             }
         })
     }

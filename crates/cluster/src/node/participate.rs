@@ -158,6 +158,8 @@ impl Node {
         };
         let noted = !beside.rows.is_empty();
         let commit = self.do_part(&part, decided.version, &decided.later, beside)?;
+        // Once it is acknowledged, the decision is forgotten.
+        self.harden()?;
         let mut state = self.state();
         if noted {
             for tx in forgotten {

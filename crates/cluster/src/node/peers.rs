@@ -22,6 +22,12 @@ impl Node {
         to: ServerId,
         request: Request,
     ) -> Result<(Response, u64, u64)> {
+        let answer = self.ask_answer(to, request).await?;
+        Ok((answer.outcome?, answer.incarnation, answer.moves))
+    }
+
+    /// The whole answer.
+    pub(crate) async fn ask_answer(&self, to: ServerId, request: Request) -> Result<Answer> {
         let question = Question {
             from: self.settings.id,
             incarnation: self.incarnation,
@@ -29,15 +35,9 @@ impl Node {
             newest: self.newest_known(),
             request,
         };
-        let Answer {
-            incarnation,
-            clock,
-            newest,
-            moves,
-            outcome,
-        } = self.host.call(to, question).await?;
-        self.witness(to, incarnation, clock, newest);
-        Ok((outcome?, incarnation, moves))
+        let answer = self.host.call(to, question).await?;
+        self.witness(to, answer.incarnation, answer.clock, answer.newest);
+        Ok(answer)
     }
 
     /// Asks another server.

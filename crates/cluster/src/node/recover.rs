@@ -122,6 +122,7 @@ impl Node {
                 number,
             });
         }
+        self.replay_all().await?;
         let mut state = self.state();
         state.serving = true;
         state.wake();

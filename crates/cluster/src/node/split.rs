@@ -193,6 +193,8 @@ impl Node {
         let version = self.clock.tick(self.time.now_millis());
         self.engine
             .apply_part(version, &[], esker_engine::Absent::Refuse, beside)?;
+        // Others learn of it from what they read here.
+        self.harden()?;
         self.state().set_splits(id, splits);
         Ok(())
     }

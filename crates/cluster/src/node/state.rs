@@ -3,6 +3,7 @@
 use super::codec::Decision;
 use super::hashed::{Map, Set};
 use super::pending::Pending;
+use super::replay::Replays;
 use crate::peer::{FindId, TxId};
 use crate::placement::{Growth, SplitState, Splits};
 use crate::vnode::ServerId;
@@ -24,6 +25,8 @@ const GROWING_MAX: usize = 1 << 16;
 pub(crate) struct State {
     /// Whether it answers others yet.
     pub(crate) serving: bool,
+    /// What clients send again, while nothing else is taken.
+    pub(crate) replays: Option<Replays>,
     /// As the highest that each other server was seen with.
     pub(crate) incarnations: Map<ServerId, u64>,
     /// The newest version that any change took, as others say.

@@ -40,7 +40,8 @@ pub(super) struct Aside<'a> {
 
 /// What became of an attempt.
 pub(super) enum Attempt {
-    Done(Commit),
+    /// Whether a checkpoint holds it, too.
+    Done(Commit, bool),
     /// Something is known now that was not: try again.
     Again,
 }
@@ -182,6 +183,8 @@ impl Node {
             }
         }
         beside.once = marker.map(<[u8]>::to_vec);
+        // The others hear of it.
+        let told = splits.is_some() || !decision.parts.is_empty();
         let mut commit = {
             let _writing = splits.as_ref().map(|_| self.writing_splits());
             let splits = splits.map(|(id, splits)| (id, self.with_stored(id, splits)));
@@ -190,7 +193,11 @@ impl Node {
                     .rows
                     .push((Table::Meta, split_key(*id), Some(splits.encode())));
             }
-            let done = self.do_part(&mine, version, &decision.later, beside);
+            let mut done = self.do_part(&mine, version, &decision.later, beside);
+            if told {
+                // The decision is this commit.
+                done = done.and_then(|commit| self.harden().map(|()| commit));
+            }
             let mut state = self.state();
             if let Some((id, splits)) = splits {
                 state.deciding.remove(&id);
@@ -207,7 +214,7 @@ impl Node {
         if !commit.applied {
             // The same batch was applied meanwhile, and this one was not.
             self.state().own.decided.remove(&slot);
-            return Ok(Attempt::Done(commit));
+            return Ok(Attempt::Done(commit, false));
         }
         transaction.decided = true;
         {
@@ -220,7 +227,7 @@ impl Node {
         }
         drop(transaction);
         self.deliver(tx, decision, &mut commit).await;
-        Ok(Attempt::Done(commit))
+        Ok(Attempt::Done(commit, told))
     }
 
     /// Tells everybody. Who does not answer is told again until it does; the caller does not wait for that.
@@ -344,31 +351,23 @@ impl Node {
         let attempt = self
             .attempt(Parts::from([(to, Arc::new(part))]), beside)
             .await?;
-        Ok(matches!(attempt, Attempt::Done(_)))
+        Ok(matches!(attempt, Attempt::Done(..)))
     }
 
     /// Takes back what was prepared, wherever that may be.
     async fn give_up(self: Arc<Self>, tx: TxId, asked: Vec<ServerId>) {
         let me = self.me.clone();
         let host = Arc::clone(&self.host);
-        let mut left: Vec<(ServerId, Option<u64>)> = {
-            let state = self.state();
-            asked
-                .into_iter()
-                .map(|server| (server, state.incarnations.get(&server).copied()))
-                .collect()
-        };
+        let mut left = asked;
         drop(self);
         let mut pause = RETRY_FIRST;
         loop {
             let Some(node) = me.upgrade() else { return };
             let mut still = Vec::new();
-            for (server, incarnation) in left {
-                let told = node.ask(server, Request::Abort { tx }).await;
-                // Who was started anew has forgotten it.
-                let anew = node.state().incarnations.get(&server).copied() > incarnation;
-                if told.is_err() && !anew {
-                    still.push((server, incarnation));
+            for server in left {
+                // One that was started anew has forgotten it, and must hear that it is over: what it was asked may still be on its way.
+                if node.ask(server, Request::Abort { tx }).await.is_err() {
+                    still.push(server);
                 }
             }
             left = still;

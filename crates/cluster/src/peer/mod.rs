@@ -55,6 +55,8 @@ pub struct Answer {
     pub newest: Version,
     /// How often since its start the answerer has given partitions away or taken some.
     pub moves: u64,
+    /// The last of its commits that a checkpoint holds, where its store dies with its machine.
+    pub persisted: u64,
     /// What came out. An error is the answerer's; a call that failed on the way has no answer.
     pub outcome: Result<Response, Error>,
 }
@@ -84,6 +86,8 @@ pub enum Request {
         batch: Batch,
         /// The highest version that its client has seen.
         seen: Version,
+        /// What its client makes of it.
+        how: Applying,
     },
     /// Do the part.
     Commit(Decided),
@@ -112,6 +116,28 @@ pub enum Request {
     Objects(ObjectCall),
     /// Nothing: to measure, and to see whether somebody is there.
     Ping,
+    /// A checkpoint is to hold all that the answerer has.
+    Persist,
+}
+
+/// What a client makes of a batch, where stores die with their machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Applying {
+    /// It keeps the batch until a checkpoint holds it.
+    pub hold: bool,
+    /// It has had it acknowledged, at that version, by a server that may have lost it.
+    pub again_at: Option<Version>,
+}
+
+/// A place among the commits of one opening of a server's store: that of a batch, or of the last one that a checkpoint holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// Which server.
+    pub server: ServerId,
+    /// How often it had been started.
+    pub incarnation: u64,
+    /// Which commit.
+    pub number: u64,
 }
 
 /// Reading what one server holds.
@@ -198,8 +224,8 @@ pub enum Read {
 pub enum Response {
     /// To [`Request::Hello`]: the answerer's decisions that the asker has not acknowledged.
     Undelivered(Vec<Decided>),
-    /// To [`Request::Apply`].
-    Batch(Commit),
+    /// To [`Request::Apply`]: what was done, and what the client has to keep it for.
+    Batch(Commit, Option<Held>),
     /// To [`Request::Prepare`]: it can be done.
     Prepared(Prepared),
     /// To any request about edges: they lie elsewhere; this is how their vertices have split (rows as

@@ -22,6 +22,7 @@ mod markers;
 mod rows;
 
 pub use check::Dealt;
+pub use rows::Loading;
 
 use crate::node::codec::{INCARNATION, SPLIT, split_key};
 use crate::node::hashed::Map;

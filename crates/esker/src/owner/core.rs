@@ -87,6 +87,8 @@ pub(crate) struct Core {
     pub(crate) claim: Arc<Claim>,
     /// Why no other process may attach; whoever serves the whole writes to the engine itself.
     pub(crate) part_of: Option<String>,
+    /// Where the store dies with its machine: the writes that no checkpoint holds.
+    pub(crate) window: Option<crate::window::Window>,
     dirty: AtomicBool,
     sync_failure: Mutex<Option<String>>,
 }
@@ -111,6 +113,7 @@ impl Core {
             pulse,
             claim,
             part_of: None,
+            window: None,
             dirty,
             sync_failure,
         }

@@ -101,7 +101,8 @@ impl Client {
     pub fn persist(&self) -> Result<()> {
         self.value(Call::Persist(proto::PersistRequest {}), LONG, |reply| {
             Ok(matches!(reply, Reply::Persist(_)).then_some(()))
-        })
+        })?;
+        self.flush()
     }
 
     /// Copies the database to a folder on the server's machine.

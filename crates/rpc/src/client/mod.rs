@@ -15,6 +15,7 @@ mod outgoing;
 mod peer;
 mod pending;
 mod slot;
+mod window;
 
 pub use peer::PeerLink;
 pub use pending::{Pending, Ping};
@@ -38,11 +39,14 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use window::{Guard, Windows};
 
 /// A database on a server. Cheap to clone; all clones share the connection.
 #[derive(Debug, Clone)]
 pub struct Client {
     shared: Arc<Shared>,
+    /// `None` for the threads that work for it.
+    _guard: Option<Arc<Guard>>,
 }
 
 #[derive(Debug)]
@@ -54,6 +58,8 @@ struct Shared {
     /// The newest version seen: answers see it too.
     newest: AtomicU64,
     sender: Arc<Sender>,
+    /// What no checkpoint holds yet.
+    windows: Windows,
 }
 
 /// Why a call gave no answer.
@@ -97,14 +103,21 @@ impl Client {
     pub fn connect(address: &Address) -> Result<Self> {
         let connection = Connection::open(address).map_err(Broken::into_error)?;
         let place = place_of(&connection);
+        let windows = Windows::default();
+        windows
+            .on
+            .store(connection.welcome.window, Ordering::Release);
+        let shared = Arc::new(Shared {
+            address: address.clone(),
+            connection: Mutex::new(Some(connection)),
+            place: Mutex::new(place),
+            newest: AtomicU64::new(0),
+            sender: Arc::new(Sender::new()),
+            windows,
+        });
         Ok(Self {
-            shared: Arc::new(Shared {
-                address: address.clone(),
-                connection: Mutex::new(Some(connection)),
-                place: Mutex::new(place),
-                newest: AtomicU64::new(0),
-                sender: Arc::new(Sender::new()),
-            }),
+            _guard: Some(Arc::new(Guard(Arc::clone(&shared)))),
+            shared,
         })
     }
 

@@ -1,6 +1,7 @@
 //! Writes that are sent now and waited for later, so that one thread can keep many in flight.
 
 use super::connection::Sent;
+use super::window::Kept;
 use super::{Broken, Client, Wait};
 use crate::convert;
 use crate::marker::Number;
@@ -9,6 +10,7 @@ use crate::proto::reply::Reply;
 use crate::proto::request::Call;
 use esker_model::{Batch, Commit, Result};
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
 
 /// A batch that was sent. Dropping it does not take it back.
 #[derive(Debug)]
@@ -63,8 +65,13 @@ impl Client {
             batch.once = Some(next.marker());
             number = Some(next);
         }
+        // What is to survive when it is answered is not kept.
+        let hold = !sync && self.shared.windows.on.load(Ordering::Acquire);
         let request = proto::Request {
-            call: Some(Call::Apply(convert::batch_out(&batch, sync))),
+            call: Some(Call::Apply(proto::ApplyRequest {
+                hold,
+                ..convert::batch_out(&batch, sync)
+            })),
         };
         let sent = connection.and_then(|c| c.send(&request, self.newest(), 0));
         let sent = match sent {
@@ -88,6 +95,13 @@ impl Client {
     }
 }
 
+/// Whoever is told that a batch failed may write it anew, and must not find that one applied too later.
+fn settle(number: Option<Number>) {
+    if let Some(number) = number {
+        number.settle();
+    }
+}
+
 impl Pending {
     /// Waits for the answer; sends the batch again if the connection goes away meanwhile.
     pub fn wait(self) -> Result<Commit> {
@@ -102,7 +116,7 @@ impl Pending {
             let mut commit = None;
             let mut receive = |reply| match reply {
                 Reply::Apply(reply) => {
-                    commit = Some(convert::commit_in(&reply));
+                    commit = Some(reply);
                     Ok(ControlFlow::Continue(()))
                 }
                 _ => Err(client.stray()),
@@ -122,11 +136,20 @@ impl Pending {
             commit.ok_or_else(|| Broken::Failed(client.stray()))
         });
         let applied_by_us = repeated && number.is_some();
-        // Whoever is told that it failed may write it anew, and must not find this one applied too later.
-        if let Some(number) = number {
-            number.settle();
-        }
-        let commit = answer?;
+        let commit = match answer {
+            Ok(reply) => {
+                let commit = convert::commit_in(&reply);
+                match reply.held {
+                    Some(held) => client.keep(Kept::new(request, &reply, held, number)),
+                    None => settle(number),
+                }
+                commit
+            }
+            Err(e) => {
+                settle(number);
+                return Err(e);
+            }
+        };
         client.saw(commit.version);
         let applied_before = applied_by_us && !commit.applied;
         Ok(Commit {

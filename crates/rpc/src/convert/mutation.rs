@@ -13,6 +13,8 @@ pub fn batch_out(batch: &Batch, sync: bool) -> proto::ApplyRequest {
         mutations: batch.mutations.iter().map(mutation_out).collect(),
         once: batch.once.clone().unwrap_or_default(),
         sync,
+        hold: false,
+        again_at: None,
     }
 }
 
@@ -228,6 +230,7 @@ pub fn commit_out(commit: &Commit) -> proto::ApplyReply {
         vertices_created: commit.vertices_created,
         edges_created: commit.edges_created,
         unchanged: commit.unchanged,
+        held: None,
     }
 }
 

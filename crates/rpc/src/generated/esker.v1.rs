@@ -946,6 +946,12 @@ pub struct ApplyRequest {
     /// Answer once it survives a power failure, whatever the server's mode is.
     #[prost(bool, tag = "3")]
     pub sync: bool,
+    /// The client keeps the batch until a checkpoint holds it: it may be answered before.
+    #[prost(bool, tag = "4")]
+    pub hold: bool,
+    /// The client has had it acknowledged, at that version, by a server that may have lost it.
+    #[prost(fixed64, optional, tag = "5")]
+    pub again_at: ::core::option::Option<u64>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ApplyReply {
@@ -959,6 +965,33 @@ pub struct ApplyReply {
     pub edges_created: u64,
     #[prost(uint64, tag = "5")]
     pub unchanged: u64,
+    /// No checkpoint holds it yet, and its server may lose it with its machine.
+    #[prost(message, optional, tag = "6")]
+    pub held: ::core::option::Option<Held>,
+}
+/// A place among the commits of one opening of a server's store: that of a batch, or the last that a checkpoint holds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Held {
+    #[prost(uint32, tag = "1")]
+    pub server: u32,
+    /// How often the server has been started.
+    #[prost(uint64, tag = "2")]
+    pub incarnation: u64,
+    /// Which commit.
+    #[prost(uint64, tag = "3")]
+    pub number: u64,
+}
+/// What checkpoints hold, of each server that can be asked.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WindowRequest {
+    /// All that was written so far is to be in one.
+    #[prost(bool, tag = "1")]
+    pub persist: bool,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WindowReply {
+    #[prost(message, repeated, tag = "1")]
+    pub servers: ::prost::alloc::vec::Vec<Held>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Mutation {
@@ -1264,6 +1297,34 @@ pub struct ClusterReply {
     pub calls: ::prost::alloc::vec::Vec<u64>,
     #[prost(uint64, repeated, tag = "11")]
     pub calls_failed: ::prost::alloc::vec::Vec<u64>,
+    /// Where its store dies with its machine.
+    #[prost(message, optional, tag = "12")]
+    pub window: ::core::option::Option<WindowStatus>,
+}
+/// The writes of a server that no checkpoint holds yet, and its checkpoints.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WindowStatus {
+    /// Commits so far, and those that checkpoints hold.
+    #[prost(uint64, tag = "1")]
+    pub written: u64,
+    #[prost(uint64, tag = "2")]
+    pub persisted: u64,
+    /// For how long the oldest of the others has waited.
+    #[prost(uint64, tag = "3")]
+    pub age_ms: u64,
+    /// Files since the server was started: of windows, their bytes, of all rows.
+    #[prost(uint64, tag = "4")]
+    pub segments: u64,
+    #[prost(uint64, tag = "5")]
+    pub segment_bytes: u64,
+    #[prost(uint64, tag = "6")]
+    pub bases: u64,
+    /// The folder of the last of them.
+    #[prost(string, tag = "7")]
+    pub place: ::prost::alloc::string::String,
+    /// Why none can be written, if so.
+    #[prost(string, tag = "8")]
+    pub trouble: ::prost::alloc::string::String,
 }
 /// How a vertex's edges are placed.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1531,7 +1592,7 @@ pub struct PeerQuestion {
     pub newest: u64,
     #[prost(
         oneof = "peer_question::Request",
-        tags = "5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27"
+        tags = "5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28"
     )]
     pub request: ::core::option::Option<peer_question::Request>,
 }
@@ -1586,6 +1647,9 @@ pub mod peer_question {
         Apply(super::PeerApply),
         #[prost(message, tag = "27")]
         Objects(super::PeerObjects),
+        /// "A checkpoint is to hold all that you have."
+        #[prost(message, tag = "28")]
+        Persist(super::Nothing),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1599,6 +1663,9 @@ pub struct PeerAnswer {
     /// How often since its start partitions have moved from or to this server.
     #[prost(uint64, tag = "31")]
     pub moves: u64,
+    /// The last of its commits that a checkpoint holds, where its store dies with its machine.
+    #[prost(uint64, tag = "32")]
+    pub persisted: u64,
     #[prost(
         oneof = "peer_answer::Outcome",
         tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27"
@@ -2107,7 +2174,7 @@ pub struct Call {
 pub struct Request {
     #[prost(
         oneof = "request::Call",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30"
     )]
     pub call: ::core::option::Option<request::Call>,
 }
@@ -2174,6 +2241,8 @@ pub mod request {
         TagWhere(super::TagWhereRequest),
         #[prost(message, tag = "29")]
         SetIndex(super::SetIndexRequest),
+        #[prost(message, tag = "30")]
+        Window(super::WindowRequest),
     }
 }
 /// The answer is not wanted any more, or not in full: a traversal answers with what it found, other calls end.
@@ -2228,6 +2297,9 @@ pub struct Welcome {
     pub server: u32,
     #[prost(string, tag = "8")]
     pub map: ::prost::alloc::string::String,
+    /// The servers' stores die with their machines: clients that can keep what no checkpoint holds yet, and send it again.
+    #[prost(bool, tag = "9")]
+    pub window: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Answer {
@@ -2243,7 +2315,7 @@ pub struct Answer {
 pub struct Reply {
     #[prost(
         oneof = "reply::Reply",
-        tags = "1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 31"
+        tags = "1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31"
     )]
     pub reply: ::core::option::Option<reply::Reply>,
 }
@@ -2307,6 +2379,8 @@ pub mod reply {
         TagWhere(super::TagWhereReply),
         #[prost(message, tag = "29")]
         SetIndex(super::SetIndexReply),
+        #[prost(message, tag = "30")]
+        Window(super::WindowReply),
         #[prost(message, tag = "31")]
         Failure(super::Failure),
     }

@@ -2,7 +2,7 @@
 
 use crate::config::{self, Draft, Filled, Key, Source, count, integer, take_by, text};
 use crate::settings::Settings;
-use esker::Durability;
+use esker::{Durability, WindowOptions};
 use esker_cluster::node::SERVERS_MAX;
 use esker_cluster::placement::THRESHOLD_DEFAULT;
 use esker_cluster::vnode::VNODES_DEFAULT;
@@ -15,6 +15,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::de::DeValue;
+
+/// What a checkpoint's keys are without being set.
+const WRITES_DEFAULT: u64 = 100_000;
+const EVERY_DEFAULT: Duration = Duration::from_secs(1);
+const RESERVE_DEFAULT: u64 = 1 << 30;
+const REPLAY_DEFAULT: Duration = Duration::from_secs(2);
+/// Checkpoints of windows are replaced by one of all rows once they have so many bytes, and more than that one.
+const BASE_LEAST: u64 = 64 << 20;
 
 /// A cluster as its file describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,8 +45,27 @@ pub struct ClusterConfig {
     pub servers: Vec<String>,
     /// After so long without a server another one takes over what it had; never, if there is none.
     pub proxy_after: Option<Duration>,
+    /// Where stores and their checkpoints lie, if a store dies with its machine (`durability = "window"`).
+    pub checkpoint: Option<Checkpoint>,
     /// What servers have in common with one that stands alone.
     pub settings: Settings,
+}
+
+/// Stores that die with their machines, and where checkpoints of them go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The folder of the live stores.
+    pub live: PathBuf,
+    /// Folders for checkpoints, the fastest first.
+    pub to: Vec<PathBuf>,
+    /// So many bytes are left free in each.
+    pub reserve: u64,
+    /// After so many writes a checkpoint is written …
+    pub writes: u64,
+    /// … or after so long.
+    pub every: Duration,
+    /// For so long a server that was restored takes only what its clients send again.
+    pub replay: Duration,
 }
 
 /// What is being read.
@@ -49,6 +76,8 @@ struct Half {
     threshold: u64,
     vnodes: u32,
     durability: Durability,
+    window: bool,
+    checkpoint: Written,
     memory_bytes: Option<u64>,
     servers: Option<Servers>,
     listen: Option<SocketAddr>,
@@ -56,12 +85,38 @@ struct Half {
     server: Draft,
 }
 
+/// What the file says under `[checkpoint]`.
+#[derive(Default)]
+struct Written {
+    writes: Option<u64>,
+    every: Option<Duration>,
+    live: Option<PathBuf>,
+    to: Option<Vec<PathBuf>>,
+    reserve: Option<u64>,
+    replay: Option<Duration>,
+}
+
+impl Written {
+    /// The first key that is there.
+    fn any(&self) -> Option<&'static str> {
+        let keys = [
+            (self.writes.is_some(), "writes"),
+            (self.every.is_some(), "every"),
+            (self.live.is_some(), "live"),
+            (self.to.is_some(), "to"),
+            (self.reserve.is_some(), "reserve"),
+            (self.replay.is_some(), "replay"),
+        ];
+        keys.into_iter().find_map(|(set, key)| set.then_some(key))
+    }
+}
+
 enum Servers {
     These(Vec<String>),
     Count(usize),
 }
 
-const OWN: [Key<Half>; 10] = [
+const OWN: [Key<Half>; 16] = [
     Key {
         path: "name",
         expected: "text",
@@ -99,13 +154,14 @@ const OWN: [Key<Half>; 10] = [
     },
     Key {
         path: "durability",
-        expected: "\"relaxed\" or \"sync\"",
+        expected: "\"relaxed\", \"sync\" or \"window\"",
         set: |d, v| {
             d.durability = match text(v)? {
-                "relaxed" => Durability::Relaxed,
+                "relaxed" | "window" => Durability::Relaxed,
                 "sync" => Durability::Sync,
                 _ => return None,
             };
+            d.window = text(v)? == "window";
             Some(())
         },
     },
@@ -137,6 +193,45 @@ const OWN: [Key<Half>; 10] = [
         path: "failover.proxy_after",
         expected: config::TIME,
         set: |d, v| config::time(v).map(|t| d.proxy_after = Some(t)),
+    },
+    Key {
+        path: "checkpoint.writes",
+        expected: config::COUNT,
+        set: |d, v| {
+            d.checkpoint.writes = Some(integer(v).filter(|n| *n > 0)?);
+            Some(())
+        },
+    },
+    Key {
+        path: "checkpoint.every",
+        expected: config::TIME,
+        set: |d, v| config::time(v).map(|t| d.checkpoint.every = Some(t)),
+    },
+    Key {
+        path: "checkpoint.live",
+        expected: "the path of a folder on the server's own machine",
+        set: |d, v| text(v).map(|t| d.checkpoint.live = Some(t.into())),
+    },
+    Key {
+        path: "checkpoint.to",
+        expected: "a list of paths of folders, the fastest first",
+        set: |d, v| {
+            let list = v.as_array()?.iter();
+            let paths = list.map(|p| p.get_ref().as_str().map(PathBuf::from));
+            let paths: Vec<PathBuf> = paths.collect::<Option<_>>()?;
+            d.checkpoint.to = Some(paths).filter(|p| !p.is_empty());
+            d.checkpoint.to.is_some().then_some(())
+        },
+    },
+    Key {
+        path: "checkpoint.reserve",
+        expected: config::SIZE,
+        set: |d, v| config::size(v).map(|n| d.checkpoint.reserve = Some(n as u64)),
+    },
+    Key {
+        path: "checkpoint.replay",
+        expected: config::TIME,
+        set: |d, v| config::time(v).map(|t| d.checkpoint.replay = Some(t)),
     },
 ];
 
@@ -206,6 +301,8 @@ impl ClusterConfig {
             threshold: THRESHOLD_DEFAULT,
             vnodes: VNODES_DEFAULT,
             durability: Durability::Relaxed,
+            window: false,
+            checkpoint: Written::default(),
             memory_bytes: None,
             servers: None,
             listen: None,
@@ -248,8 +345,36 @@ impl ClusterConfig {
             .storage
             .unwrap_or_else(|| PathBuf::from(format!("{name}.cluster")));
         let folder = file.parent().unwrap_or_else(|| Path::new(""));
+        let storage = folder.join(storage);
+        let written = half.checkpoint;
+        let checkpoint = match (half.window, written.live.as_ref()) {
+            (true, Some(live)) => {
+                let to = written.to.unwrap_or_else(|| vec![storage.clone()]);
+                Some(Checkpoint {
+                    live: folder.join(live),
+                    to: to.iter().map(|to| folder.join(to)).collect(),
+                    reserve: written.reserve.unwrap_or(RESERVE_DEFAULT),
+                    writes: written.writes.unwrap_or(WRITES_DEFAULT),
+                    every: written.every.unwrap_or(EVERY_DEFAULT),
+                    replay: written.replay.unwrap_or(REPLAY_DEFAULT),
+                })
+            }
+            (true, None) => {
+                return Err(whole(
+                    "durability \"window\" needs `checkpoint.live`: a folder on each server's own machine for its live store",
+                ));
+            }
+            (false, _) => match written.any() {
+                Some(key) => {
+                    return Err(whole(&format!(
+                        "`checkpoint.{key}` goes with durability = \"window\""
+                    )));
+                }
+                None => None,
+            },
+        };
         Ok(Self {
-            storage: folder.join(storage),
+            storage,
             name,
             placement: half.placement,
             threshold: half.threshold,
@@ -258,6 +383,7 @@ impl ClusterConfig {
             memory_bytes: half.memory_bytes,
             servers,
             proxy_after: half.proxy_after,
+            checkpoint,
             settings: half.server.settings,
         })
     }
@@ -282,6 +408,75 @@ impl ClusterConfig {
     /// The folder of a server's database.
     pub fn folder(&self, server: ServerId) -> PathBuf {
         self.storage.join(format!("server-{}", server.0))
+    }
+
+    /// Where a server's live store and its checkpoints lie, if the live store dies with its machine.
+    pub fn window(&self, server: ServerId) -> Result<Option<WindowOptions>> {
+        let Some(checkpoint) = &self.checkpoint else {
+            return Ok(None);
+        };
+        for to in &checkpoint.to {
+            // A storage that is not mounted must not be taken for an empty one.
+            if *to != self.storage && !to.is_dir() {
+                return Err(Error::Target(format!(
+                    "there is no folder `{}`, which `checkpoint.to` names: make it, or mount what it lies in",
+                    to.display()
+                )));
+            }
+        }
+        let own = |folder: &PathBuf| self.own(folder, server);
+        let to = checkpoint.to.iter().map(|to| {
+            if *to == self.storage {
+                self.folder(server).join("checkpoint")
+            } else {
+                own(to)
+            }
+        });
+        Ok(Some(WindowOptions {
+            live: own(&checkpoint.live),
+            to: to.collect(),
+            reserve: checkpoint.reserve,
+            writes: checkpoint.writes,
+            every: checkpoint.every,
+            base_least: BASE_LEAST,
+        }))
+    }
+
+    /// The same of the database that is to become a server's ([`Self::new_folder`]). Where checkpoints of several databases lie in one
+    /// folder, their names tell them apart.
+    pub fn new_window(&self, server: ServerId) -> Result<Option<WindowOptions>> {
+        let window = self.window(server)?.map(|window| {
+            let home = self.folder(server).join("checkpoint");
+            let new = self.new_folder(server).join("checkpoint");
+            let to = window.to.into_iter();
+            WindowOptions {
+                live: new_live(&window.live),
+                to: to
+                    .map(|to| if to == home { new.clone() } else { to })
+                    .collect(),
+                ..window
+            }
+        });
+        Ok(window)
+    }
+
+    fn own(&self, folder: &Path, server: ServerId) -> PathBuf {
+        folder.join(&self.name).join(format!("server-{}", server.0))
+    }
+
+    /// Live stores on this machine that are nobody's: of servers that there are no longer, and those made by the way.
+    pub(super) fn dead_stores(&self, servers: u32) -> Vec<PathBuf> {
+        let Some(checkpoint) = &self.checkpoint else {
+            return Vec::new();
+        };
+        let all = (0..SERVERS_MAX as u32).map(ServerId);
+        let dead = all.flat_map(|server| {
+            let live = self.own(&checkpoint.live, server);
+            let new = new_live(&live);
+            let gone = (server.0 >= servers).then_some(live);
+            gone.into_iter().chain([new])
+        });
+        dead.filter(|live| live.is_dir()).collect()
     }
 
     /// The file of a server's log, where the servers are started together.
@@ -440,6 +635,11 @@ impl ClusterConfig {
     }
 }
 
+/// Beside a live store, for one that is to take its place.
+fn new_live(live: &Path) -> PathBuf {
+    live.with_extension("new")
+}
+
 /// What came from outside, fit for a message.
 fn clean(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(400).collect()
@@ -485,6 +685,25 @@ mod tests {
         let config = read("servers = 2\n[failover]\nproxy_after = \"1500ms\"\n").unwrap();
         assert_eq!(config.proxy_after, Some(Duration::from_millis(1500)));
         assert_eq!(config.map(), Some("/lab/lab.cluster/map".into()));
+        assert_eq!(config.checkpoint, None);
+        let config = read(
+            "servers = 2\ndurability = \"window\"\n[checkpoint]\nlive = \"/dev/shm/x\"\nto = [\"/bb\", \"pfs\"]\nevery = \"5s\"\n",
+        )
+        .unwrap();
+        let checkpoint = config.checkpoint.unwrap();
+        assert_eq!(checkpoint.to, [Path::new("/bb"), Path::new("/lab/pfs")]);
+        assert_eq!(
+            (checkpoint.writes, checkpoint.every, checkpoint.reserve),
+            (100_000, Duration::from_secs(5), 1 << 30)
+        );
+        let config =
+            read("servers = 1\ndurability = \"window\"\n[checkpoint]\nlive = \"/x\"\n").unwrap();
+        let window = config.window(ServerId(0)).unwrap().unwrap();
+        assert_eq!(window.live, Path::new("/x/lab/server-0"));
+        assert_eq!(
+            window.to,
+            [Path::new("/lab/lab.cluster/server-0/checkpoint")]
+        );
     }
 
     #[test]
@@ -522,6 +741,18 @@ mod tests {
                 "did you mean `limits.frontier`?",
             ),
             ("servers = 2\nbackups = \"/x\"\n", "unknown key `backups`"),
+            (
+                "servers = 2\ndurability = \"window\"\n",
+                "durability \"window\" needs `checkpoint.live`",
+            ),
+            (
+                "servers = 2\n[checkpoint]\nevery = \"1s\"\n",
+                "`checkpoint.every` goes with durability = \"window\"",
+            ),
+            (
+                "servers = 2\n[checkpoint]\nto = []\n",
+                "`checkpoint.to` holds a list of paths",
+            ),
             (
                 "servers = 2\nlisten = \"localhost\"\n",
                 "`listen` holds the IP address and port",

@@ -2,7 +2,7 @@
 
 use super::config::ClusterConfig;
 use super::wire;
-use esker_cluster::node::BoxFuture;
+use esker_cluster::node::{BoxFuture, Window};
 use esker_cluster::peer::{Answer, Question, Request};
 use esker_cluster::{Host, ServerId};
 use esker_model::{Error, Result};
@@ -29,6 +29,32 @@ pub(super) struct ServerHost {
     runtime: Handle,
     /// By number; `None` for this one.
     peers: Vec<Option<Arc<Peer>>>,
+    window: Option<Arc<dyn Window>>,
+}
+
+/// The window of a server's store.
+struct StoreWindow(esker::Window);
+
+impl Window for StoreWindow {
+    fn written(&self) -> u64 {
+        self.0.written()
+    }
+
+    fn persisted(&self) -> u64 {
+        self.0.persisted()
+    }
+
+    fn harden(&self) -> Result<()> {
+        self.0.harden()
+    }
+
+    fn try_harden(&self) -> Result<()> {
+        self.0.try_harden()
+    }
+
+    fn may_have_lost(&self) -> bool {
+        self.0.may_have_lost()
+    }
 }
 
 /// Another server.
@@ -58,7 +84,12 @@ struct Failed {
 }
 
 impl ServerHost {
-    pub(super) fn new(config: &ClusterConfig, me: ServerId, runtime: Handle) -> Result<Arc<Self>> {
+    pub(super) fn new(
+        config: &ClusterConfig,
+        me: ServerId,
+        runtime: Handle,
+        window: Option<esker::Window>,
+    ) -> Result<Arc<Self>> {
         let peer = |id: ServerId| {
             if id == me {
                 return Ok(None);
@@ -79,7 +110,12 @@ impl ServerHost {
             })))
         };
         let peers = config.ids().map(peer).collect::<Result<_>>()?;
-        Ok(Arc::new(Self { runtime, peers }))
+        let window = window.map(|w| Arc::new(StoreWindow(w)) as Arc<dyn Window>);
+        Ok(Arc::new(Self {
+            runtime,
+            peers,
+            window,
+        }))
     }
 
     /// Why that server cannot be reached, if it was tried and could not.
@@ -156,6 +192,10 @@ impl Host for ServerHost {
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         self.runtime.spawn(task);
+    }
+
+    fn window(&self) -> Option<Arc<dyn Window>> {
+        self.window.clone()
     }
 }
 

@@ -16,9 +16,10 @@ mod wire;
 pub(crate) use graph::ClusterGraph;
 pub(crate) use questions::Asker;
 pub use storage::Switch;
+pub(crate) use wire::how_in;
 
 use crate::cluster::config::ClusterConfig;
-use esker::{Database, Durability};
+use esker::{Database, Durability, WindowFigures};
 use esker_cluster::node::Settings;
 use esker_cluster::{Host, Node, ServerId};
 use esker_model::{Error, GraphRead as _, Result};
@@ -42,6 +43,9 @@ pub(crate) const LANE_THREADS_MIN: usize = 64;
 
 /// After so long a server that could not join the others tries again.
 const JOIN_AGAIN: Duration = Duration::from_millis(200);
+
+/// How often it is looked whether checkpoints are written.
+const LOOK_AFTER: Duration = Duration::from_millis(500);
 
 /// This server's place in its cluster.
 pub(crate) struct Cluster {
@@ -67,9 +71,9 @@ struct Joining {
 /// its own each question would be handed from thread to thread twice more.
 pub(crate) fn threads(config: &ClusterConfig) -> usize {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    let least = match config.durability {
-        Durability::Sync => SYNC_THREADS_MIN,
-        Durability::Relaxed => THREADS_MIN,
+    let least = match (config.durability, &config.checkpoint) {
+        (Durability::Relaxed, None) => THREADS_MIN,
+        (Durability::Sync, _) | (_, Some(_)) => SYNC_THREADS_MIN,
     };
     least.max(2 * cores)
 }
@@ -82,7 +86,8 @@ impl Cluster {
         me: ServerId,
         runtime: &Runtime,
     ) -> Result<Arc<Self>> {
-        let host = ServerHost::new(&config, me, runtime.handle().clone())?;
+        let window = database.window();
+        let host = ServerHost::new(&config, me, runtime.handle().clone(), window)?;
         let (engine, clock) = database.engine()?;
         let settings = Settings {
             id: me,
@@ -90,13 +95,16 @@ impl Cluster {
             vnodes: config.vnodes,
             placement: config.placement,
             threshold: config.threshold,
+            replay_millis: config.checkpoint.as_ref().map_or(0, |c| {
+                u64::try_from(c.replay.as_millis()).unwrap_or(u64::MAX)
+            }),
         };
         let outside: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
         let node = {
             let _inside = runtime.enter();
             Node::open(engine, clock, outside, settings)?
         };
-        Ok(Arc::new(Self {
+        let cluster = Arc::new(Self {
             config,
             me,
             node,
@@ -104,11 +112,33 @@ impl Cluster {
             runtime: runtime.handle().clone(),
             joining: Mutex::default(),
             writes: AtomicUsize::new(0),
-        }))
+        });
+        if let Some(window) = database.window() {
+            cluster.watch_window(window);
+        }
+        Ok(cluster)
     }
 
     fn joining(&self) -> MutexGuard<'_, Joining> {
         self.joining.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says so when no storage takes checkpoints.
+    fn watch_window(self: &Arc<Self>, window: esker::Window) {
+        let cluster = Arc::downgrade(self);
+        self.runtime.spawn(async move {
+            let mut before = None;
+            while cluster.strong_count() > 0 {
+                let trouble = window.figures().trouble;
+                match &trouble {
+                    Some(why) if before != trouble => tracing::error!(error = why, "no checkpoint"),
+                    None if before.is_some() => tracing::info!("checkpoints are written again"),
+                    _ => {}
+                }
+                before = trouble;
+                tokio::time::sleep(LOOK_AFTER).await;
+            }
+        });
     }
 
     /// Begins to join the others, who must be able to reach this server by now.
@@ -159,6 +189,12 @@ impl Cluster {
         if let Some(why) = &joining.failed {
             return Some(format!("{} could not join the others: {why}", self.me));
         }
+        if self.node.replaying() {
+            return Some(format!(
+                "{} was restored from its checkpoint and waits for what clients send again",
+                self.me
+            ));
+        }
         let mut text = format!("{} waits for the other servers of the cluster", self.me);
         for (i, server) in joining.waits_for.iter().enumerate() {
             let lead = if i == 0 { ": " } else { ", " };
@@ -186,9 +222,22 @@ impl Cluster {
         self.runtime.spawn(work);
     }
 
-    /// Whether what is acknowledged is on disk.
+    /// Whether what is acknowledged is on disk, or can be on request.
     pub(crate) fn is_sync(&self) -> bool {
-        self.config.durability == Durability::Sync
+        self.config.durability == Durability::Sync || self.has_window()
+    }
+
+    /// Whether the servers' stores die with their machines.
+    pub(crate) fn has_window(&self) -> bool {
+        self.config.checkpoint.is_some()
+    }
+
+    /// Which commits checkpoints hold, by server; with `persist`, all so far.
+    pub(crate) fn windows(&self, persist: bool) -> Result<proto::WindowReply> {
+        let servers = self.wait(self.node.windows(persist))?;
+        Ok(proto::WindowReply {
+            servers: servers.into_iter().map(wire::held_out).collect(),
+        })
     }
 
     /// What cannot be asked of a cluster as a whole.
@@ -219,6 +268,7 @@ impl Cluster {
             newest: self.node.newest().0,
             calls,
             calls_failed,
+            window: database.window().map(|w| status_of(&w.figures())),
         })
     }
 
@@ -231,7 +281,73 @@ impl Cluster {
     }
 
     /// What Prometheus reads.
-    pub(crate) fn metrics(&self, out: &mut String) {
+    pub(crate) fn metrics(&self, database: &Database, out: &mut String) {
         self.host.metrics(out);
+        if let Some(window) = database.window() {
+            window_metrics(&window.figures(), out);
+        }
+    }
+}
+
+fn status_of(figures: &WindowFigures) -> proto::WindowStatus {
+    let place = figures.place.as_ref();
+    proto::WindowStatus {
+        written: figures.written,
+        persisted: figures.persisted,
+        age_ms: u64::try_from(figures.age.as_millis()).unwrap_or(u64::MAX),
+        segments: figures.segments,
+        segment_bytes: figures.segment_bytes,
+        bases: figures.bases,
+        place: place.map_or_else(String::new, |p| p.to_string_lossy().into_owned()),
+        trouble: figures.trouble.clone().unwrap_or_default(),
+    }
+}
+
+fn window_metrics(figures: &WindowFigures, out: &mut String) {
+    let waiting = figures.written.saturating_sub(figures.persisted);
+    let all = [
+        (
+            "esker_window_writes",
+            "gauge",
+            "Writes that no checkpoint holds yet.",
+            waiting as f64,
+        ),
+        (
+            "esker_window_age_seconds",
+            "gauge",
+            "For how long the oldest of them has waited.",
+            figures.age.as_secs_f64(),
+        ),
+        (
+            "esker_window_stuck",
+            "gauge",
+            "1 while no storage takes a checkpoint.",
+            f64::from(u8::from(figures.trouble.is_some())),
+        ),
+        (
+            "esker_checkpoint_segments_total",
+            "counter",
+            "Checkpoints of windows.",
+            figures.segments as f64,
+        ),
+        (
+            "esker_checkpoint_segment_bytes_total",
+            "counter",
+            "Their bytes.",
+            figures.segment_bytes as f64,
+        ),
+        (
+            "esker_checkpoint_bases_total",
+            "counter",
+            "Checkpoints of all rows.",
+            figures.bases as f64,
+        ),
+    ];
+    for (name, kind, help, value) in all {
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            out,
+            "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}"
+        );
     }
 }

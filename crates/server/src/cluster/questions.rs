@@ -6,8 +6,8 @@ use crate::service::Service;
 use crate::work::Full;
 use bytes::Bytes;
 use esker_cluster::ServerId;
+use esker_cluster::peer::Applying;
 use esker_model::{Batch, Error};
-use esker_rpc::convert::commit_out;
 use esker_rpc::proto;
 use esker_rpc::proto::reply::Reply;
 use esker_rpc::proto::request::Call as Asked;
@@ -75,6 +75,7 @@ impl Service {
         cluster: &Arc<Cluster>,
         batch: Batch,
         sync: bool,
+        how: Applying,
         call: Call,
     ) -> Result<(), (Call, Full)> {
         let waiting = cluster.writes.fetch_add(1, Ordering::AcqRel);
@@ -93,10 +94,14 @@ impl Service {
         self.metrics.batches.record(batch.len() as u64);
         let (service, seen) = (Arc::clone(self), call.terms.at_least.0);
         cluster.spawn(async move {
-            match under_way.0.node.apply(batch, seen).await {
-                Ok(commit) => {
+            let how = Applying {
+                hold: how.hold && !sync,
+                ..how
+            };
+            match under_way.0.node.apply_held(batch, seen, how).await {
+                Ok((commit, held)) => {
                     service.saw(commit.version);
-                    call.done(Reply::Apply(commit_out(&commit)));
+                    call.done(Reply::Apply(wire::applied_out(&commit, held)));
                 }
                 Err(e) => call.failed_for_now(&e),
             }

@@ -40,7 +40,7 @@ pub(super) async fn metrics(State(service): State<Arc<Service>>) -> Response<Bod
     let mut out = String::new();
     service.metrics.write(&mut out);
     if let Some(cluster) = &service.cluster {
-        cluster.metrics(&mut out);
+        cluster.metrics(&service.database, &mut out);
     }
     let gauges = [
         (

@@ -5,6 +5,7 @@ use super::{Refused, failed, objects, ops};
 use crate::call::{Call, Sink, Terms, Watch};
 use crate::service::Service;
 use axum::body::Body;
+use esker_cluster::peer::Applying;
 use esker_model::{Batch, Version};
 use esker_rpc::proto;
 use esker_rpc::proto::reply::Reply;
@@ -81,7 +82,8 @@ async fn commit(
         ..Terms::default()
     };
     let call = Call::new(service, APPLY, bytes, terms, watch, Sink::Channel(sender));
-    service.write(batch, sync, call);
+    // Nobody keeps it.
+    service.write(batch, sync, Applying::default(), call);
     match answer.recv().await.and_then(|r| r.reply) {
         Some(Reply::Apply(commit)) => Ok(commit),
         Some(Reply::Failure(e)) => Err(failed(&e)),

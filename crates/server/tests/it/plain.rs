@@ -78,6 +78,7 @@ fn writes_and_reads_by_name() {
             ],
             once: b"mine".to_vec(),
             sync: true,
+            ..Default::default()
         };
         let done = client.apply(batch.clone()).await.unwrap().into_inner();
         assert!(done.applied);

@@ -3,3 +3,4 @@
 
 mod fault;
 mod memory;
+mod segment;

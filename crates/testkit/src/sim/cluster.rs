@@ -7,11 +7,12 @@ use super::net::{Faults, Net, Peer, Times};
 use crate::archive::MemoryArchive;
 use crate::history::START_MILLIS;
 use crate::rng::Rng;
-use esker_cluster::node::{Node, Settings, settle};
-use esker_cluster::{Kind, Plan, Resize, ServerId, VnodeMap, Vnodes};
+use esker_cluster::node::{Node, Settings, Window, settle};
+use esker_cluster::{Kind, Loading, Plan, Resize, ServerId, VnodeMap, Vnodes};
 use esker_engine::{Clock, Engine};
 use esker_model::{Error, GraphRead as _, Result, Version};
 use esker_store::Store;
+use esker_store::fault::{FaultStore, Operation};
 use esker_store::memory::MemoryStore;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -70,6 +71,8 @@ pub struct Shape {
     pub patience: u64,
     /// Each engine's.
     pub engine: esker_engine::Settings,
+    /// Whether a store dies with its server, but for what was persisted.
+    pub windows: bool,
 }
 
 struct Server {
@@ -78,6 +81,33 @@ struct Server {
     archive: Arc<MemoryArchive>,
     clock: Arc<ServerClock>,
     running: Option<Running>,
+    /// The store as the server has it, where it dies with it.
+    live: Option<Arc<FaultStore<MemoryStore>>>,
+}
+
+/// What such a server's death would take with it.
+struct SimWindow(Arc<FaultStore<MemoryStore>>);
+
+impl Window for SimWindow {
+    fn written(&self) -> u64 {
+        self.0.count(Operation::Commit)
+    }
+
+    fn persisted(&self) -> u64 {
+        self.written() - self.0.unsynced() as u64
+    }
+
+    fn harden(&self) -> Result<()> {
+        self.0.persist()
+    }
+
+    fn try_harden(&self) -> Result<()> {
+        self.harden()
+    }
+
+    fn may_have_lost(&self) -> bool {
+        false
+    }
 }
 
 impl Server {
@@ -96,6 +126,7 @@ impl Server {
                 drift: around(skew.min(100)),
             }),
             running: None,
+            live: None,
         }
     }
 
@@ -229,9 +260,21 @@ impl Cluster {
     }
 
     fn engine(&self, at: usize) -> Result<Arc<Engine>> {
-        let servers = self.servers.borrow();
-        let server = servers.get(at).ok_or_else(|| no_server(at))?;
-        server.open(self.shape.engine)
+        let mut servers = self.servers.borrow_mut();
+        let server = servers.get_mut(at).ok_or_else(|| no_server(at))?;
+        let store: Arc<dyn Store> = if self.shape.windows {
+            let live = Arc::new(FaultStore::new(server.store.clone())?);
+            server.live = Some(Arc::clone(&live));
+            live
+        } else {
+            Arc::new(server.store.clone())
+        };
+        Ok(Arc::new(Engine::open(
+            store,
+            Arc::clone(&server.clock) as Arc<dyn Clock>,
+            Arc::clone(&server.archive) as Arc<dyn esker_engine::Archive>,
+            self.shape.engine,
+        )?))
     }
 
     fn ids(&self) -> Vec<ServerId> {
@@ -245,6 +288,7 @@ impl Cluster {
             vnodes: self.shape.vnodes,
             placement: self.shape.placement,
             threshold: self.shape.threshold,
+            replay_millis: 0,
         }
     }
 
@@ -283,7 +327,9 @@ impl Cluster {
         }
         let open = || new.iter().map(|server| server.open(self.shape.engine));
         let opened: Vec<_> = open().collect::<Result<_>>()?;
-        resize.rows(&opened, &mut |_| Ok(()))?;
+        let loading = [Loading::Sorted, Loading::Commits];
+        let loading = *self.rng.borrow_mut().pick(&loading);
+        resize.rows(&opened, loading, &mut |_| Ok(()))?;
         for (k, target) in opened.iter().enumerate() {
             resize.archive(k, target, &mut |_| Ok(()))?;
             resize.objects(k, target, &mut |_| Ok(()))?;
@@ -321,7 +367,9 @@ impl Cluster {
             (server.id, Arc::clone(&server.clock))
         };
         let settings = self.settings(id);
-        let host = self.net.host(id, group);
+        let window = self.servers.borrow().get(at).and_then(|s| s.live.clone());
+        let window = window.map(|live| Arc::new(SimWindow(live)) as Arc<dyn Window>);
+        let host = self.net.host(id, group, window);
         let weak = Arc::downgrade(&engine);
         let node = Node::open(engine, clock, host, settings)?;
         self.net.add(id, group, Arc::clone(&node) as Arc<dyn Peer>);
@@ -365,6 +413,7 @@ impl Cluster {
             self.exec.kill(running.group);
         }
         self.net.remove(id);
+        self.lose_window(at);
         if self.shape.subject == Subject::OneEngine {
             // Its engine must not be lost with it.
             if let Some(server) = self.servers.borrow_mut().get_mut(at) {
@@ -382,6 +431,22 @@ impl Cluster {
             self.complain(format!(
                 "{id} was killed, but something keeps its node and engine: {kept:?}"
             ));
+        }
+    }
+
+    /// What was not persisted is gone with its server, but for some of the first commits.
+    fn lose_window(&self, at: usize) {
+        let mut servers = self.servers.borrow_mut();
+        let Some(server) = servers.get_mut(at) else {
+            return;
+        };
+        let Some(live) = server.live.take() else {
+            return;
+        };
+        let kept = self.rng.borrow_mut().below(live.unsynced() + 1);
+        match live.crash_image(kept) {
+            Ok(image) => server.store = image,
+            Err(e) => self.complain(format!("a store cannot be copied: {e}")),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::exec::{Exec, Group, LocalFuture, Receiver, Sender, Shared, oneshot, within};
 use crate::rng::Rng;
-use esker_cluster::node::BoxFuture;
+use esker_cluster::node::{BoxFuture, Window};
 use esker_cluster::peer::{Answer, Question};
 use esker_cluster::{Host, Node, ServerId};
 use esker_model::{Error, Result};
@@ -234,8 +234,14 @@ impl Net {
     }
 
     /// What a server sees of the network.
-    pub fn host(&self, id: ServerId, group: Group) -> Arc<dyn Host> {
+    pub fn host(
+        &self,
+        id: ServerId,
+        group: Group,
+        window: Option<Arc<dyn Window>>,
+    ) -> Arc<dyn Host> {
         Arc::new(SimHost {
+            window,
             id,
             group,
             net: self.clone(),
@@ -398,6 +404,7 @@ struct SimHost {
     id: ServerId,
     group: Group,
     net: Net,
+    window: Option<Arc<dyn Window>>,
 }
 
 impl Host for SimHost {
@@ -422,6 +429,10 @@ impl Host for SimHost {
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         self.net.shared.spawn(self.group, task);
     }
+
+    fn window(&self) -> Option<Arc<dyn Window>> {
+        self.window.clone()
+    }
 }
 
 #[cfg(test)]
@@ -444,6 +455,7 @@ mod tests {
                     clock: Version::ZERO,
                     newest: Version::ZERO,
                     moves: 0,
+                    persisted: 0,
                     outcome: Ok(Response::Done),
                 }
             })
@@ -483,7 +495,10 @@ mod tests {
 
     impl Two {
         fn asked(&self) -> Result<Answer> {
-            let call = self.net.host(ServerId(0), WORLD).call(ServerId(1), ping());
+            let call = self
+                .net
+                .host(ServerId(0), WORLD, None)
+                .call(ServerId(1), ping());
             self.exec.block_on(call, 10_000_000).unwrap()
         }
     }

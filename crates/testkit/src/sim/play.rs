@@ -103,6 +103,7 @@ impl Scenario {
                 group_commits: true,
                 index_objects_least: 4,
             },
+            windows: false,
         };
         let wet = weather != Weather::Calm;
         let mut often = |most: usize| if wet { rng.below(most) } else { 0 };

@@ -15,10 +15,17 @@ use esker_testkit::sim::workload::Ground;
 use std::ops::Range;
 
 fn play(weather: Weather, seeds: Range<u64>) {
+    play_with(weather, seeds, false);
+}
+
+/// `windows`: stores die with their servers, but for what was persisted.
+fn play_with(weather: Weather, seeds: Range<u64>, windows: bool) {
     let mut total = Played::default();
     let runs = seeds.end - seeds.start;
     for seed in seeds {
-        let played = play_or_explain(&Scenario::of(seed, weather, Subject::Nodes));
+        let mut scenario = Scenario::of(seed, weather, Subject::Nodes);
+        scenario.shape.windows = windows;
+        let played = play_or_explain(&scenario);
         total.records += played.records;
         total.applied += played.applied;
         total.messages += played.messages;
@@ -31,14 +38,16 @@ fn play(weather: Weather, seeds: Range<u64>) {
 }
 
 fn play_objects(weather: Weather, seeds: Range<u64>) {
+    play_objects_by(objects::play, weather, seeds);
+}
+
+fn play_objects_by(play: fn(u64, Weather, bool) -> Played, weather: Weather, seeds: Range<u64>) {
     let world = Ground::new(1).world;
     let mut total = Played::default();
     let runs = seeds.end - seeds.start;
     for seed in seeds {
         let name = format!("objects, seed {seed}, {weather:?}");
-        let played = explain(&name, &world, 100, &|tracing| {
-            objects::play(seed, weather, tracing)
-        });
+        let played = explain(&name, &world, 100, &|tracing| play(seed, weather, tracing));
         total.records += played.records;
         total.applied += played.applied;
         total.messages += played.messages;
@@ -82,6 +91,17 @@ fn servers_stand_still_and_do_not_hear_each_other() {
 #[test]
 fn servers_die() {
     play(Weather::Storm, 0..60);
+}
+
+/// What servers have told each other, and clients that keep nothing, survives their stores.
+#[test]
+fn servers_die_with_their_stores() {
+    play_with(Weather::Storm, 0..60, true);
+}
+
+#[test]
+fn objects_while_servers_die_with_their_stores() {
+    play_objects_by(objects::play_windows, Weather::Storm, 0..60);
 }
 
 #[test]

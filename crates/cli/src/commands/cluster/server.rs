@@ -32,13 +32,17 @@ pub(super) fn open(
         std::process::id(),
         config.address(id)
     );
-    let database = context
+    let options = context
         .open_options()
         .memory_bytes(memory)
         .durability(config.durability)
         .create(true)
-        .part_of(&whole)
-        .open(&folder)?;
+        .part_of(&whole);
+    let options = match config.window(id)? {
+        Some(window) => options.window(window),
+        None => options,
+    };
+    let database = options.open(&folder)?;
     // While nobody had it open, the cluster may have got another number of servers.
     config.claim_storage()?;
     Ok(database)

@@ -26,7 +26,7 @@ pub(super) fn run(args: &ClusterStatusArgs, context: &mut Context) -> anyhow::Re
             "{first} stands alone: it is not a server of a cluster"
         )));
     }
-    let columns = &[
+    let mut columns = vec![
         "server",
         "address",
         "state",
@@ -36,7 +36,16 @@ pub(super) fn run(args: &ClusterStatusArgs, context: &mut Context) -> anyhow::Re
         "asked",
         "unanswered",
     ];
-    let mut rows = Rows::new(&mut context.out, args.format.format, context.style, columns);
+    let windows = cluster.window.is_some();
+    if windows {
+        columns.extend(["unsaved", "for", "checkpoints", "last in"]);
+    }
+    let mut rows = Rows::new(
+        &mut context.out,
+        args.format.format,
+        context.style,
+        &columns,
+    );
     let mut troubles = Vec::new();
     for (id, place) in cluster.servers.iter().enumerate() {
         let mut cells = vec![Cell::Count(id as u64), format!("esker://{place}").into()];
@@ -48,11 +57,23 @@ pub(super) fn run(args: &ClusterStatusArgs, context: &mut Context) -> anyhow::Re
                 }
                 cells.push(state.into());
                 cells.extend(figures(&reply));
+                if let Some(window) = reply.window.filter(|_| windows) {
+                    if !window.trouble.is_empty() {
+                        troubles.push(format!("server {id}: {}", window.trouble));
+                    }
+                    cells.extend([
+                        Cell::Count(window.written.saturating_sub(window.persisted)),
+                        format!("{} ms", window.age_ms).into(),
+                        Cell::Count(window.segments + window.bases),
+                        window.place.into(),
+                    ]);
+                }
             }
             Err(e) => {
                 troubles.push(format!("server {id}: {e}"));
                 cells.push("down".into());
-                cells.extend(std::iter::repeat_n(Cell::Empty, 5));
+                let rest = columns.len() - cells.len();
+                cells.extend(std::iter::repeat_n(Cell::Empty, rest));
             }
         }
         rows.row(cells)?;

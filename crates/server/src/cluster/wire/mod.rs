@@ -12,8 +12,10 @@ mod travel;
 mod txn;
 
 use esker_cluster::ServerId;
-use esker_cluster::peer::{Answer, ObjectCall, ObjectReply, Question, Request, Response};
-use esker_model::{Error, Schema, Version, VertexId};
+use esker_cluster::peer::{
+    Answer, Applying, Held, ObjectCall, ObjectReply, Question, Request, Response,
+};
+use esker_model::{Commit, Error, Schema, Version, VertexId};
 use esker_rpc::convert::{self, At as _, Decoded, Malformed, required};
 use esker_rpc::failure::{failure_in, failure_out};
 use esker_rpc::proto;
@@ -36,8 +38,12 @@ pub(crate) fn question_out(question: Question) -> proto::PeerQuestion {
             seen: seen.0,
         }),
         Request::Commit(decided) => Asked::Commit(txn::decided_out(decided)),
-        Request::Apply { batch, seen } => Asked::Apply(proto::PeerApply {
-            batch: Some(convert::batch_out(&batch, false)),
+        Request::Apply { batch, seen, how } => Asked::Apply(proto::PeerApply {
+            batch: Some(proto::ApplyRequest {
+                hold: how.hold,
+                again_at: how.again_at.map(|v| v.0),
+                ..convert::batch_out(&batch, false)
+            }),
             seen: seen.0,
         }),
         Request::Abort { tx } => Asked::Abort(txn::id_out(tx)),
@@ -52,6 +58,7 @@ pub(crate) fn question_out(question: Question) -> proto::PeerQuestion {
             objects: call.encode(),
         }),
         Request::Ping => Asked::Ping(proto::Nothing {}),
+        Request::Persist => Asked::Persist(proto::Nothing {}),
     };
     proto::PeerQuestion {
         from: question.from.0,
@@ -73,7 +80,9 @@ pub(crate) fn question_in(question: proto::PeerQuestion) -> Decoded<Question> {
         // Servers number types: there is no name to look up.
         Asked::Apply(m) => {
             let batch = required(m.batch, "apply.batch")?;
+            let how = how_in(&batch);
             Request::Apply {
+                how,
                 batch: convert::batch_in(batch, &Schema::empty())
                     .at("apply.batch")?
                     .0,
@@ -93,6 +102,7 @@ pub(crate) fn question_in(question: proto::PeerQuestion) -> Decoded<Question> {
             ObjectCall::decode(&m.objects).map_err(|e| Malformed::new("objects", e.expected))?,
         ),
         Asked::Ping(_) => Request::Ping,
+        Asked::Persist(_) => Request::Persist,
         read => Request::Read(read::read_in(read)?),
     };
     Ok(Question {
@@ -115,6 +125,7 @@ pub(crate) fn answer_out(answer: Answer) -> proto::PeerAnswer {
         clock: answer.clock.0,
         newest: answer.newest.0,
         moves: answer.moves,
+        persisted: answer.persisted,
         outcome: Some(outcome),
     }
 }
@@ -122,7 +133,7 @@ pub(crate) fn answer_out(answer: Answer) -> proto::PeerAnswer {
 fn response_out(response: Response) -> Outcome {
     match response {
         Response::Undelivered(decided) => Outcome::Undelivered(txn::decided_list_out(decided)),
-        Response::Batch(commit) => Outcome::AppliedBatch(convert::commit_out(&commit)),
+        Response::Batch(commit, held) => Outcome::AppliedBatch(applied_out(&commit, held)),
         Response::Prepared(prepared) => Outcome::Prepared(txn::prepared_out(prepared)),
         Response::Moved(splits) => Outcome::Moved(splits_out(splits)),
         Response::Over => Outcome::Over(proto::Nothing {}),
@@ -156,7 +167,10 @@ pub(crate) fn answer_in(answer: proto::PeerAnswer) -> Decoded<Answer> {
         Outcome::Undelivered(m) => Ok(Response::Undelivered(
             txn::decided_list_in(m).at("undelivered")?,
         )),
-        Outcome::AppliedBatch(m) => Ok(Response::Batch(convert::commit_in(&m))),
+        Outcome::AppliedBatch(m) => {
+            let held = m.held.map(held_in);
+            Ok(Response::Batch(convert::commit_in(&m), held))
+        }
         Outcome::Prepared(m) => Ok(Response::Prepared(txn::prepared_in(m))),
         Outcome::Moved(m) => Ok(Response::Moved(splits_in(m).at("moved")?)),
         Outcome::Over(_) => Ok(Response::Over),
@@ -184,8 +198,41 @@ pub(crate) fn answer_in(answer: proto::PeerAnswer) -> Decoded<Answer> {
         clock: Version(answer.clock),
         newest: Version(answer.newest),
         moves: answer.moves,
+        persisted: answer.persisted,
         outcome,
     })
+}
+
+/// What a client makes of its batch.
+pub(crate) fn how_in(request: &proto::ApplyRequest) -> Applying {
+    Applying {
+        hold: request.hold,
+        again_at: request.again_at.map(Version),
+    }
+}
+
+/// What became of a batch, and what its client has to keep it for.
+pub(crate) fn applied_out(commit: &Commit, held: Option<Held>) -> proto::ApplyReply {
+    proto::ApplyReply {
+        held: held.map(held_out),
+        ..convert::commit_out(commit)
+    }
+}
+
+pub(crate) fn held_out(held: Held) -> proto::Held {
+    proto::Held {
+        server: held.server.0,
+        incarnation: held.incarnation,
+        number: held.number,
+    }
+}
+
+fn held_in(held: proto::Held) -> Held {
+    Held {
+        server: ServerId(held.server),
+        incarnation: held.incarnation,
+        number: held.number,
+    }
 }
 
 fn id_list_out(ids: &[VertexId]) -> proto::IdList {

@@ -403,9 +403,11 @@ fn request() -> impl Strategy<Value = Request> {
         }),
         (
             vec((option::of(version()), op()), 0..3),
-            option::of(vec(any::<u8>(), 1..9))
+            option::of(vec(any::<u8>(), 1..9)),
+            (any::<bool>(), option::of(version()))
         )
-            .prop_map(|(mutations, once)| Request::Apply {
+            .prop_map(|(mutations, once, (hold, again_at))| Request::Apply {
+                how: Applying { hold, again_at },
                 seen: Version(3),
                 batch: Batch {
                     mutations: mutations
@@ -430,6 +432,7 @@ fn request() -> impl Strategy<Value = Request> {
             })
         }),
         Just(Request::Ping),
+        Just(Request::Persist),
     ]
 }
 
@@ -510,15 +513,27 @@ fn response() -> impl Strategy<Value = Response> {
             edges_created: n[1],
             unchanged: n[2],
         }),
-        (version(), any::<bool>(), any::<[u32; 3]>()).prop_map(|(version, applied, n)| {
-            Response::Batch(Commit {
-                version,
-                applied,
-                vertices_created: n[0].into(),
-                edges_created: n[1].into(),
-                unchanged: n[2].into(),
-            })
-        }),
+        (
+            version(),
+            any::<bool>(),
+            any::<[u32; 3]>(),
+            option::of(any::<(u32, u64, u64)>())
+        )
+            .prop_map(|(version, applied, n, held)| {
+                let commit = Commit {
+                    version,
+                    applied,
+                    vertices_created: n[0].into(),
+                    edges_created: n[1].into(),
+                    unchanged: n[2].into(),
+                };
+                let held = held.map(|(server, incarnation, number)| Held {
+                    server: ServerId(server),
+                    incarnation,
+                    number,
+                });
+                Response::Batch(commit, held)
+            }),
         Just(Response::Unknown),
         Just(Response::Done),
         vec(schema_change(), 0..3).prop_map(Response::Schema),
@@ -590,9 +605,12 @@ proptest! {
 
     #[test]
     fn answers_come_back(incarnation: u64, clock in version(), newest in version(), response in response()) {
-        let answer = Answer { incarnation, clock, newest, moves: 7, outcome: Ok(response.clone()) };
+        let answer = Answer {
+            incarnation, clock, newest, moves: 7, persisted: 8, outcome: Ok(response.clone()),
+        };
         let back = answer_in(sent(&answer_out(answer))).unwrap();
-        prop_assert_eq!((back.incarnation, back.clock, back.newest, back.moves), (incarnation, clock, newest, 7));
+        prop_assert_eq!((back.incarnation, back.clock, back.newest), (incarnation, clock, newest));
+        prop_assert_eq!((back.moves, back.persisted), (7, 8));
         prop_assert_eq!(back.outcome.unwrap(), response);
     }
 
@@ -610,7 +628,9 @@ proptest! {
         if let Ok(message) = proto::PeerQuestion::decode(&bytes[..]) {
             let _ = question_in(message);
         }
-        let answer = Answer { incarnation: 1, clock: Version(1), newest: Version(1), moves: 0, outcome: Ok(response) };
+        let answer = Answer {
+            incarnation: 1, clock: Version(1), newest: Version(1), moves: 0, persisted: 0, outcome: Ok(response),
+        };
         let mut bytes = answer_out(answer).encode_to_vec();
         let place = at.index(bytes.len());
         bytes[place] = byte;
@@ -627,6 +647,7 @@ fn failures_come_back() {
         clock: Version(2),
         newest: Version(3),
         moves: 0,
+        persisted: 0,
         outcome: Err(Error::NoVertex {
             name: "file:/x".into(),
             hint: String::new(),

@@ -73,7 +73,18 @@ struct Shared {
 
 /// Plays a seed's objects and checks everything. `tracing`: whether the last events are kept.
 pub fn play(seed: u64, weather: Weather, tracing: bool) -> Played {
+    play_scenario(Scenario::of(seed, weather, Subject::Nodes), tracing)
+}
+
+/// The same, with stores that die with their servers.
+pub fn play_windows(seed: u64, weather: Weather, tracing: bool) -> Played {
     let mut scenario = Scenario::of(seed, weather, Subject::Nodes);
+    scenario.shape.windows = true;
+    play_scenario(scenario, tracing)
+}
+
+fn play_scenario(mut scenario: Scenario, tracing: bool) -> Played {
+    let seed = scenario.seed;
     scenario.clients = 1 + (seed % 4) as usize;
     let cluster = Cluster::new(seed ^ 0x6f62_6a65, scenario.shape, tracing);
     let mut played = Played::default();

@@ -1,0 +1,139 @@
+//! Stores that die with their machines: what was acknowledged is in checkpoints, or with the client that wrote it (SoMeta, section
+//! II-H).
+
+use crate::cluster::{Cluster, describe_servers};
+use crate::failover::{create_through_deaths, kill};
+use crate::serve::{run, text};
+use esker::OpenOptions;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The machine of a server is gone: its live store with it.
+fn lose(folder: &Path, server: usize) {
+    let live = folder.join("live/lab").join(format!("server-{server}"));
+    std::fs::remove_dir_all(live).unwrap();
+}
+
+/// `[checkpoint]` with windows of so many writes and so long.
+fn window(writes: u64, every: &str) -> String {
+    format!(
+        "durability = \"window\"\n[checkpoint]\nlive = \"live\"\nreserve = \"1MiB\"\nwrites = {writes}\nevery = \"{every}\"\n"
+    )
+}
+
+/// Nothing of what is created one by one is in a checkpoint when its server dies.
+#[test]
+fn what_no_checkpoint_holds_comes_back_from_the_clients() {
+    create_through_deaths(&window(1_000_000, "1h"), 1, [100, 100, 100], &lose);
+}
+
+/// Batches over several servers are persisted before they are acknowledged.
+#[test]
+fn what_servers_have_told_each_other_survives() {
+    create_through_deaths(&window(50, "50ms"), 25, [100, 100, 100], &lose);
+}
+
+/// A million creations through two deaths; `--release` is worth it.
+#[test]
+#[ignore = "takes a minute, and more without --release"]
+fn a_million_creations_in_windows_lose_nothing() {
+    create_through_deaths(&window(100_000, "1s"), 500, [80_000, 80_000, 90_000], &lose);
+}
+
+fn objects(folder: &Path, target: &str, first: usize, count: usize) {
+    for step in first..first + count {
+        let step = step.to_string();
+        let id = [
+            "--name", "energy", "--app", "vpic", "--owner", "7", "--step", &step,
+        ];
+        let made = run(folder, &[&["object", "create", target], &id[..]].concat());
+        assert!(made.status.success(), "{}", text(&made.stderr));
+    }
+}
+
+fn count(folder: &Path, target: &str) -> String {
+    let found = run(folder, &["find", target, "App = 'vpic'", "--count"]);
+    assert!(found.status.success(), "{}", text(&found.stderr));
+    text(&found.stdout).trim().to_owned()
+}
+
+/// A command that writes ends when a checkpoint holds what it wrote, wherever there was room for it: nobody is left to send it again.
+#[test]
+fn a_command_ends_when_its_writes_are_persisted() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    // The first of the storages cannot be written to, however root one is.
+    std::fs::create_dir_all(folder.join("bb")).unwrap();
+    std::fs::create_dir_all(folder.join("pfs")).unwrap();
+    std::fs::write(folder.join("bb/lab"), "no folder").unwrap();
+    let more = format!(
+        "{}to = [\"bb\", \"pfs\"]\nreplay = \"200ms\"\n[failover]\nproxy_after = \"200ms\"\n",
+        window(1_000_000, "1h")
+    );
+    describe_servers(folder, 2, &more);
+    let cluster = Cluster::up(folder);
+    objects(folder, cluster.target(0), 0, 10);
+    assert_eq!(count(folder, cluster.target(1)), "10");
+    let status = run(folder, &["cluster", "status", cluster.target(0)]);
+    let status = text(&status.stdout);
+    assert!(status.contains("pfs/lab/server-0"), "{status}");
+    kill(&OpenOptions::new().open(cluster.target(1)).unwrap());
+    lose(folder, 1);
+    let until = Instant::now() + Duration::from_secs(30);
+    let through = loop {
+        let found = run(
+            folder,
+            &["find", cluster.target(0), "App = 'vpic'", "--count"],
+        );
+        if found.status.success() {
+            break text(&found.stdout).trim().to_owned();
+        }
+        assert!(Instant::now() < until, "{}", text(&found.stderr));
+    };
+    assert_eq!(through, "10");
+    cluster.down(folder);
+
+    // All live stores are gone.
+    for server in 0..2 {
+        lose(folder, server);
+    }
+    let cluster = Cluster::up(folder);
+    assert_eq!(count(folder, cluster.target(1)), "10");
+    objects(folder, cluster.target(1), 10, 3);
+    cluster.down(folder);
+    let name = |e: std::io::Result<std::fs::DirEntry>| e.unwrap().path();
+    let mut files: Vec<_> = std::fs::read_dir(folder.join("pfs/lab/server-1"))
+        .unwrap()
+        .map(name)
+        .filter(|path| path.extension().is_some_and(|e| e == "seg"))
+        .collect();
+    files.sort();
+    let mut bytes = std::fs::read(&files[0]).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x40;
+    std::fs::write(&files[0], bytes).unwrap();
+    let up = run(folder, &["cluster", "up", "lab.toml"]);
+    let said = text(&up.stderr);
+    let file = files[0].file_name().unwrap().to_string_lossy().into_owned();
+    assert!(!up.status.success());
+    assert!(
+        said.contains(&file) && said.contains("is damaged at byte"),
+        "{said}"
+    );
+}
+
+/// Durability is chosen when a cluster is made, as far as windows go.
+#[test]
+fn a_cluster_with_windows_stays_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    describe_servers(folder, 2, &window(10, "1s"));
+    Cluster::up(folder).down(folder);
+    describe_servers(folder, 2, "");
+    let up = run(folder, &["cluster", "up", "lab.toml"]);
+    let said = text(&up.stderr);
+    assert!(
+        said.contains("was made with durability \"window\""),
+        "{said}"
+    );
+}

@@ -1,0 +1,290 @@
+//! Folders that checkpoints go to: whether they have room, files that appear in them whole or not at all.
+
+use crate::folder::sync_folder;
+use esker_model::{Error, Result};
+use esker_store::segment::{Head, Kind};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+/// Behind the name of a file that is being written.
+const DRAFT: &str = ".draft";
+
+/// A file of a checkpoint, as its name says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Name {
+    /// What the file's head says, too.
+    pub(crate) head: Head,
+}
+
+impl Name {
+    /// `STORE-GENERATION-FIRST-LAST.seg`, or `.base`; all hexadecimal.
+    pub(crate) fn text(&self) -> String {
+        let Head {
+            kind,
+            store,
+            generation,
+            first,
+            last,
+        } = self.head;
+        let end = match kind {
+            Kind::Segment => "seg",
+            Kind::Base => "base",
+        };
+        format!("{store:016x}-{generation:x}-{first:x}-{last:x}.{end}")
+    }
+
+    /// The same out of a name; `None` if it is another file's.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (numbers, end) = text.split_once('.')?;
+        let kind = match end {
+            "seg" => Kind::Segment,
+            "base" => Kind::Base,
+            _ => return None,
+        };
+        let mut numbers = numbers.split('-').map(|n| u64::from_str_radix(n, 16).ok());
+        let mut next = || numbers.next().flatten();
+        let head = Head {
+            kind,
+            store: next()?,
+            generation: next()?,
+            first: next()?,
+            last: next()?,
+        };
+        let name = Self { head };
+        (name.text() == text).then_some(name)
+    }
+}
+
+/// The files of a store in a folder.
+pub(crate) fn list(folder: &Path, store: u64) -> Result<Vec<Name>> {
+    let failed = |e| {
+        Error::io(
+            format!("reading the checkpoints in `{}`", folder.display()),
+            e,
+        )
+    };
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        let name = name.to_str().and_then(Name::parse);
+        names.extend(name.filter(|n| n.head.store == store));
+    }
+    Ok(names)
+}
+
+/// Removes what a writer that died left half done.
+pub(crate) fn clear_drafts(folder: &Path, store: u64) {
+    let ours = format!("{store:016x}-");
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(&ours) && name.ends_with(DRAFT) {
+            // It harms nobody if it stays.
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Bytes that others but the system's administrator can still use where a folder is.
+pub(crate) fn free(folder: &Path) -> io::Result<u64> {
+    let stat = rustix::fs::statvfs(folder)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// Fails if no folder has room.
+pub(crate) fn probe(folders: &[PathBuf], reserve: u64) -> Result<()> {
+    let mut why = Vec::new();
+    for folder in folders {
+        match check(folder, reserve) {
+            Ok(()) => return Ok(()),
+            Err(trouble) => why.push(trouble),
+        }
+    }
+    Err(nowhere(&why.join("; ")))
+}
+
+fn nowhere(why: &str) -> Error {
+    Error::Unavailable(format!(
+        "no storage takes the checkpoint, so that no more writes are taken: {why}; free some space, or add a folder to \
+         `checkpoint.to` and start the server again"
+    ))
+}
+
+/// Whether a folder has so many bytes, and if not, why.
+fn check(folder: &Path, needed: u64) -> Result<(), String> {
+    let shown = folder.display();
+    std::fs::create_dir_all(folder).map_err(|e| format!("making `{shown}`: {e}"))?;
+    let free = free(folder).map_err(|e| format!("asking how much is free in `{shown}`: {e}"))?;
+    if free < needed {
+        return Err(format!(
+            "`{shown}` has {} MiB free, and {} MiB are needed, the reserve included",
+            free >> 20,
+            needed.div_ceil(1 << 20)
+        ));
+    }
+    Ok(())
+}
+
+/// Where a file goes to: the first folder that has room for it and takes it.
+pub(crate) struct Places<'a> {
+    pub(crate) folders: &'a [PathBuf],
+    pub(crate) reserve: u64,
+    /// Told of a folder before it takes a file.
+    pub(crate) announce: &'a dyn Fn(&Path) -> Result<()>,
+}
+
+impl Places<'_> {
+    /// Writes a file of about so many bytes; the folder that took it. `write` may be called for several files, one after another.
+    pub(crate) fn put(
+        &self,
+        name: &Name,
+        about: u64,
+        write: &mut dyn FnMut(&mut File) -> Result<(), Trouble>,
+    ) -> Result<PathBuf> {
+        let mut why = String::new();
+        for folder in self.folders {
+            match self.put_in(folder, name, about, write) {
+                Ok(()) => return Ok(folder.clone()),
+                Err(Trouble::Failed(e)) => return Err(e),
+                Err(Trouble::Place(trouble)) => {
+                    if !why.is_empty() {
+                        why.push_str("; ");
+                    }
+                    why.push_str(&trouble);
+                }
+            }
+        }
+        Err(nowhere(&why))
+    }
+}
+
+/// Why a file was not written.
+pub(crate) enum Trouble {
+    /// This folder does not take it; another one may.
+    Place(String),
+    /// None would.
+    Failed(Error),
+}
+
+impl Places<'_> {
+    fn put_in(
+        &self,
+        folder: &Path,
+        name: &Name,
+        about: u64,
+        write: &mut dyn FnMut(&mut File) -> Result<(), Trouble>,
+    ) -> Result<(), Trouble> {
+        let shown = folder.display();
+        let trouble = |doing: &str, e: io::Error| Trouble::Place(format!("{doing} `{shown}`: {e}"));
+        check(folder, about.saturating_add(self.reserve)).map_err(Trouble::Place)?;
+        (self.announce)(folder).map_err(Trouble::Failed)?;
+        // A segment and a base may be on their way at once.
+        let path = folder.join(name.text());
+        let draft = folder.join(format!("{}{DRAFT}", name.text()));
+        let written = (|| {
+            let mut file = File::create(&draft).map_err(|e| trouble("writing in", e))?;
+            write(&mut file)?;
+            file.sync_all().map_err(|e| trouble("writing in", e))?;
+            std::fs::rename(&draft, &path).map_err(|e| trouble("writing in", e))?;
+            sync_folder(folder).map_err(|e| trouble("writing in", e))
+        })();
+        if written.is_err() {
+            // It may have filled the storage.
+            let _ = std::fs::remove_file(&draft);
+        }
+        written
+    }
+}
+
+/// Writes bytes; a storage that does not take them is not the last word.
+pub(crate) fn write_all(file: &mut File, bytes: &[u8]) -> Result<(), Trouble> {
+    file.write_all(bytes)
+        .map_err(|e| Trouble::Place(format!("writing a checkpoint: {e}")))
+}
+
+/// Replaces a small file as a whole.
+pub(crate) fn replace(path: &Path, text: &str) -> Result<()> {
+    let failed = |e| Error::io(format!("writing `{}`", path.display()), e);
+    let draft = path.with_extension("new");
+    let folder = path.parent().unwrap_or_else(|| Path::new("."));
+    let written = (|| {
+        std::fs::create_dir_all(folder)?;
+        let mut file = File::create(&draft)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&draft, path)?;
+        sync_folder(folder)
+    })();
+    written.map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(first: u64, last: u64) -> Name {
+        let kind = if first == 0 {
+            Kind::Base
+        } else {
+            Kind::Segment
+        };
+        Name {
+            head: Head {
+                kind,
+                store: 7,
+                generation: 3,
+                first,
+                last,
+            },
+        }
+    }
+
+    #[test]
+    fn names_say_what_is_in_a_file() {
+        for name in [name(0, 99), name(100, 4096)] {
+            assert_eq!(Name::parse(&name.text()), Some(name));
+        }
+        for other in [
+            "draft",
+            "MANIFEST",
+            "1-2-3.seg",
+            "0000000000000007-3-064-1000.seg",
+        ] {
+            assert_eq!(Name::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_first_folder_with_room_takes_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let folders = [dir.path().join("fast"), dir.path().join("slow")];
+        let put = |reserve, write: &mut dyn FnMut(&mut File) -> Result<(), Trouble>| {
+            let places = Places {
+                folders: &folders,
+                reserve,
+                announce: &|_| Ok(()),
+            };
+            places.put(&name(1, 2), 10, write)
+        };
+        let mut write = |file: &mut File| write_all(file, b"whole");
+        assert_eq!(put(0, &mut write).unwrap(), folders[0]);
+        // One that is full while it is written to leaves nothing there.
+        let mut times = 0;
+        let mut full_first = |file: &mut File| {
+            times += 1;
+            write_all(file, b"half")?;
+            match times {
+                1 => Err(Trouble::Place("no space left".into())),
+                _ => Ok(()),
+            }
+        };
+        std::fs::remove_dir_all(&folders[0]).unwrap();
+        assert_eq!(put(0, &mut full_first).unwrap(), folders[1]);
+        assert_eq!(std::fs::read_dir(&folders[0]).unwrap().count(), 0);
+        assert_eq!(list(&folders[1], 7).unwrap(), [name(1, 2)]);
+        assert_eq!(list(&folders[1], 8).unwrap(), []);
+        let why = put(u64::MAX - 10, &mut write).unwrap_err().to_string();
+        assert!(why.contains("MiB free") && why.contains("slow"), "{why}");
+    }
+}
