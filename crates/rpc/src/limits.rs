@@ -23,7 +23,7 @@ pub const KEPT_BYTES_MAX: usize = 64 << 20;
 /// How often a client that keeps batches asks what checkpoints hold.
 pub const WINDOW_POLL: Duration = Duration::from_millis(200);
 /// Batches that a client sends again at once, after a server died.
-pub const REPLAYS_IN_FLIGHT: usize = 4_096;
+pub const REPLAYS_IN_FLIGHT: usize = 2_048;
 /// Window of one HTTP/2 stream, in bytes.
 pub const STREAM_WINDOW_BYTES: u32 = 8 << 20;
 /// Window of one HTTP/2 connection, in bytes.

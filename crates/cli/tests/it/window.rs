@@ -2,9 +2,10 @@
 //! II-H).
 
 use crate::cluster::{Cluster, describe_servers};
-use crate::failover::{create_through_deaths, kill};
+use crate::failover::{batch, create_through_deaths, kill};
 use crate::serve::{run, text};
 use esker::OpenOptions;
+use esker_model::GraphWrite as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -136,4 +137,57 @@ fn a_cluster_with_windows_stays_one() {
         said.contains("was made with durability \"window\""),
         "{said}"
     );
+}
+
+/// Objects a second that eight clients create one after the other, in batches of that size, until they survive.
+fn rate(folder: &Path, servers: usize, durability: &str, batch_size: i64) -> f64 {
+    let more = match durability {
+        "window" => window(100_000, "1s"),
+        other => format!("durability = \"{other}\"\n"),
+    };
+    describe_servers(folder, servers as u32, &more);
+    let cluster = Cluster::up(folder);
+    let began = Instant::now();
+    let created: i64 = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..8)
+            .map(|client| {
+                let target = cluster.target(client % servers);
+                scope.spawn(move || {
+                    let database = OpenOptions::new().open(target).unwrap();
+                    let mut next = 0;
+                    while began.elapsed() < Duration::from_secs(4) {
+                        let batch = batch(client, next..next + batch_size);
+                        database.apply(batch).unwrap();
+                        next += batch_size;
+                    }
+                    database.close().unwrap();
+                    next
+                })
+            })
+            .collect();
+        clients.into_iter().map(|c| c.join().unwrap()).sum()
+    });
+    let rate = created as f64 / began.elapsed().as_secs_f64();
+    cluster.down(folder);
+    rate
+}
+
+/// What the three durabilities cost, for people; `--release` is a must.
+#[test]
+#[ignore = "figures, not a check"]
+fn rates_of_creating() {
+    for servers in [2, 4] {
+        for batch_size in [1, 16, 500] {
+            for durability in ["relaxed", "window", "sync"] {
+                let dir = tempfile::tempdir().unwrap();
+                let rate = rate(dir.path(), servers, durability, batch_size);
+                #[expect(clippy::print_stdout, reason = "figures are for people")]
+                {
+                    println!(
+                        "{servers} servers, batches of {batch_size}, {durability}: {rate:.0} objects/s"
+                    );
+                }
+            }
+        }
+    }
 }

@@ -1,3 +1,5 @@
+//! The store with its window: crashes at random moments, damage, storages without room, processes that were replaced.
+
 use super::*;
 use esker_store::KeyRange;
 use esker_store::memory::MemoryStore;

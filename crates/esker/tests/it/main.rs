@@ -13,3 +13,4 @@ mod parity;
 mod processes;
 mod retention;
 mod speed;
+mod window;
