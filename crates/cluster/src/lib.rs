@@ -16,5 +16,5 @@ pub mod vnode;
 pub use esker_engine::{Clock, Engine};
 pub use node::{Host, Node};
 pub use placement::{Kind, Placement};
-pub use resize::{Dealt, Plan, Resize, Watch};
+pub use resize::{Dealt, Loading, Plan, Resize, Watch};
 pub use vnode::{ServerId, VnodeMap, Vnodes};

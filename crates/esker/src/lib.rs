@@ -47,4 +47,4 @@ pub use esker_store::Durability;
 pub use folder::CLUSTER_FILE;
 pub use objects::FindIter;
 pub use options::{OpenOptions, StoreEngine};
-pub use window::{Window, WindowFigures, WindowOptions};
+pub use window::{Window, WindowFigures, WindowOptions, is_window, remove_checkpoint};

@@ -371,3 +371,47 @@ fn a_database_becomes_a_cluster() {
     cluster.down(folder);
     assert!(picture(&alone(), then) == before, "it stays as it is");
 }
+
+/// Stores that die with their machines: their checkpoints are dealt out, and what lies elsewhere of the old ones goes.
+#[test]
+fn checkpoints_become_those_of_another_number_of_servers() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    let describe = |servers: u32, to: &str| {
+        let more = format!(
+            "threshold = 8\ndurability = \"window\"\n[checkpoint]\nlive = \"live\"\nreserve = \"1MiB\"\n{to}\n"
+        );
+        describe_servers(folder, servers, &more);
+    };
+    let files_in = |place: &str| {
+        let entries = std::fs::read_dir(folder.join("bb/lab").join(place));
+        entries.map_or(0, Iterator::count)
+    };
+    std::fs::create_dir(folder.join("bb")).unwrap();
+    // It has no checkpoints yet.
+    rewrite(folder, 2);
+    let cluster = Cluster::up(folder);
+    let database = open(&cluster, 0);
+    fill(&database);
+    let then = graph(&database);
+    let before = picture(&database, then);
+    drop(database);
+    cluster.down(folder);
+    for (servers, to) in [(3, "to = [\"bb\"]"), (1, ""), (2, "")] {
+        describe(servers, to);
+        resize(folder, &[]);
+        let live = std::fs::read_dir(folder.join("live/lab")).unwrap();
+        assert!(live.count() <= servers as usize);
+        assert_eq!(files_in("server-0") > 0, !to.is_empty());
+        // Nothing of the live stores is needed.
+        std::fs::remove_dir_all(folder.join("live")).unwrap();
+        let cluster = Cluster::up(folder);
+        let database = open(&cluster, servers as usize - 1);
+        assert!(picture(&database, then) == before, "{servers} servers");
+        drop(database);
+        cluster.down(folder);
+    }
+    // Those of the servers before are gone.
+    let left: usize = (0..3).map(|n| files_in(&format!("server-{n}"))).sum();
+    assert_eq!(left, 0);
+}

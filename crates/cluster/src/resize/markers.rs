@@ -69,8 +69,8 @@ mod tests {
     use esker_engine::{Absent, Beside, Clock, Engine, NoArchive, Settings, once_key};
     use esker_model::once::Numbered;
     use esker_model::{GraphRead as _, Version};
-    use esker_store::Table;
     use esker_store::memory::MemoryStore;
+    use esker_store::{Durability, Table, WriteBatch};
     use std::sync::Arc;
 
     struct Noon;
@@ -111,6 +111,29 @@ mod tests {
         engine
             .apply_part(version, &[], Absent::Refuse, beside)
             .unwrap();
+    }
+
+    /// What is summed up and not counted anew would be lost silently.
+    #[test]
+    fn sums_of_another_kind_are_refused() {
+        let store = MemoryStore::new();
+        let old = [open(&store)];
+        let plan = Plan {
+            placement: Kind::Dido,
+            vnodes: 16,
+            servers: 3,
+            now: Version(0),
+        };
+        Resize::read(&old, plan).unwrap();
+        let mut batch = WriteBatch::default();
+        batch.put(
+            Table::Counts,
+            [vec![0; 16], vec![4, 0, 0, 0, 7, 2]].concat(),
+            [9],
+        );
+        old[0].store().commit(batch, Durability::Relaxed).unwrap();
+        let refused = Resize::read(&old, plan).unwrap_err().to_string();
+        assert!(refused.contains("counters of another kind"), "{refused}");
     }
 
     #[test]

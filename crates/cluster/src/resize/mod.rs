@@ -22,6 +22,7 @@ mod markers;
 mod rows;
 
 pub use check::Dealt;
+pub use rows::Loading;
 
 use crate::node::codec::{INCARNATION, SPLIT, split_key};
 use crate::node::hashed::Map;
@@ -30,7 +31,7 @@ use crate::vnode::{ServerId, VnodeMap, Vnodes};
 use check::Tally;
 use esker_engine::{Carried, Engine, Memory};
 use esker_model::codec::Reader;
-use esker_model::key::EdgeKey;
+use esker_model::key::{Counter, EdgeKey};
 use esker_model::object::ObjectId;
 use esker_model::{Error, Flow, Result, Schema, Version, VertexId};
 use esker_store::{Durability, KeyRange, Table, WriteBatch};
@@ -182,6 +183,7 @@ impl<'a> Resize<'a> {
             let starts = Reader::new(&row).u64("how often the server was started");
             self.incarnation = self.incarnation.max(starts.map_err(corrupt)?);
         }
+        check_totals(source)?;
         let tree = self.layout.placement.tree();
         let kind = self.layout.placement.kind();
         let splits = &mut self.layout.splits;
@@ -254,6 +256,23 @@ impl<'a> Resize<'a> {
         }
         target.store().commit(batch, Durability::Relaxed)
     }
+}
+
+/// Refuses a database that sums up what nobody here would count anew.
+fn check_totals(source: &Engine) -> Result<()> {
+    let mut unknown = false;
+    let totals = KeyRange::prefix(&[0; 16]);
+    source.store().scan(Table::Counts, &totals, &mut |key, _| {
+        let known = Counter::decode(key);
+        unknown |= !matches!(known, Ok(Counter::Vertices(_) | Counter::Edges(_)));
+        Flow::Continue(())
+    })?;
+    if unknown {
+        return Err(Error::Invalid(
+            "the database has counters of another kind than of vertices and edges, and these cannot be dealt out yet".into(),
+        ));
+    }
+    Ok(())
 }
 
 /// Refuses schemas that contradict each other. One that lacks something was not there when it was defined.

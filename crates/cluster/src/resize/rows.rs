@@ -6,12 +6,12 @@ use esker_model::codec::put_varint;
 use esker_model::key::{Counter, EdgeKey};
 use esker_model::record::{EdgeRecord, VertexView};
 use esker_model::{EdgeTypeId, Error, Result, VersionRange, VertexId, VertexTypeId};
-use esker_store::{BulkLoad, Cursor, Durability, KeyRange, Snapshot, Table, WriteBatch};
+use esker_store::{BulkLoad, Cursor, Durability, KeyRange, Snapshot, Store, Table, WriteBatch};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bytes of objects' rows in one commit.
-const OBJECT_BYTES_AT_ONCE: usize = 4 << 20;
+/// Bytes of rows in one commit.
+const BYTES_AT_ONCE: usize = 4 << 20;
 
 /// Several sorted sequences of rows as one. They share no key.
 pub(super) struct Merged<'s> {
@@ -77,9 +77,58 @@ impl<'s> Merged<'s> {
     }
 }
 
+/// How rows are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loading {
+    /// As sorted tables, past the log.
+    Sorted,
+    /// In commits: where what is loaded at once would be kept in memory until all of it is there.
+    Commits,
+}
+
+/// A table of a new server that is being written.
+enum Load<'t> {
+    Sorted(Box<dyn BulkLoad + 't>),
+    Commits {
+        store: &'t dyn Store,
+        table: Table,
+        batch: WriteBatch,
+        bytes: usize,
+    },
+}
+
+impl Load<'_> {
+    fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        match self {
+            Self::Sorted(load) => load.push(key, value),
+            Self::Commits {
+                store,
+                table,
+                batch,
+                bytes,
+            } => {
+                batch.put(*table, key, value);
+                *bytes += key.len() + value.len();
+                if *bytes >= BYTES_AT_ONCE {
+                    *bytes = 0;
+                    store.commit(std::mem::take(batch), Durability::Relaxed)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn finish(self) -> Result<()> {
+        match self {
+            Self::Sorted(load) => load.finish(),
+            Self::Commits { store, batch, .. } => store.commit(batch, Durability::Relaxed),
+        }
+    }
+}
+
 /// What one new server counts while its rows come by, in key order.
 struct Counting<'t> {
-    degrees: Box<dyn BulkLoad + 't>,
+    degrees: Load<'t>,
     /// Edges of the source and type that come by just now.
     degree: Option<(VertexId, EdgeTypeId, u64)>,
     vertices: BTreeMap<VertexTypeId, u64>,
@@ -153,16 +202,21 @@ impl<'w> Looks<'w> {
 impl Resize<'_> {
     /// Writes vertices, edges, what they were, and counters into all new databases, in the order of their servers. Objects are
     /// counted, and not written.
-    pub fn rows<'w>(&mut self, targets: &[Arc<Engine>], watch: &'w mut Watch<'w>) -> Result<()> {
+    pub fn rows<'w>(
+        &mut self,
+        targets: &[Arc<Engine>],
+        loading: Loading,
+        watch: &'w mut Watch<'w>,
+    ) -> Result<()> {
         let mut looks = Looks::new(watch);
         let snapshots: Vec<_> = self
             .sources
             .iter()
             .map(|source| source.store().snapshot())
             .collect::<Result<_>>()?;
-        self.rows_now(&snapshots, targets, &mut looks)?;
+        self.rows_now(&snapshots, (targets, loading), &mut looks)?;
         for table in [Table::History, Table::Index] {
-            let mut loads = loads(targets, table)?;
+            let mut loads = loads((targets, loading), table)?;
             let mut merged = merged(&snapshots, table)?;
             while let Some((key, value)) = merged.next()? {
                 looks.row()?;
@@ -175,7 +229,7 @@ impl Resize<'_> {
                     load.push(key, value)?;
                 }
             }
-            loads.into_iter().try_for_each(BulkLoad::finish)?;
+            loads.into_iter().try_for_each(Load::finish)?;
         }
         looks.end()
     }
@@ -183,11 +237,11 @@ impl Resize<'_> {
     fn rows_now(
         &mut self,
         snapshots: &[Box<dyn Snapshot + '_>],
-        targets: &[Arc<Engine>],
+        (targets, loading): (&[Arc<Engine>], Loading),
         looks: &mut Looks<'_>,
     ) -> Result<()> {
-        let mut loads = loads(targets, Table::Rows)?;
-        let mut counting: Vec<Counting<'_>> = self::loads(targets, Table::Counts)?
+        let mut loads = loads((targets, loading), Table::Rows)?;
+        let mut counting: Vec<Counting<'_>> = self::loads((targets, loading), Table::Counts)?
             .into_iter()
             .map(|degrees| Counting {
                 degrees,
@@ -214,7 +268,7 @@ impl Resize<'_> {
                 load.push(key, value)?;
             }
         }
-        loads.into_iter().try_for_each(BulkLoad::finish)?;
+        loads.into_iter().try_for_each(Load::finish)?;
         for (mut counts, target) in counting.into_iter().zip(targets) {
             counts.put_degree()?;
             counts.degrees.finish()?;
@@ -275,7 +329,7 @@ impl Resize<'_> {
             if let Some(source) = self.sources.get(*source) {
                 source.object_row(*object, &mut take)?;
             }
-            if bytes >= OBJECT_BYTES_AT_ONCE {
+            if bytes >= BYTES_AT_ONCE {
                 target.carry_objects(&batch)?;
                 batch.clear();
                 bytes = 0;
@@ -288,11 +342,20 @@ impl Resize<'_> {
     }
 }
 
-fn loads(targets: &[Arc<Engine>], table: Table) -> Result<Vec<Box<dyn BulkLoad + '_>>> {
-    targets
-        .iter()
-        .map(|target| target.store().bulk_load(table))
-        .collect()
+fn loads((targets, loading): (&[Arc<Engine>], Loading), table: Table) -> Result<Vec<Load<'_>>> {
+    let mut loads = Vec::with_capacity(targets.len());
+    for target in targets {
+        loads.push(match loading {
+            Loading::Sorted => Load::Sorted(target.store().bulk_load(table)?),
+            Loading::Commits => Load::Commits {
+                store: &**target.store(),
+                table,
+                batch: WriteBatch::default(),
+                bytes: 0,
+            },
+        });
+    }
+    Ok(loads)
 }
 
 pub(super) fn merged<'s>(

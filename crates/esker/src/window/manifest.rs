@@ -7,6 +7,7 @@
 //!  span 3 1201 1900             segments of generation 3 hold commits 1201 to 1900
 //!  open 4 1901                  segments of generation 4 count from 1901 on, as far as they go
 //!  folder /bb/esker/lab/server-2
+//!  folder .                     the folder that the manifest lies in, wherever that is moved or copied to
 //!  closed                       nothing was lost; not there while the store is open
 //! ```
 //!
@@ -21,6 +22,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 const HEAD: &str = "esker checkpoint 1";
+/// The manifest's own folder.
+const HERE: &str = ".";
 
 /// Commits of one opening of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,12 +57,18 @@ impl Manifest {
     pub(crate) fn read(folder: &Path) -> Result<Option<Self>> {
         let path = Self::path(folder);
         match std::fs::read_to_string(&path) {
-            Ok(text) => Self::parse(&text).map(Some).map_err(|what| {
-                Error::Target(format!(
+            Ok(text) => match Self::parse(&text) {
+                Ok(mut manifest) => {
+                    if manifest.folders.remove(Path::new(HERE)) {
+                        manifest.folders.insert(folder.to_path_buf());
+                    }
+                    Ok(Some(manifest))
+                }
+                Err(what) => Err(Error::Target(format!(
                     "`{}` is damaged, or of a newer Esker: {what}; put it back from a copy of the storage",
                     path.display()
-                ))
-            }),
+                ))),
+            },
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(Error::io(format!("reading `{}`", path.display()), e)),
         }
@@ -67,10 +76,12 @@ impl Manifest {
 
     /// Writes it, whole.
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
-        place::replace(&Self::path(folder), &self.text())
+        place::replace(&Self::path(folder), &self.text(folder))
     }
 
-    fn text(&self) -> String {
+    fn text(&self, home: &Path) -> String {
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let home = absolute(home);
         let mut text = format!("{HEAD}\nstore {:016x}\n", self.store);
         // Writing to a String cannot fail.
         if let Some((generation, last)) = self.base {
@@ -85,6 +96,13 @@ impl Manifest {
         }
         let _ = writeln!(text, "open {} {}", self.open.0, self.open.1);
         for folder in &self.folders {
+            // Whoever opens the store next may stand elsewhere.
+            let folder = absolute(folder);
+            let folder = if folder == home {
+                Path::new(HERE)
+            } else {
+                &folder
+            };
             let _ = writeln!(text, "folder {}", folder.display());
         }
         if self.closed {
@@ -164,7 +182,16 @@ mod tests {
         manifest.folders.insert("/bb/a b".into());
         manifest.closed = true;
         manifest.write(dir.path()).unwrap();
-        assert_eq!(Manifest::read(dir.path()).unwrap(), Some(manifest));
+        assert_eq!(Manifest::read(dir.path()).unwrap(), Some(manifest.clone()));
+        // Its own folder is where it is, whatever that is called by then.
+        let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+        std::fs::create_dir(&old).unwrap();
+        manifest.folders.insert(old.clone());
+        manifest.write(&old).unwrap();
+        std::fs::rename(&old, &new).unwrap();
+        let moved = Manifest::read(&new).unwrap().unwrap();
+        let folders = [Path::new("/bb/a b").to_path_buf(), new];
+        assert_eq!(moved.folders, folders.into());
     }
 
     #[test]

@@ -129,9 +129,27 @@ pub(crate) fn home(folder: &Path) -> PathBuf {
     folder.join("checkpoint")
 }
 
-/// Whether a folder's database keeps its rows in checkpoints.
-pub(crate) fn is_window(folder: &Path) -> bool {
+/// Whether the store of the database in a folder lies elsewhere, and dies with its machine.
+pub fn is_window(folder: &Path) -> bool {
     Manifest::path(&home(folder)).is_file()
+}
+
+/// Removes the files of a database's checkpoint that lie outside its folder, for who is about to remove the folder: nothing is
+/// known of them afterwards. Does nothing about a database without checkpoints.
+pub fn remove_checkpoint(folder: &Path) -> Result<()> {
+    let home = home(folder);
+    let Some(manifest) = Manifest::read(&home)? else {
+        return Ok(());
+    };
+    for place in manifest.folders.iter().filter(|place| **place != home) {
+        // What is not there (any more) needs not be removed.
+        for name in place::list(place, manifest.store).unwrap_or_default() {
+            let path = place.join(name.text());
+            std::fs::remove_file(&path)
+                .map_err(|e| Error::io(format!("removing `{}`", path.display()), e))?;
+        }
+    }
+    Ok(())
 }
 
 impl WindowStore {

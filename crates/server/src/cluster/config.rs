@@ -424,7 +424,7 @@ impl ClusterConfig {
                 )));
             }
         }
-        let own = |folder: &PathBuf| folder.join(&self.name).join(format!("server-{}", server.0));
+        let own = |folder: &PathBuf| self.own(folder, server);
         let to = checkpoint.to.iter().map(|to| {
             if *to == self.storage {
                 self.folder(server).join("checkpoint")
@@ -440,6 +440,43 @@ impl ClusterConfig {
             every: checkpoint.every,
             base_least: BASE_LEAST,
         }))
+    }
+
+    /// The same of the database that is to become a server's ([`Self::new_folder`]). Where checkpoints of several databases lie in one
+    /// folder, their names tell them apart.
+    pub fn new_window(&self, server: ServerId) -> Result<Option<WindowOptions>> {
+        let window = self.window(server)?.map(|window| {
+            let home = self.folder(server).join("checkpoint");
+            let new = self.new_folder(server).join("checkpoint");
+            let to = window.to.into_iter();
+            WindowOptions {
+                live: new_live(&window.live),
+                to: to
+                    .map(|to| if to == home { new.clone() } else { to })
+                    .collect(),
+                ..window
+            }
+        });
+        Ok(window)
+    }
+
+    fn own(&self, folder: &Path, server: ServerId) -> PathBuf {
+        folder.join(&self.name).join(format!("server-{}", server.0))
+    }
+
+    /// Live stores on this machine that are nobody's: of servers that there are no longer, and those made by the way.
+    pub(super) fn dead_stores(&self, servers: u32) -> Vec<PathBuf> {
+        let Some(checkpoint) = &self.checkpoint else {
+            return Vec::new();
+        };
+        let all = (0..SERVERS_MAX as u32).map(ServerId);
+        let dead = all.flat_map(|server| {
+            let live = self.own(&checkpoint.live, server);
+            let new = new_live(&live);
+            let gone = (server.0 >= servers).then_some(live);
+            gone.into_iter().chain([new])
+        });
+        dead.filter(|live| live.is_dir()).collect()
     }
 
     /// The file of a server's log, where the servers are started together.
@@ -596,6 +633,11 @@ impl ClusterConfig {
         }
         Ok(())
     }
+}
+
+/// Beside a live store, for one that is to take its place.
+fn new_live(live: &Path) -> PathBuf {
+    live.with_extension("new")
 }
 
 /// What came from outside, fit for a message.

@@ -210,8 +210,14 @@ impl ClusterConfig {
             let number = name.strip_prefix("server-");
             let number = number.and_then(|n| n.strip_suffix(".new").or(n.strip_suffix(".old")));
             if number.is_some_and(|n| n.parse::<u32>().is_ok()) {
+                esker::remove_checkpoint(&entry.path())?;
                 remove(&entry.path())?;
             }
+        }
+        if let Some(servers) = self.stored_servers()? {
+            self.dead_stores(servers)
+                .iter()
+                .try_for_each(|l| remove(l))?;
         }
         Ok(())
     }

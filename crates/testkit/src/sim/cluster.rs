@@ -8,7 +8,7 @@ use crate::archive::MemoryArchive;
 use crate::history::START_MILLIS;
 use crate::rng::Rng;
 use esker_cluster::node::{Node, Settings, Window, settle};
-use esker_cluster::{Kind, Plan, Resize, ServerId, VnodeMap, Vnodes};
+use esker_cluster::{Kind, Loading, Plan, Resize, ServerId, VnodeMap, Vnodes};
 use esker_engine::{Clock, Engine};
 use esker_model::{Error, GraphRead as _, Result, Version};
 use esker_store::Store;
@@ -333,7 +333,9 @@ impl Cluster {
         }
         let open = || new.iter().map(|server| server.open(self.shape.engine));
         let opened: Vec<_> = open().collect::<Result<_>>()?;
-        resize.rows(&opened, &mut |_| Ok(()))?;
+        let loading = [Loading::Sorted, Loading::Commits];
+        let loading = *self.rng.borrow_mut().pick(&loading);
+        resize.rows(&opened, loading, &mut |_| Ok(()))?;
         for (k, target) in opened.iter().enumerate() {
             resize.archive(k, target, &mut |_| Ok(()))?;
             resize.objects(k, target, &mut |_| Ok(()))?;

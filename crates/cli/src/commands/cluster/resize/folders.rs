@@ -4,7 +4,7 @@ use crate::commands::cluster::failed;
 use crate::context::Context;
 use crate::exit::usage;
 use crate::units::size;
-use esker::{Database, Durability, OpenOptions, Role};
+use esker::{Database, Durability, OpenOptions, Role, is_window};
 use esker_cluster::{Clock, Engine, ServerId};
 use esker_server::ClusterConfig;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,17 @@ impl Part {
             config.name,
             std::process::id()
         );
-        Self::with(folder, &options(parts, context).part_of(&whole))
+        let mut options = options(parts, context).part_of(&whole);
+        if is_window(folder) {
+            let window = config.window(id)?.ok_or_else(|| {
+                usage(format!(
+                    "`{}` was made with durability \"window\": set that in the cluster's file again",
+                    folder.display()
+                ))
+            })?;
+            options = options.window(window);
+        }
+        Self::with(folder, &options)
     }
 
     fn with(folder: &Path, options: &OpenOptions) -> anyhow::Result<Self> {
@@ -113,7 +123,10 @@ pub(super) fn open_new(
         config.name,
         std::process::id()
     );
-    let options = options(parts, context).create(true).part_of(&whole);
+    let mut options = options(parts, context).create(true).part_of(&whole);
+    if let Some(window) = config.new_window(id)? {
+        options = options.window(window);
+    }
     Part::with(&config.new_folder(id), &options)
 }
 

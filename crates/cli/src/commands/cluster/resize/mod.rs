@@ -14,7 +14,7 @@ use crate::output::{Cell, Rows};
 use crate::progress::Progress;
 use crate::units::counted;
 use esker_cluster::node::{SERVERS_MAX, Settings, settle};
-use esker_cluster::{Dealt, Plan, Resize, ServerId};
+use esker_cluster::{Dealt, Loading, Plan, Resize, ServerId};
 use esker_model::{Counts, GraphRead as _, Version};
 use esker_server::{ClusterConfig, Switch};
 use folders::{Part, check_room, open_new, open_sources, size_of};
@@ -214,7 +214,16 @@ fn make(
         let targets: Vec<Part> = all.iter().map(|k| open(*k)).collect::<Result<_, _>>()?;
         let opened = targets.iter().map(Part::engine);
         let opened: Vec<_> = opened.collect::<esker_model::Result<_>>()?;
-        resize.rows(&opened, &mut Stage::new("copying rows", context).watch())?;
+        let loading = if config.checkpoint.is_some() {
+            Loading::Commits
+        } else {
+            Loading::Sorted
+        };
+        resize.rows(
+            &opened,
+            loading,
+            &mut Stage::new("copying rows", context).watch(),
+        )?;
         drop(opened);
         targets.into_iter().try_for_each(Part::close)?;
     }
