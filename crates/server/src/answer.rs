@@ -7,7 +7,6 @@ use crate::limits::AT_LEAST_MAX;
 use crate::objects;
 use crate::service::Service;
 use esker::{CheckOptions, Stats};
-use esker_model::object::Find;
 use esker_model::{
     Cancel as _, Edge, Error, Flow, GraphRead, GraphWrite as _, Result, Schema, SchemaChange,
     Version, VertexSelect, VertexTypeId,
@@ -51,18 +50,6 @@ impl From<Gone> for Stop {
 
 /// Does what was asked and sends what came out.
 pub(crate) fn answer(service: &Service, request: Request, call: Call) {
-    answer_by(service, call, |call| run(service, request, call));
-}
-
-/// Searches for objects and sends what came out.
-pub(crate) fn search(service: &Service, find: &Find, call: Call) {
-    answer_by(service, call, |call| {
-        let graph = service.graph(call.terms.at_least.0);
-        objects::search(&*graph, find, call)
-    });
-}
-
-fn answer_by(service: &Service, call: Call, run: impl FnOnce(&Call) -> Result<Reply, Stop>) {
     let late = call.terms.deadline.is_some_and(|d| Instant::now() >= d);
     let outcome = if late {
         Err(Stop::Failed(Error::Unavailable(
@@ -71,7 +58,7 @@ fn answer_by(service: &Service, call: Call, run: impl FnOnce(&Call) -> Result<Re
     } else {
         reach(service, call.terms.at_least.0)
             .map_err(Stop::from)
-            .and_then(|()| run(&call))
+            .and_then(|()| run(service, request, &call))
     };
     match outcome {
         Ok(last) => call.done(last),

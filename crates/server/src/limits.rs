@@ -36,3 +36,7 @@ pub const JSON_ANSWER_BYTES: usize = 32 << 20;
 pub const ANSWER_HERE_BYTES: usize = 1 << 10;
 /// Batches of so many changes are written by the thread that receives them, where nobody else writes.
 pub const WRITE_HERE_MUTATIONS: usize = 16;
+/// Objects that are read by the thread that receives the request.
+pub const READ_HERE_KEYS: usize = 16;
+/// An answer of more bytes than this is given by a thread that may wait for the client to take it in.
+pub const REPLY_HERE_BYTES: usize = 128 << 10;

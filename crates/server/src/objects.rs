@@ -3,12 +3,15 @@
 use crate::answer::{Pieces, Stop, all, wanted, within};
 use crate::call::Call;
 use crate::cluster::ClusterGraph;
+use crate::limits::{READ_HERE_KEYS, REPLY_HERE_BYTES};
 use crate::service::Service;
 use esker_model::object::{Find, Found, ObjectRead, ObjectWrite as _, TagReport, TagWhere};
 use esker_model::{Cancel, Error, Result};
 use esker_rpc::convert;
 use esker_rpc::proto;
 use esker_rpc::proto::reply::Reply;
+use prost::Message;
+use std::ops::ControlFlow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Nanoseconds since 1970: what `30d ago` is reckoned from.
@@ -36,15 +39,51 @@ pub(crate) fn read(
     })
 }
 
+/// [`read`] for a thread that must not wait: `None` if that is much, or fails.
+pub(crate) fn read_here(
+    graph: &dyn ObjectRead,
+    request: proto::ReadObjectsRequest,
+    call: &Call,
+) -> Option<Reply> {
+    if request.keys.len() > READ_HERE_KEYS {
+        return None;
+    }
+    let keys = convert::list(request.keys, "keys", convert::object_key_in).ok()?;
+    let asker = convert::asker_in(request.asker);
+    let objects = graph.read_objects(&keys, asker.as_ref()).ok()?;
+    let item = |object: Option<Found>| proto::read_objects_reply::Item {
+        object: object.map(|o| convert::found_out(&o, call.terms.form)),
+    };
+    let items: Vec<_> = objects.into_iter().map(item).collect();
+    let bytes: usize = items.iter().map(Message::encoded_len).sum();
+    (bytes <= REPLY_HERE_BYTES).then_some(Reply::ReadObjects(proto::ReadObjectsReply { items }))
+}
+
+/// [`find`] for a thread that must not wait: `None` if that is much, or fails.
+pub(crate) fn find_here(graph: &dyn ObjectRead, find: &Find, call: &Call) -> Option<Reply> {
+    let (mut objects, mut bytes) = (Vec::new(), 0);
+    let report = graph.find(find, &*call.watch, &mut |found| {
+        let found = convert::found_out(&found, call.terms.form);
+        bytes += found.encoded_len();
+        objects.push(found);
+        if bytes > REPLY_HERE_BYTES {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    });
+    let report = report.ok().filter(|_| bytes <= REPLY_HERE_BYTES)?;
+    Some(Reply::Find(proto::FindReply {
+        objects,
+        report: Some(convert::report_out(report)),
+    }))
+}
+
 pub(crate) fn find(
     graph: &dyn ObjectRead,
     request: proto::FindRequest,
     call: &Call,
 ) -> Result<Reply, Stop> {
-    search(graph, &convert::find_in(request, now_nanos())?, call)
-}
-
-pub(crate) fn search(graph: &dyn ObjectRead, find: &Find, call: &Call) -> Result<Reply, Stop> {
+    let find: Find = convert::find_in(request, now_nanos())?;
     let form = call.terms.form;
     let mut pieces = Pieces::new(call, |objects| {
         Reply::Find(proto::FindReply {
@@ -53,7 +92,7 @@ pub(crate) fn search(graph: &dyn ObjectRead, find: &Find, call: &Call) -> Result
         })
     });
     let mut gone = false;
-    let report = graph.find(find, &*call.watch, &mut |found| {
+    let report = graph.find(&find, &*call.watch, &mut |found| {
         pieces.flow(convert::found_out(&found, form), &mut gone)
     })?;
     if gone {

@@ -6,14 +6,13 @@ use crate::call::{Call, Watch};
 use crate::cluster::Cluster;
 use crate::limits::{ANSWER_HERE_BYTES, DECODE_HERE_BYTES, WRITE_HERE_MUTATIONS};
 use crate::metrics::Metrics;
-use crate::objects::now_nanos;
+use crate::objects;
 use crate::settings::Settings;
 use crate::work::{Full, Lane};
 use crate::writer::Writer;
 use bytes::Bytes;
 use esker::Database;
 use esker_cluster::peer::Applying;
-use esker_model::object::Find;
 use esker_model::{Batch, Error, Result, Version};
 use esker_rpc::convert::{batch_in, find_in};
 use esker_rpc::failure::{busy, failure_out};
@@ -169,13 +168,11 @@ impl Service {
             return;
         }
         // What is in memory is answered sooner than another thread is woken.
-        let here = request.len() <= ANSWER_HERE_BYTES && self.at_rest(number, &call);
-        if here && number == READ_OBJECTS {
-            self.decode(request, call);
-            return;
-        }
-        if here && let Some(find) = self.short_search(number, &request) {
-            answer::search(self, &find, call);
+        if request.len() <= ANSWER_HERE_BYTES
+            && self.at_rest(number, &call)
+            && let Some(reply) = self.answer_here(&request, &call)
+        {
+            call.done(reply);
             return;
         }
         let lane = if is_long(number) {
@@ -196,19 +193,21 @@ impl Service {
             && self.writer.is_idle()
     }
 
-    /// A search that is over before another thread is woken.
-    fn short_search(&self, number: usize, request: &Bytes) -> Option<Find> {
-        if number != FIND {
-            return None;
+    /// The whole answer to a question about objects, if it is over before another thread is woken, and small: nothing here
+    /// may wait, neither for others nor for the client. What fails is asked again where it is reported.
+    fn answer_here(&self, request: &Bytes, call: &Call) -> Option<Reply> {
+        let graph = self.graph(call.terms.at_least.0);
+        match proto::Request::decode(request.clone()).ok()?.call? {
+            Request::ReadObjects(request) => objects::read_here(&*graph, request, call),
+            Request::Find(request) => {
+                let find = find_in(request, objects::now_nanos()).ok()?;
+                let short = self.database.finds_few(&find);
+                short
+                    .then(|| objects::find_here(&*graph, &find, call))
+                    .flatten()
+            }
+            _ => None,
         }
-        let Ok(proto::Request {
-            call: Some(Request::Find(request)),
-        }) = proto::Request::decode(request.clone())
-        else {
-            return None;
-        };
-        let find = find_in(request, now_nanos()).ok()?;
-        self.database.finds_few(&find).then_some(find)
     }
 
     /// Writes a small batch on this thread, if nobody writes just now and nobody waits for the disk; else gives it back.

@@ -1,16 +1,17 @@
 //! All objects of a database in columns, in memory: what they are now. Objects have slots, given in the order of their
 //! creation and never again; a slot is a row of the columns.
 
+mod fill;
+
 use super::column::Column;
 use super::shapes::{ShapeId, Shapes};
-use esker_model::codec::{DecodeError, Reader, put_bytes, put_u16, put_u64, put_varint};
+use esker_model::codec::{DecodeError, put_bytes, put_u16, put_u64, put_varint};
 use esker_model::object::{ObjectId, Prefix};
 use esker_model::record::VertexView;
 use esker_model::value::ValueView;
 use esker_model::{Version, VertexTypeId};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 use roaring::RoaringBitmap;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -268,118 +269,6 @@ impl Table {
         }
     }
 
-    /// How many objects there are, and how many texts in each column: room that is made when they are read again.
-    pub(super) fn sizes(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        put_u64(&mut out, self.ids.len() as u64);
-        put_varint(&mut out, self.columns.len() as u64);
-        for column in &self.columns {
-            put_bytes(&mut out, column.name.as_bytes());
-            out.push(u8::from(column.predefined));
-            put_varint(&mut out, column.words.len() as u64);
-        }
-        out
-    }
-
-    /// Makes room for as many as [`Self::sizes`] says; what it cannot read it leaves.
-    pub(super) fn reserve_sizes(&mut self, sizes: &[u8]) {
-        /// More is not taken on trust.
-        const MOST: u64 = 1 << 27;
-        let mut r = Reader::new(sizes);
-        let mut read = || -> Result<(), DecodeError> {
-            let slots = r.u64("a number of objects")?.min(MOST) as usize;
-            self.ids.reserve_exact(slots);
-            self.hashes.reserve_exact(slots);
-            self.first.reserve_exact(slots);
-            self.latest.reserve_exact(slots);
-            self.statics.reserve_exact(slots);
-            self.shapes_of.reserve_exact(slots);
-            self.reserve(slots);
-            for _ in 0..r.count(3, "a number of columns")? {
-                let name = r.str("a column's name")?;
-                let predefined = r.u8("whether it is predefined")? == 1;
-                let words = r.varint("a number of texts")?.min(MOST) as usize;
-                let number = self.column_number(name, predefined);
-                if let Some(column) = self.columns.get_mut(number as usize) {
-                    column.words.reserve(words);
-                }
-            }
-            Ok(())
-        };
-        // It is a hint, and no more.
-        let _ = read();
-    }
-
-    /// Makes room for that many more objects.
-    pub(super) fn reserve(&mut self, more: usize) {
-        let (ids, hashes) = (&self.ids, &self.hashes);
-        self.by_id.reserve(more, |s| mix(ids[*s as usize]));
-        self.by_identity.reserve(more, |s| low(hashes[*s as usize]));
-    }
-
-    /// The same for an object that is not in the table yet: its values go straight from the row into the columns of the
-    /// object before it, as long as the names are the same.
-    pub(super) fn apply_new(
-        &mut self,
-        id: ObjectId,
-        row: &[u8],
-        hash: u128,
-    ) -> Result<(), DecodeError> {
-        let mut r = Reader::new(row);
-        let gone = r.u8("flags")? == 1;
-        let first = Version(r.u64("a first version")?);
-        let latest = Version(r.u64("a latest version")?);
-        let statics = Version(r.u64("a version")?);
-        r.u16("a vertex type")?;
-        r.bytes("an external key")?;
-        let guess = self.shapes_of.last().copied().unwrap_or(0);
-        let slot = self.push(id, first);
-        let (at, slots) = (slot as usize, self.ids.len());
-        self.latest[at] = latest;
-        self.statics[at] = statics;
-        let guessed = Arc::clone(self.shapes.get(guess));
-        let mut columns = std::mem::take(&mut self.scratch);
-        columns.clear();
-        for predefined in [true, false] {
-            for _ in 0..r.count(2, "a count of attributes")? {
-                let name = r.bytes("an attribute's name")?;
-                let version = if predefined {
-                    None
-                } else {
-                    Some(Version(r.u64("a version")?)).filter(|v| *v != first)
-                };
-                let value = ValueView::decode(&mut r)?;
-                let likely = guessed.get(columns.len()).filter(|number| {
-                    let column = &self.columns[**number as usize];
-                    column.predefined == predefined && column.name.as_bytes() == name
-                });
-                let number = if let Some(number) = likely {
-                    *number
-                } else {
-                    let name = std::str::from_utf8(name)
-                        .map_err(|_| r.error("an attribute's name in UTF-8"))?;
-                    self.column_number(name, predefined)
-                };
-                columns.push(number);
-                self.columns[number as usize].set_new(slot, &value, version, slots);
-            }
-        }
-        r.finish()?;
-        let shape = if *columns == *guessed {
-            guess
-        } else {
-            self.shapes.of(&columns)
-        };
-        self.shapes_of[at] = shape;
-        self.scratch = columns;
-        if !gone {
-            self.live.insert(slot);
-            self.hashes[at] = hash;
-            self.put_identity(slot, hash);
-        }
-        Ok(())
-    }
-
     /// The hash of an object's identity.
     pub(super) fn hash_of(&self, id: ObjectId) -> u128 {
         let slot = self.slot_of(id);
@@ -416,51 +305,6 @@ impl Table {
         if let Some(place) = self.shapes_of.get_mut(slot as usize) {
             *place = shape;
         }
-    }
-
-    /// Adds objects without their values, which are to follow: their numbers, the [`Part`]s in order, which of them are
-    /// deleted. Fails if one of them is there already.
-    pub(super) fn extend(
-        &mut self,
-        ids: &[u64],
-        parts: [Vec<u64>; 5],
-        gone: &[u32],
-    ) -> Result<(), ()> {
-        let base = self.ids.len() as u32;
-        let [high, low, first, latest, statics] = parts;
-        self.ids.extend(ids.iter().map(|id| ObjectId(*id)));
-        for (slot, id) in (base..).zip(ids) {
-            let (all, id) = (&self.ids, ObjectId(*id));
-            let entry = self.by_id.entry(
-                mix(id),
-                |s| all.get(*s as usize) == Some(&id),
-                |s| mix(all[*s as usize]),
-            );
-            match entry {
-                Entry::Occupied(_) => return Err(()),
-                Entry::Vacant(place) => place.insert(slot),
-            };
-            if let Some(last) = self.sequences.get_mut(usize::from(id.prefix().0)) {
-                *last = (*last).max(id.sequence());
-            }
-        }
-        self.first.extend(first.into_iter().map(Version));
-        self.latest.extend(latest.into_iter().map(Version));
-        self.statics.extend(statics.into_iter().map(Version));
-        self.shapes_of.resize(self.ids.len(), 0);
-        self.live.insert_range(base..base + ids.len() as u32);
-        let mut gone = gone.iter().peekable();
-        for (slot, (high, low)) in (base..).zip(high.into_iter().zip(low)) {
-            let hash = u128::from(high) << 64 | u128::from(low);
-            if gone.next_if(|g| **g + base == slot).is_some() {
-                self.live.remove(slot);
-                self.hashes.push(0);
-            } else {
-                self.hashes.push(hash);
-                self.put_identity(slot, hash);
-            }
-        }
-        Ok(())
     }
 
     fn push(&mut self, id: ObjectId, first: Version) -> u32 {

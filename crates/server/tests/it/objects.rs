@@ -4,8 +4,8 @@ use crate::common::{Served, settings};
 use crate::plain::{connect, runtime, typed};
 use esker::OpenOptions;
 use esker_model::filter::Expr;
-use esker_model::object::{Find, Identity, ObjectRead as _};
-use esker_model::{Batch, GraphWrite as _, NeverCancel, Op, Properties};
+use esker_model::object::{Find, Identity, ObjectId, ObjectKey, ObjectRead as _, object_ref};
+use esker_model::{Batch, GraphRead as _, GraphWrite as _, NeverCancel, Op, Properties};
 use esker_rpc::proto;
 use esker_rpc::proto::value::Kind;
 use esker_server::settings::Limits;
@@ -647,4 +647,65 @@ fn a_generated_client_asks_the_same() {
         assert_eq!(status.code(), Code::InvalidArgument);
         assert!(status.message().contains("exists already"), "{status}");
     });
+}
+
+/// What the receiving thread answers by itself, and what it must not: an answer for which the client has to give credit
+/// first, which that thread alone could take in.
+#[test]
+fn single_calls_are_answered_whatever_their_size() {
+    let served = Served::start(settings());
+    let client = served.open();
+    let identity = |step: i64| Identity {
+        name: "large".into(),
+        app: String::new(),
+        owner: 1,
+        step,
+    };
+    let mut ids = Vec::new();
+    for step in 0..8 {
+        let mut batch = Batch::new();
+        batch.push(Op::CreateObject {
+            identity: identity(step),
+            attributes: Properties::new(),
+            tags: Properties::new().with("text", "x".repeat(if step < 4 { 3 } else { 600_000 })),
+        });
+        client.apply(batch).unwrap();
+        let found = client
+            .read_objects(&[ObjectKey::Identity(identity(step))], None)
+            .unwrap();
+        ids.push(found[0].as_ref().unwrap().id);
+    }
+    let keys: Vec<_> = ids.iter().copied().map(ObjectKey::Id).collect();
+    let list = |ids: &[ObjectId]| {
+        let texts: Vec<_> = ids.iter().map(ToString::to_string).collect();
+        Find::all(Expr::parse(&format!("id IN ({})", texts.join(", ")), None).unwrap())
+    };
+    for round in 0..6 {
+        for some in [&ids[..1], &ids[..4], &ids[4..5], &ids[..]] {
+            let read = client.read_objects(&keys[..some.len()], None).unwrap();
+            assert_eq!(read.into_iter().flatten().count(), some.len());
+            let mut found = Vec::new();
+            let report = client
+                .find(&list(some), &NeverCancel, &mut |object| {
+                    found.push(object.id);
+                    ControlFlow::Continue(())
+                })
+                .unwrap();
+            assert_eq!(found, some);
+            assert!(report.complete);
+        }
+        // Who writes sees it at once.
+        let schema = client.schema().unwrap();
+        let vertex = object_ref(&schema, ids[0]).unwrap();
+        let mut batch = Batch::new();
+        batch.push(Op::SetAttributes {
+            vertex,
+            set: Properties::new().with("round", round),
+            remove: Vec::new(),
+        });
+        client.apply(batch).unwrap();
+        let read = client.read_objects(&keys[..1], None).unwrap();
+        let value = read[0].as_ref().unwrap().get("round").cloned();
+        assert_eq!(value, Some(esker_model::Value::I64(round)));
+    }
 }
