@@ -43,11 +43,10 @@ impl Budget {
     pub(crate) fn memtable(&self, table: Table) -> u64 {
         match table {
             Table::Rows => self.memtables / 100 * 27,
-            Table::History => self.memtables / 100 * 9,
+            Table::History | Table::Objects => self.memtables / 100 * 9,
             Table::Index => self.memtables / 100 * 7,
             Table::Counts => self.memtables / 100 * 4,
             Table::Meta => self.memtables / 100,
-            Table::Objects => self.memtables / 100 * 9,
             Table::Names => self.memtables / 100 * 16,
         }
     }
@@ -122,17 +121,9 @@ pub(crate) fn keyspace(table: Table) -> KeyspaceCreateOptions {
         ]))
         .index_block_compression_policy(CompressionPolicy::all(CompressionType::None));
     match table {
-        Table::Rows | Table::History => options
-            // 4 KiB hold some 25 rows: an edge scan of the usual vertex reads one block, a get decodes little.
-            .data_block_size_policy(BlockSizePolicy::all(4 << 10))
-            .with_kv_separation(Some(
-                KvSeparationOptions::default()
-                    .separation_threshold(SEPARATED_BYTES)
-                    .compression(CompressionType::Lz4)
-                    .file_target_size(64 << 20),
-            )),
-        // Rows of some 90 bytes; content of small files is better off beside, where compactions do not move it.
-        Table::Names => options
+        Table::Rows | Table::History | Table::Names => options
+            // 4 KiB hold some 25 rows: an edge scan of the usual vertex reads one block, a get decodes little. Content of
+            // small files is better off beside, where compactions do not move it.
             .data_block_size_policy(BlockSizePolicy::all(4 << 10))
             .with_kv_separation(Some(
                 KvSeparationOptions::default()

@@ -382,7 +382,7 @@ fn what_cannot_be_read_is_told_and_stays() {
             tree.join("closed"),
             std::os::unix::fs::PermissionsExt::from_mode(mode),
         )
-        .unwrap()
+        .unwrap();
     };
     closed(0);
     let out = esker(dir.path(), &["scan", "lab.esker", &tree_text, "--at", "/t"]);
@@ -416,10 +416,7 @@ fn leads_into_itself() {
         .output()
         .unwrap();
     if !mounted.status.success() {
-        println!(
-            "skipped: mounting is not allowed here: {}",
-            text(&mounted.stderr)
-        );
+        // Mounting is not allowed here.
         return;
     }
     let out = esker(dir.path(), &["scan", "lab.esker", &from, "--at", "/t"]);

@@ -119,8 +119,7 @@ impl Check<'_> {
         for (directory, name) in &place.names {
             if find(&rows, *directory, name)?.is_err() {
                 return Ok(Some(format!(
-                    "inode {id} is said to be `{}` in directory {directory}, which has no such entry",
-                    name
+                    "inode {id} is said to be `{name}` in directory {directory}, which has no such entry"
                 )));
             }
         }

@@ -157,7 +157,7 @@ impl Txn<'_, '_> {
         }
         if let Some(content) = &set.content {
             inode.demand(asker, 2, path.as_bytes())?;
-            self.set_content(&mut inode, content, path)?;
+            Self::set_content(&mut inode, content, path)?;
             drop_privileges(&mut inode, asker);
             inode.mtime = now;
             changed = true;
@@ -199,7 +199,7 @@ impl Txn<'_, '_> {
         self.put_inode(names, at, &before, inode)
     }
 
-    fn set_content(&self, inode: &mut Inode, content: &Content, path: &NamePath) -> Result<()> {
+    fn set_content(inode: &mut Inode, content: &Content, path: &NamePath) -> Result<()> {
         if inode.kind() != Kind::File {
             return Err(Errno::Invalid.at(path).into());
         }

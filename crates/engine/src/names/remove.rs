@@ -84,9 +84,9 @@ impl Txn<'_, '_> {
                 if let (0, Some((next, next_name))) = (index, place.names.first()) {
                     // Its size is where its first name is, and so is its ending.
                     space::of_size(SpaceKey::Directory(*next), &inode, 1, &mut |c, n| {
-                        names.note(c, n)
+                        names.note(c, n);
                     });
-                    self.move_ending(names, &inode, &name, next_name);
+                    Self::move_ending(names, &inode, &name, next_name);
                 }
                 inode.links = place.names.len() as u32;
                 inode.version = self.version;

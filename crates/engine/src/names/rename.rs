@@ -161,10 +161,10 @@ impl Txn<'_, '_> {
         }
         if index == 0 {
             // The ending that counts is that of the first name.
-            self.move_ending(names, &inode, &old_name, &name);
+            Self::move_ending(names, &inode, &old_name, &name);
         }
         if parent.id != target.id {
-            self.move_space(names, &inode, (parent.id, target.id), index == 0);
+            Self::move_space(names, &inode, (parent.id, target.id), index == 0);
         }
         if kind == Kind::Directory {
             self.overlay.remove(Table::Names, child_key(parent.id, id));
@@ -196,7 +196,6 @@ impl Txn<'_, '_> {
 
     /// A file's size is in another directory now.
     fn move_space(
-        &self,
         names: &mut NamesTxn<'_>,
         inode: &Inode,
         (from, to): (VertexId, VertexId),
@@ -218,13 +217,7 @@ impl Txn<'_, '_> {
     }
 
     /// A file is summed up under the ending of another name now.
-    pub(super) fn move_ending(
-        &self,
-        names: &mut NamesTxn<'_>,
-        inode: &Inode,
-        from: &Name,
-        to: &Name,
-    ) {
+    pub(super) fn move_ending(names: &mut NamesTxn<'_>, inode: &Inode, from: &Name, to: &Name) {
         let (old, new) = (space::ending(from), space::ending(to));
         if inode.kind() != Kind::File || old == new {
             return;

@@ -84,7 +84,7 @@ pub(crate) fn whereabouts(
 ) -> Result<Option<Whereabouts>> {
     let mut place = None;
     rows.row(&whereabouts_key(id), &mut |row| {
-        place = Some(Whereabouts::decode(id, row).map_err(corrupt))
+        place = Some(Whereabouts::decode(id, row).map_err(corrupt));
     })?;
     place.transpose()
 }
@@ -123,7 +123,7 @@ pub(crate) fn root_key() -> [u8; 26] {
 pub(crate) fn root_inode(rows: &(impl Rows + ?Sized)) -> Result<Inode> {
     let mut found = None;
     rows.row(&root_key(), &mut |row| {
-        found = Some(Dentry::decode(row).map_err(corrupt))
+        found = Some(Dentry::decode(row).map_err(corrupt));
     })?;
     match found.transpose()? {
         Some(dentry) => inode(rows, dentry),

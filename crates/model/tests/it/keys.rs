@@ -191,7 +191,7 @@ proptest! {
         prop_assert_eq!(Counter::decode(&counter.encode()), Ok(counter));
         if matches!((counter, other), (Counter::Space(..), Counter::Space(..))) {
             prop_assert_eq!(counter.encode().cmp(&other.encode()), counter.cmp(&other));
-            let key = match counter { Counter::Space(key, _) => key, _ => unreachable!() };
+            let Counter::Space(key, _) = counter else { unreachable!() };
             prop_assert!(counter.encode().starts_with(&Counter::space_prefix(&key)));
         }
     }

@@ -180,13 +180,10 @@ fn measure(
     ] {
         bench.go_on()?;
         let is_esker = name == "esker";
-        let wanted = bench.args.cases.contains(&case)
-            || case == Case::Single && bench.args.cases.contains(&Case::Create) && !is_esker;
         // Files have to be there before they can be asked for.
-        if !wanted && !(case == Case::Create && is_esker) && !(case == Case::Single && !is_esker) {
-            continue;
-        }
-        if case == Case::Create && !is_esker {
+        let first = if is_esker { Case::Create } else { Case::Single };
+        let wanted = case == first || bench.args.cases.contains(&case);
+        if !wanted || case == Case::Create && !is_esker {
             continue;
         }
         bench

@@ -84,7 +84,6 @@ fn of_statx(s: &Statx) -> Found {
 
 #[expect(
     clippy::unnecessary_cast,
-    clippy::allow_attributes,
     reason = "these types differ between machines"
 )]
 fn of_stat(s: &Stat) -> Found {

@@ -211,7 +211,7 @@ fn write(
                 Change::Make(..) | Change::Link { .. } => tally.made += 1,
                 Change::Unlink(_) | Change::Rmdir(_) => tally.removed += 1,
                 Change::Set { .. } | Change::Rename { .. } | Change::Xattr { .. } => {
-                    tally.changed += 1
+                    tally.changed += 1;
                 }
             },
             // The tree changed while it was read: what its directory had is not there, or something else is.
