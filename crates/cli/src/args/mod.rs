@@ -177,7 +177,7 @@ pub(crate) enum Command {
     Impact(ImpactArgs),
     /// Read vertices with their attributes
     Get(GetArgs),
-    /// Read the edges of a vertex; or bring the metadata of a directory tree of this machine into the namespace
+    /// Read the edges of a vertex; or take in the metadata of a directory tree
     Scan(ScanArgs),
     /// All that happened to a vertex or an edge
     History(HistoryArgs),
@@ -225,7 +225,7 @@ pub(crate) enum Command {
     Schema(SchemaArgs),
     /// Counts, sizes and cache figures
     Stats(StatsArgs),
-    /// The vertices with the most edges; the directories, users and types that take most space
+    /// The vertices with the most edges; or who takes most space
     Top(TopArgs),
     /// What differs between two times
     Diff(DiffArgs),
