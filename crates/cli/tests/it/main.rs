@@ -15,5 +15,6 @@ mod normalise;
 mod objects;
 mod processes;
 mod resize;
+mod resize_window;
 mod serve;
 mod window;

@@ -21,12 +21,12 @@ use std::time::Duration;
 /// Files that one job writes: its edges split.
 const FILES: usize = 90;
 
-fn open(cluster: &Cluster, server: usize) -> Database {
+pub(crate) fn open(cluster: &Cluster, server: usize) -> Database {
     OpenOptions::new().open(cluster.target(server)).unwrap()
 }
 
 /// A graph with a past; gives a moment in its middle.
-fn graph(database: &Database) -> Version {
+pub(crate) fn graph(database: &Database) -> Version {
     for n in 0..FILES {
         let batch = written(database, "1", &format!("/{n}"));
         database.apply(batch).unwrap();
@@ -65,7 +65,7 @@ fn graph(database: &Database) -> Version {
 
 /// All that can be asked.
 #[derive(Debug, PartialEq)]
-struct Picture {
+pub(crate) struct Picture {
     vertices: BTreeMap<VertexId, String>,
     then: BTreeMap<VertexId, String>,
     histories: Vec<String>,
@@ -80,7 +80,7 @@ struct Picture {
     top: String,
 }
 
-fn picture(database: &Database, then: Version) -> Picture {
+pub(crate) fn picture(database: &Database, then: Version) -> Picture {
     let schema = database.schema().unwrap();
     let scan = |as_of: Version, deleted: bool| {
         let mut all = BTreeMap::new();
@@ -165,14 +165,14 @@ fn rewrite(folder: &Path, servers: u32) {
     describe_servers(folder, servers, "threshold = 8\n");
 }
 
-fn resize(folder: &Path, args: &[&str]) -> (String, String) {
+pub(crate) fn resize(folder: &Path, args: &[&str]) -> (String, String) {
     let done = run(folder, &[&["cluster", "resize", "lab.toml"], args].concat());
     let said = text(&done.stderr);
     assert!(done.status.success(), "{args:?}: {said}");
     (text(&done.stdout), said)
 }
 
-fn folders(folder: &Path) -> Vec<String> {
+pub(crate) fn folders(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder.join("lab.cluster")).unwrap();
     let names = entries.map(|e| e.unwrap().file_name().to_string_lossy().into_owned());
     let mut names: Vec<_> = names
@@ -183,7 +183,7 @@ fn folders(folder: &Path) -> Vec<String> {
 }
 
 /// Creates one more object; its number is nobody else's.
-fn one_more(database: &Database, n: i64, known: &Picture) {
+pub(crate) fn one_more(database: &Database, n: i64, known: &Picture) {
     let mut batch = Batch::new();
     batch.push(Op::CreateObject {
         identity: identity(n),

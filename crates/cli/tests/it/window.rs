@@ -16,7 +16,7 @@ fn lose(folder: &Path, server: usize) {
 }
 
 /// `[checkpoint]` with windows of so many writes and so long.
-fn window(writes: u64, every: &str) -> String {
+pub(crate) fn window(writes: u64, every: &str) -> String {
     format!(
         "durability = \"window\"\n[checkpoint]\nlive = \"live\"\nreserve = \"1MiB\"\nwrites = {writes}\nevery = \"{every}\"\n"
     )

@@ -11,6 +11,7 @@ use esker_store::{KeyRange, Snapshot, Store, Table, WriteBatch};
 use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,8 @@ pub(super) struct Keeper {
     done: Condvar,
     manifest: Mutex<Manifest>,
     pub(super) may_have_lost: bool,
+    /// Closing it does not say that nothing was lost.
+    as_found: AtomicBool,
 }
 
 /// The window.
@@ -92,6 +95,7 @@ impl Keeper {
             work: Condvar::new(),
             done: Condvar::new(),
             may_have_lost: restored.last > 0 && crashed,
+            as_found: AtomicBool::new(false),
             manifest: Mutex::new(manifest),
         })
     }
@@ -165,6 +169,11 @@ impl Keeper {
         self.work.notify_all();
     }
 
+    /// See [`super::Window::stay_as_found`].
+    pub(super) fn stay_as_found(&self) {
+        self.as_found.store(self.may_have_lost, Ordering::Release);
+    }
+
     pub(super) fn figures(&self) -> WindowFigures {
         let state = self.state();
         WindowFigures {
@@ -232,7 +241,9 @@ impl Keeper {
         let whole = {
             let mut state = self.state();
             state.ended = true;
-            state.persisted == state.last && state.replaced.is_none()
+            state.persisted == state.last
+                && state.replaced.is_none()
+                && !self.as_found.load(Ordering::Acquire)
         };
         self.done.notify_all();
         if let Some(basing) = basing {

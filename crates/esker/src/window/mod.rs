@@ -112,6 +112,11 @@ impl Window {
         self.keeper.may_have_lost
     }
 
+    /// For whoever only looks at the database, or copies it: if it may have lost something, it goes on saying so after it was closed.
+    pub fn stay_as_found(&self) {
+        self.keeper.stay_as_found();
+    }
+
     /// Figures.
     pub fn figures(&self) -> WindowFigures {
         self.keeper.figures()
@@ -142,6 +147,8 @@ pub fn remove_checkpoint(folder: &Path) -> Result<()> {
         return Ok(());
     };
     for place in manifest.folders.iter().filter(|place| **place != home) {
+        // Nobody else would: the store's number is in their names.
+        place::clear_drafts(place, manifest.store);
         // What is not there (any more) needs not be removed.
         for name in place::list(place, manifest.store).unwrap_or_default() {
             let path = place.join(name.text());

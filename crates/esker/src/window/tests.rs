@@ -317,3 +317,42 @@ fn a_folder_with_something_else_is_not_emptied() {
     let why = place.open(1).map(|_| ()).unwrap_err().to_string();
     assert!(why.contains("would be emptied"), "{why}");
 }
+
+#[test]
+fn who_only_looks_leaves_it_as_it_was_found() {
+    let place = Place::new();
+    let closed = |place: &Place| {
+        let manifest = Manifest::read(&home(place.dir.path())).unwrap();
+        manifest.unwrap().closed
+    };
+    let store = place.open(1).unwrap();
+    store.commit(batch(1), Durability::Sync).unwrap();
+    let crashed = place.copy();
+    drop(store);
+    for (place, lost) in [(place, false), (crashed, true)] {
+        let store = place.open(2).unwrap();
+        let window = store.window();
+        assert_eq!(window.may_have_lost(), lost);
+        window.stay_as_found();
+        drop(store);
+        assert_eq!(closed(&place), !lost);
+    }
+}
+
+#[test]
+fn what_goes_with_its_folder_goes_from_everywhere() {
+    let place = Place::new();
+    let store = place.open(1).unwrap();
+    store.commit(batch(1), Durability::Sync).unwrap();
+    drop(store);
+    let files = place.files();
+    assert_eq!(files.len(), 1);
+    // Another store's, and what a writer that died left.
+    let other = place.options.to[0].join("0000000000000007-3-1-2.seg");
+    std::fs::write(&other, "").unwrap();
+    std::fs::write(files[0].with_extension("seg.draft"), "").unwrap();
+    for _ in 0..2 {
+        remove_checkpoint(place.dir.path()).unwrap();
+        assert_eq!(place.files(), std::slice::from_ref(&other));
+    }
+}

@@ -16,7 +16,8 @@ const MEMORY_LEAST: u64 = 16 << 20;
 /// A database that this process alone has open.
 pub(super) struct Part {
     database: Database,
-    folder: PathBuf,
+    /// Where its rows lie while it is open.
+    rows: PathBuf,
 }
 
 impl Part {
@@ -34,6 +35,7 @@ impl Part {
             std::process::id()
         );
         let mut options = options(parts, context).part_of(&whole);
+        let mut live = None;
         if is_window(folder) {
             let window = config.window(id)?.ok_or_else(|| {
                 usage(format!(
@@ -41,9 +43,14 @@ impl Part {
                     folder.display()
                 ))
             })?;
+            live = Some(window.live.clone());
             options = options.window(window);
         }
-        Self::with(folder, &options)
+        let mut part = Self::with(folder, &options)?;
+        if let Some(live) = live {
+            part.rows = live;
+        }
+        Ok(part)
     }
 
     fn with(folder: &Path, options: &OpenOptions) -> anyhow::Result<Self> {
@@ -54,10 +61,19 @@ impl Part {
                 folder.display()
             );
         }
+        if let Some(window) = database.window() {
+            // What clients send again is for its servers, if nothing comes of this.
+            window.stay_as_found();
+        }
         Ok(Self {
             database,
-            folder: folder.to_path_buf(),
+            rows: folder.to_path_buf(),
         })
+    }
+
+    /// Whether its server did not end in good order, so that clients may keep what no checkpoint holds.
+    pub(super) fn may_lack(&self) -> bool {
+        self.database.window().is_some_and(|w| w.may_have_lost())
     }
 
     pub(super) fn engine(&self) -> esker_model::Result<Arc<Engine>> {
@@ -68,8 +84,9 @@ impl Part {
         self.database.engine().map(|(_, clock)| clock)
     }
 
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
+    /// Where its rows lie while it is open.
+    pub(super) fn rows(&self) -> &Path {
+        &self.rows
     }
 
     pub(super) fn close(self) -> anyhow::Result<()> {

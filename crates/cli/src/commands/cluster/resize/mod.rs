@@ -150,8 +150,19 @@ fn deal_out(
 ) -> anyhow::Result<Done> {
     let sources = open_sources(config, switch.from, args.from.as_deref(), context)?;
     config.remove_leftovers()?;
-    let folders: Vec<&Path> = sources.iter().map(Part::folder).collect();
-    check_room(&folders, &config.storage)?;
+    for (id, _) in (0..).zip(&sources).filter(|(_, source)| source.may_lack()) {
+        context.warn(&format!(
+            "{} did not end in good order: what its clients keep because no checkpoint holds it will not be in the new databases",
+            ServerId(id)
+        ));
+    }
+    let rows: Vec<&Path> = sources.iter().map(Part::rows).collect();
+    // Checkpoints look for room themselves.
+    let place = config.checkpoint.as_ref().map(|c| c.live.as_path());
+    let place = place.unwrap_or(&config.storage);
+    std::fs::create_dir_all(place)
+        .map_err(|e| failed(format!("making `{}`", place.display()), e))?;
+    check_room(&rows, place)?;
     let made = make(config, switch, &sources, context);
     let done = match made {
         Ok(done) => done,
