@@ -117,6 +117,8 @@ mod tests {
         fn sums_are_those_of_a_map(added in prop::collection::vec((counter(), -2_i64..3, any::<bool>()), 0..60)) {
             let (mut changes, mut model) = (Changes::default(), BTreeMap::new());
             for (counter, change, settle) in added {
+                // Times are never before 1970.
+                let change = if matches!(counter, Counter::Space(..)) { change.abs() } else { change };
                 changes.add(counter, change);
                 let sum = model.entry(counter.encode()).or_insert(0);
                 *sum = counter.combine(*sum, change);
