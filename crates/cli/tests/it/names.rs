@@ -265,6 +265,12 @@ fn what_changed_in_a_tree_is_all_that_the_next_scan_writes() {
     file("a/b/y", "22");
     file("gone/z", "333");
     std::fs::hard_link(tree.join("a/x"), tree.join("a/b/x2")).unwrap();
+    file("program", "1");
+    let runs_as_owner = || {
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
+        std::fs::set_permissions(tree.join("program"), permissions).unwrap();
+    };
+    runs_as_owner();
     symlink("../x", tree.join("a/b/s")).unwrap();
     rustix::fs::mknodat(
         rustix::fs::CWD,
@@ -289,7 +295,7 @@ fn what_changed_in_a_tree_is_all_that_the_next_scan_writes() {
     let held = json(at, &["du", "lab.esker", "/t"]);
     assert_eq!(
         (&held[0]["files"], &held[0]["directories"]),
-        (&7.into(), &5.into())
+        (&8.into(), &5.into())
     );
     let stat = json(
         at,
@@ -313,13 +319,19 @@ fn what_changed_in_a_tree_is_all_that_the_next_scan_writes() {
     std::fs::remove_dir_all(tree.join("gone")).unwrap();
     std::fs::remove_file(tree.join("a/b/y")).unwrap();
     std::fs::create_dir(tree.join("a/b/y")).unwrap();
+    file("program", "22");
+    runs_as_owner();
     file("a/x", "longer");
     file("a/new", "");
     let second = scan();
     assert_eq!((&second["new"], &second["removed"]), (&2.into(), &3.into()));
     let names = |path: &str| done(at, &["ls", "lab.esker", path, "--format", "csv"]);
-    assert_eq!(names("/t"), "name\na\npipe\nsparse\n");
+    assert_eq!(names("/t"), "name\na\npipe\nprogram\nsparse\n");
     assert_eq!(names("/t/a/b"), "name\nc\ns\nx2\ny\n");
+    assert_eq!(
+        json(at, &["stat", "lab.esker", "/t/program"])[0]["mode"],
+        "4755"
+    );
     assert_eq!(json(at, &["stat", "lab.esker", "/t/a/b/x2"])[0]["size"], 6);
     let third = scan();
     assert_eq!(

@@ -55,7 +55,46 @@ fn changes_do_what_a_file_system_does() {
     );
 }
 
+/// What this machine's kernel does otherwise than Esker, if its settings are not those of most machines.
+#[derive(Debug, Clone, Copy)]
+struct Kernel {
+    /// It keeps no extended attributes here (tmpfs before Linux 6.6).
+    no_xattrs: bool,
+    /// It does not follow symbolic links of others where the sticky bit is set (`fs.protected_symlinks`).
+    protects_symlinks: bool,
+    /// It lets everybody give a file another name (`fs.protected_hardlinks`).
+    all_may_link: bool,
+}
+
+impl Kernel {
+    fn look(root: &str) -> Self {
+        let set = |name: &str| {
+            let text = std::fs::read_to_string(format!("/proc/sys/fs/{name}"));
+            text.is_ok_and(|t| t.trim() == "1")
+        };
+        let flags = rustix::fs::XattrFlags::empty();
+        Self {
+            no_xattrs: rustix::fs::setxattr(root, "user.a", b"", flags).is_err(),
+            protects_symlinks: set("protected_symlinks"),
+            all_may_link: !set("protected_hardlinks"),
+        }
+    }
+
+    /// Whether a change means the same to it as to Esker.
+    fn agrees(self, change: &Change, asker: &Asker) -> bool {
+        let sticky = |mode: u32| mode & 0o1000 != 0;
+        match change {
+            Change::Xattr { .. } => !self.no_xattrs,
+            Change::Link { .. } => asker.uid == 0 || !self.all_may_link,
+            Change::Make(_, make) => !(self.protects_symlinks && sticky(make.mode)),
+            Change::Set { set, .. } => !(self.protects_symlinks && set.mode.is_some_and(sticky)),
+            _ => true,
+        }
+    }
+}
+
 fn inside(root: &str) {
+    let kernel = Kernel::look(root);
     rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::chroot(root).unwrap();
     std::env::set_current_dir("/").unwrap();
@@ -63,8 +102,9 @@ fn inside(root: &str) {
     let first = number("ESKER_NAMES_SEED", 1);
     for seed in first..first + number("ESKER_NAMES_CASES", 60) {
         let mut played = Vec::new();
-        let done =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| history(seed, &mut played)));
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            history(seed, kernel, &mut played)
+        }));
         if let Err(why) = done {
             let last = played.len().saturating_sub(12);
             println!("seed {seed}, after:\n{}", played[last..].join("\n"));
@@ -237,7 +277,7 @@ fn tree(engine: &Engine, asker: &Asker) -> BTreeMap<NamePath, Seen> {
     all
 }
 
-fn history(seed: u64, played: &mut Vec<String>) {
+fn history(seed: u64, kernel: Kernel, played: &mut Vec<String>) {
     let mut rng = Rng::new(seed);
     let small = small();
     let engine = &small.engine;
@@ -277,6 +317,9 @@ fn history(seed: u64, played: &mut Vec<String>) {
     for step in 0..150 {
         let asker = &people[rng.below(3)];
         let next = some_change(&mut rng, asker);
+        if !kernel.agrees(&next, asker) {
+            continue;
+        }
         played.push(format!("{} {next:?}", asker.uid));
         let expected = acting(asker, || disk::change(&next));
         small.clock.advance(1);

@@ -170,8 +170,11 @@ impl Found {
             return None;
         }
         let sized = !directory && self.target.is_none() && self.size != inode.size;
+        // Another size or owner takes the setuid bit away, unless it is said again.
+        let drops = sized || (self.uid, self.gid) != (inode.uid, inode.gid);
         Some(SetAttributes {
-            mode: (self.mode != inode.mode && self.target.is_none()).then_some(self.mode & 0o7777),
+            mode: ((self.mode != inode.mode || drops) && self.target.is_none())
+                .then_some(self.mode & 0o7777),
             uid: (self.uid != inode.uid).then_some(self.uid),
             gid: (self.gid != inode.gid).then_some(self.gid),
             size: sized.then_some(self.size),
