@@ -103,7 +103,7 @@ fn inside(root: &str) {
     for seed in first..first + number("ESKER_NAMES_CASES", 60) {
         let mut played = Vec::new();
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            history(seed, kernel, &mut played)
+            history(seed, kernel, &mut played);
         }));
         if let Err(why) = done {
             let last = played.len().saturating_sub(12);
