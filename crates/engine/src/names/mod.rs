@@ -3,6 +3,8 @@
 //! [`directory`] is what is kept in memory, [`rows`] reads single rows, [`resolve`] goes from a path to a row, [`change`]
 //! and its neighbours write, [`space`] sums up, [`read`] answers.
 
+mod apart;
+mod ask;
 mod attributes;
 mod change;
 mod directory;
@@ -13,12 +15,16 @@ mod rename;
 mod resolve;
 mod rows;
 pub(crate) mod space;
+mod spread;
 
 pub(crate) use rows::{Committed, corrupt as corrupt_names, find, whereabouts};
 
 use crate::Engine;
 use crate::counts::PendingCounters;
 use crate::txn::{Effects, Overlay, Txn, lock};
+use apart::Apart;
+pub use apart::{DirectorySums, Fetched, Need, Placed, Ran, RowPlace};
+pub use ask::{RawEntry, path_of};
 use directory::{Directories, Directory};
 use esker_model::limits::BATCH_MUTATIONS_MAX;
 use esker_model::namespace::{Change, Done};
@@ -26,6 +32,8 @@ use esker_model::object::Asker;
 use esker_model::{Error, Result};
 pub(crate) use filter::Filters;
 use foldhash::fast::FixedState;
+pub use read::sums_of;
+pub use spread::{Here, Plan, PlannedRow, Stopped};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -60,6 +68,8 @@ pub(crate) struct NamesTxn<'n> {
     names: &'n Names,
     pending: &'n Mutex<PendingCounters>,
     filters: &'n mut Filters,
+    /// Where the namespace is spread over many engines: how the rest of it is seen.
+    apart: Option<&'n Apart<'n>>,
     local: Local,
     /// Directories in memory may be wrong once this is committed: one was moved or removed, or has another mode.
     structural: bool,
@@ -111,6 +121,7 @@ impl Engine {
             names: &self.names,
             pending: &self.counters,
             filters: &mut writer.filters,
+            apart: None,
             local: Local::default(),
             structural: false,
             space: space::Differences::default(),

@@ -63,3 +63,11 @@ pub fn hash_of(name: &Name) -> u64 {
         .fill(&mut out);
     u64::from_be_bytes(out)
 }
+
+/// What stands for the value of a row, or that there is none (0), where servers compare what they have read.
+pub fn digest(value: Option<&[u8]>) -> u64 {
+    let Some(value) = value else { return 0 };
+    let hash = blake3::hash(value);
+    let first = hash.as_bytes().first_chunk::<8>();
+    first.map_or(1, |b| u64::from_be_bytes(*b) | 1)
+}
