@@ -5,6 +5,7 @@
 //! that creating a file and asking for it is one row. What lies where is drawn in `docs/internals/namespace.md`.
 
 mod api;
+pub mod codec;
 mod errno;
 mod inode;
 mod path;
