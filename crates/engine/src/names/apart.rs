@@ -115,6 +115,8 @@ struct Notes {
     read: BTreeMap<Vec<u8>, u64>,
     empty: BTreeSet<VertexId>,
     gone: Vec<VertexRef>,
+    /// Entries that were put: directories and hashes.
+    put: Vec<(VertexId, u64)>,
 }
 
 /// Whoever gets this looks at [`Apart::trouble`].
@@ -161,6 +163,16 @@ impl<'a> Apart<'a> {
     /// A vertex goes with its file.
     pub(super) fn forget(&self, vertex: VertexRef) {
         lock(&self.notes).gone.push(vertex);
+    }
+
+    /// A directory gets an entry, or one that it has gets another row.
+    pub(super) fn note_put(&self, directory: VertexId, hash: u64) {
+        lock(&self.notes).put.push((directory, hash));
+    }
+
+    /// Entries that were put since this was last asked.
+    pub(super) fn take_put(&self) -> Vec<(VertexId, u64)> {
+        std::mem::take(&mut lock(&self.notes).put)
     }
 
     /// Why a run was stopped, if it was; forgets it.

@@ -169,6 +169,25 @@ impl Engine {
         Ok(Ran::Needs(needs))
     }
 
+    /// Of rows of a listing, the directories that someone may look into: names and ids.
+    pub fn open_directories(
+        &self,
+        asker: Option<&Asker>,
+        listed: &[RawEntry],
+    ) -> Result<Vec<(Name, VertexId)>> {
+        let mut open = Vec::new();
+        for (_, value) in listed {
+            let dentry = Dentry::decode(value).map_err(rows::corrupt)?;
+            if let DentryInode::Here(inode) = &dentry.inode
+                && inode.is_directory()
+                && inode.allows(asker, 5)
+            {
+                open.push((dentry.name, dentry.id));
+            }
+        }
+        Ok(open)
+    }
+
     /// Rows of table `names` that lie here, one for each key.
     pub fn names_rows(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
         keys.iter()

@@ -157,6 +157,9 @@ impl Txn<'_, '_> {
         dentry: &Dentry,
     ) {
         names.filters.add(parent, hash);
+        if let Some(apart) = names.apart {
+            apart.note_put(parent, hash);
+        }
         self.scratch.clear();
         dentry.encode(&mut self.scratch);
         self.overlay

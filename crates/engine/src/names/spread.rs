@@ -19,6 +19,8 @@ pub struct Here {
     pub answers: Vec<Result<Done>>,
     /// Why the next one was not tried.
     pub stopped: Option<Stopped>,
+    /// Entries that were made by those: directories and hashes of names.
+    pub made: Vec<(VertexId, u64)>,
 }
 
 /// Why a change cannot be done here at once.
@@ -82,6 +84,7 @@ impl Engine {
         let mut here = Here {
             answers: Vec::with_capacity(changes.len()),
             stopped: None,
+            made: Vec::new(),
         };
         let mut guard = lock(&self.writer);
         let writer = &mut *guard;
@@ -123,8 +126,12 @@ impl Engine {
                 break;
             }
             structural = names.structural;
+            let put = apart.take_put();
             match &answer {
                 Ok(_) => {
+                    if makes(change) {
+                        here.made.extend(put);
+                    }
                     total.absorb(effects);
                     names.keep_differences();
                 }
@@ -266,6 +273,14 @@ impl Engine {
         let now_millis = self.clock.now_millis();
         Txn::begin(self, overlay, schema, senders, senders_version, now_millis)
     }
+}
+
+/// Whether a change gives a directory an entry that it did not have.
+fn makes(change: &Change) -> bool {
+    matches!(
+        change,
+        Change::Make(..) | Change::Rename { .. } | Change::Link { .. }
+    )
 }
 
 impl NamesTxn<'_> {
