@@ -7,7 +7,7 @@ use crate::wire::encoding::Wire;
 use crate::wire::namespace::Outcome;
 use crate::wire::request::Request;
 use esker_model::namespace::{
-    Change, Cookie, Done, Entry, Inode, NamePath, Namespace, Space, SpaceBy, Usage,
+    Change, Cookie, Done, Entry, Inode, NamePath, Namespace, Partition, Space, SpaceBy, Usage,
 };
 use esker_model::object::Asker;
 use esker_model::{Cancel, Error, Flow, Result};
@@ -143,6 +143,14 @@ impl Namespace for Database {
         })?;
         let _ = all.iter().try_for_each(|(path, usage)| sink(path, usage));
         Ok(())
+    }
+
+    fn partitions(&self, path: &NamePath) -> Result<Vec<Partition>> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.engine()?.partitions(path)?),
+            Session::Attached(r) => r.list(&Request::Partitions(path.clone())),
+            Session::Server(_) => Err(not_served()),
+        })
     }
 
     fn space(&self, by: SpaceBy) -> Result<Vec<Space>> {

@@ -12,8 +12,8 @@ use esker_model::namespace::record::{
     Dentry, children_prefix, decode_child_key, decode_dentry_key, dentries_prefix, dentry_key,
 };
 use esker_model::namespace::{
-    Change, Content, Cookie, Done, Entry, Errno, Inode, Kind, Name, NamePath, Namespace, Space,
-    SpaceBy, Usage,
+    Change, Content, Cookie, Done, Entry, Errno, Inode, Kind, Name, NamePath, Namespace, Partition,
+    Space, SpaceBy, Usage,
 };
 use esker_model::object::Asker;
 use esker_model::{Cancel, Error, Flow, Result, VertexId};
@@ -56,6 +56,11 @@ impl Engine {
             of(Measure::Directories)?,
             of(Measure::Changed)?,
         ))
+    }
+
+    /// The id of what is at a path, if there is something.
+    pub(super) fn id_now(&self, path: &NamePath) -> Option<VertexId> {
+        self.stat(None, path, false).ok().map(|inode| inode.id)
     }
 
     /// The directory at a path, whose entries someone may list.
@@ -309,6 +314,17 @@ impl Namespace for Engine {
             }
         }
         Ok(())
+    }
+
+    fn partitions(&self, path: &NamePath) -> Result<Vec<Partition>> {
+        self.reach(None, |way| way.directory(path))?;
+        let own = self.usage(None, path, false)?;
+        Ok(vec![Partition {
+            index: 0,
+            depth: 0,
+            server: 0,
+            entries: own.files + own.directories,
+        }])
     }
 
     fn space(&self, by: SpaceBy) -> Result<Vec<Space>> {

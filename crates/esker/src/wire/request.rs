@@ -85,6 +85,7 @@ pub(crate) enum Request {
     Usage(Option<Asker>, NamePath, bool),
     Usages(Option<Asker>, NamePath),
     Space(SpaceBy),
+    Partitions(NamePath),
 }
 
 wire_enum!(Request {
@@ -120,4 +121,5 @@ wire_enum!(Request {
     29 Usage(asker, path, below),
     30 Space(by),
     31 Usages(asker, path),
+    32 Partitions(path),
 });

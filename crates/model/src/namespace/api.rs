@@ -1,6 +1,6 @@
 //! The trait of the namespace's door, and what travels through it.
 
-use super::{Content, Inode, Name, NamePath};
+use super::{Content, Inode, Name, NamePath, Partition};
 use crate::error::Result;
 use crate::graph::{Cancel, Flow};
 use crate::id::VertexId;
@@ -244,4 +244,7 @@ pub trait Namespace: Send + Sync {
 
     /// Sums over the whole namespace.
     fn space(&self, by: SpaceBy) -> Result<Vec<Space>>;
+
+    /// The partitions of a directory, and where they are.
+    fn partitions(&self, path: &NamePath) -> Result<Vec<Partition>>;
 }

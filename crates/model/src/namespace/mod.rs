@@ -5,6 +5,8 @@
 //! that creating a file and asking for it is one row. What lies where is drawn in `docs/internals/namespace.md`.
 
 mod api;
+pub mod below;
+mod call;
 pub mod codec;
 mod errno;
 mod inode;
@@ -14,6 +16,7 @@ pub mod record;
 pub use api::{
     Change, Cookie, Done, Entry, Make, Namespace, SetAttributes, Space, SpaceBy, Usage, XattrMode,
 };
+pub use call::{Answer, Call, Changes, Partition};
 pub use errno::{Errno, FileError};
 pub use inode::{Content, Inode, Kind};
 pub use path::{Name, NamePath, display};

@@ -1,5 +1,6 @@
 //! The namespace: what a file system does, and what only Esker keeps.
 
+mod again;
 mod disk;
 mod kept;
 mod like_a_file_system;
