@@ -64,6 +64,15 @@ pub enum NamesCall {
         /// By what.
         by: SpaceBy,
     },
+    /// How many entries of a directory the answerer has, with hashes from `first` to `last`.
+    Count {
+        /// Which directory.
+        directory: VertexId,
+        /// The first hash.
+        first: u64,
+        /// The last one.
+        last: u64,
+    },
 }
 
 /// What can come back.
@@ -86,6 +95,8 @@ pub enum NamesReply {
     Children(Vec<Vec<(VertexId, Name)>>),
     /// To [`NamesCall::Space`].
     Space(Vec<(Counter, i64)>),
+    /// To [`NamesCall::Count`].
+    Count(u64),
     /// To any: rows lie elsewhere; this is how their directories have split.
     Moved(Vec<(VertexId, Vec<u8>)>),
 }
@@ -239,6 +250,16 @@ impl NamesCall {
                 out.push(5);
                 out.push(BY.iter().position(|b| b == by).unwrap_or(0) as u8);
             }
+            Self::Count {
+                directory,
+                first,
+                last,
+            } => {
+                out.push(6);
+                out.extend_from_slice(&directory.0);
+                put_u64(&mut out, *first);
+                put_u64(&mut out, *last);
+            }
         }
         out
     }
@@ -271,7 +292,12 @@ impl NamesCall {
                     by: by.ok_or_else(|| r.error("by what sums are (0 to 4)"))?,
                 }
             }
-            _ => return Err(r.error("a kind of question (0 to 5)")),
+            6 => Self::Count {
+                directory: VertexId(r.array("a directory's id")?),
+                first: r.u64("a hash")?,
+                last: r.u64("a hash")?,
+            },
+            _ => return Err(r.error("a kind of question (0 to 6)")),
         };
         r.finish()?;
         Ok(call)
@@ -368,6 +394,10 @@ impl NamesReply {
                 out.push(6);
                 put_splits(&mut out, splits);
             }
+            Self::Count(count) => {
+                out.push(7);
+                put_u64(&mut out, *count);
+            }
         }
         out
     }
@@ -402,7 +432,8 @@ impl NamesReply {
             })?),
             5 => Self::Space(take_counters(&mut r)?),
             6 => Self::Moved(take_splits(&mut r)?),
-            _ => return Err(r.error("a kind of answer (0 to 6)")),
+            7 => Self::Count(r.u64("a count")?),
+            _ => return Err(r.error("a kind of answer (0 to 7)")),
         };
         r.finish()?;
         Ok(reply)
@@ -456,6 +487,12 @@ mod tests {
             limit: 10,
         });
         come_back(&NamesCall::Children { of: vec![id] });
+        come_back(&NamesCall::Count {
+            directory: id,
+            first: 1,
+            last: 2,
+        });
+        comes_back(&NamesReply::Count(3));
         for by in BY {
             come_back(&NamesCall::Space { by });
         }

@@ -119,7 +119,7 @@ enum Servers {
     Count(usize),
 }
 
-const OWN: [Key<Half>; 16] = [
+const OWN: [Key<Half>; 17] = [
     Key {
         path: "name",
         expected: "text",

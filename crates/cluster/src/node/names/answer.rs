@@ -28,6 +28,11 @@ impl Node {
                 let children = of.iter().map(|id| self.engine.names_children(*id));
                 NamesReply::Children(children.collect::<Result<_>>()?)
             }
+            NamesCall::Count {
+                directory,
+                first,
+                last,
+            } => NamesReply::Count(self.count_range(directory, (first, last))?),
             NamesCall::Space { by } => NamesReply::Space(self.engine.names_space(by)?),
         })
     }

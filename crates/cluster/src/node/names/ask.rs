@@ -7,17 +7,17 @@ use crate::peer::{NamesCall, NamesReply};
 use crate::vnode::ServerId;
 use esker_engine::{DirectorySums, RawEntry, sums_of};
 use esker_model::key::{Counter, Measure};
-use esker_model::namespace::{Cookie, Entry, Errno, Inode, Name, NamePath, Space, SpaceBy, Usage};
+use esker_model::namespace::{
+    Answer, Call, Cookie, Entry, Inode, Name, NamePath, Partition as Portion, Space, SpaceBy, Usage,
+};
 use esker_model::object::Asker;
-use esker_model::{Cancel, Error, Flow, Result, VertexId};
+use esker_model::{Error, Result, Version, VertexId};
 use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const READ: u32 = 4;
 const SEARCH: u32 = 1;
-/// Entries of a page of a walk.
-const WALK_PAGE: usize = 2_048;
 /// Directories that are looked into together.
 const TOGETHER_MAX: usize = 512;
 /// How often a page is asked for again whose entries moved meanwhile.
@@ -26,10 +26,36 @@ const MOVES_MAX: u32 = 64;
 /// Where a listing goes on: a hash, behind that number of it if it has one; nothing at its end.
 type Next = Option<(u64, Option<u8>)>;
 
-/// A directory on the way of a walk: its path and its id.
-type Below = (NamePath, VertexId);
-
 impl Node {
+    /// One call of a client that has seen that version.
+    pub async fn names(self: &Arc<Self>, call: Call, seen: Version) -> Result<Answer> {
+        self.clock.witness(seen);
+        Ok(match call {
+            Call::Stat {
+                asker,
+                path,
+                follow,
+            } => Answer::Inode(self.stat_name(asker.as_ref(), &path, follow).await?),
+            Call::List {
+                asker,
+                path,
+                after,
+                limit,
+                directories,
+            } => {
+                let page = self.list_names(asker.as_ref(), &path, after, limit, directories);
+                let (entries, more) = page.await?;
+                Answer::Page { entries, more }
+            }
+            Call::Change(changes) => Answer::Changed(self.change_names(changes).await?),
+            Call::Usage { asker, path } => {
+                Answer::Usage(self.usage_of(asker.as_ref(), &path, false).await?)
+            }
+            Call::Space(by) => Answer::Space(self.space_by(by).await?),
+            Call::Partitions(path) => Answer::Partitions(self.partitions_of(&path).await?),
+        })
+    }
+
     /// As [`esker_model::namespace::Namespace::stat`].
     pub async fn stat_name(
         self: &Arc<Self>,
@@ -45,22 +71,25 @@ impl Node {
         .await
     }
 
-    /// A page of [`esker_model::namespace::Namespace::list`]: so many entries at most, and whether there are more.
+    /// A page of [`esker_model::namespace::Namespace::list`]: so many entries at most, of directories alone if that is asked
+    /// for, and whether there are more.
     pub async fn list_names(
         self: &Arc<Self>,
         asker: Option<&Asker>,
         path: &NamePath,
         after: Option<Cookie>,
         limit: usize,
+        directories: bool,
     ) -> Result<(Vec<(Cookie, Entry)>, bool)> {
         self.check_serving()?;
         let directory = self.directory_named(asker, path, READ | SEARCH).await?;
-        let from = after.map_or((0, None), |c| (c.hash, Some(c.n)));
-        let (mut entries, mut next) = self.page_of(asker, directory, from, limit).await?;
+        let mut next = Some(after.map_or((0, None), |c| (c.hash, Some(c.n))));
+        let mut entries = Vec::new();
         while let (Some(from), true) = (next, entries.len() < limit) {
             let left = limit - entries.len();
-            let (more, after) = self.page_of(asker, directory, from, left).await?;
-            entries.extend(more);
+            let (page, after) = self.page_of(asker, directory, from, left).await?;
+            let wanted = |(_, e): &(Cookie, Entry)| !directories || e.inode.is_directory();
+            entries.extend(page.into_iter().filter(wanted));
             next = after;
         }
         Ok((entries, next.is_some()))
@@ -119,46 +148,6 @@ impl Node {
             }
         }
         Err(kept_moving())
-    }
-
-    /// As [`esker_model::namespace::Namespace::walk`]; not one moment of all servers.
-    pub async fn walk_names(
-        self: &Arc<Self>,
-        asker: Option<&Asker>,
-        path: &NamePath,
-        cancel: &(dyn Cancel + Sync),
-        sink: &mut (dyn FnMut(&NamePath, &Inode) -> Flow + Send),
-    ) -> Result<()> {
-        let inode = self.stat_name(asker, path, false).await?;
-        if sink(path, &inode).is_break() || !inode.is_directory() {
-            return Ok(());
-        }
-        if !inode.allows(asker, READ | SEARCH) {
-            return Err(Errno::Access.at(path).into());
-        }
-        let mut left: Vec<Below> = vec![(path.clone(), inode.id)];
-        while let Some((path, id)) = left.pop() {
-            let mut below = Vec::new();
-            let mut next = Some((0, None));
-            while let Some(from) = next {
-                if cancel.cancelled() {
-                    return Err(Error::Interrupted);
-                }
-                let (entries, after) = self.page_of(asker, id, from, WALK_PAGE).await?;
-                for (_, entry) in entries {
-                    let path = path.join(&entry.name);
-                    if entry.inode.is_directory() && entry.inode.allows(asker, READ | SEARCH) {
-                        below.push((path.clone(), entry.inode.id));
-                    }
-                    if sink(&path, &entry.inode).is_break() {
-                        return Ok(());
-                    }
-                }
-                next = after;
-            }
-            left.extend(below.into_iter().rev());
-        }
-        Ok(())
     }
 
     /// As [`esker_model::namespace::Namespace::usage`].
@@ -314,35 +303,33 @@ impl Node {
         Ok(sums_of(sums))
     }
 
-    /// Where a directory's entries lie: each partition's first hash and server, and how many entries it has.
-    pub async fn entries_by_server(
-        self: &Arc<Self>,
-        asker: Option<&Asker>,
-        path: &NamePath,
-    ) -> Result<Vec<(u64, ServerId, u64)>> {
+    /// Where a directory's entries lie, by their hashes.
+    pub async fn partitions_of(self: &Arc<Self>, path: &NamePath) -> Result<Vec<Portion>> {
         self.check_serving()?;
-        let id = self.directory_named(asker, path, READ).await?;
+        let id = self.directory_named(None, path, 0).await?;
         let splits = self.splits_of_entries(id).await?;
-        let mut parts = Vec::new();
+        let mut all = Vec::new();
         let mut next = Some(0);
         while let Some(first) = next {
-            let (partition, (_, last)) = self.entries_in(&splits, first);
+            let (partition, (first, last)) = self.entries_in(&splits, first);
             let server = self.server_of(crate::peer::entries_of(id), partition);
-            let mut count = 0;
-            let mut from = Some((first, None));
-            while let Some(place) = from.filter(|(hash, _)| *hash <= last) {
-                let (entries, after) = self.raw_page(id, place, WALK_PAGE).await?;
-                let within = |(key, _): &&RawEntry| {
-                    esker_model::namespace::record::decode_dentry_key(key)
-                        .is_ok_and(|(_, hash, _)| hash <= last)
-                };
-                count += entries.iter().filter(within).count() as u64;
-                from = after;
-            }
-            parts.push((first, server, count));
+            let call = NamesCall::Count {
+                directory: id,
+                first,
+                last,
+            };
+            let NamesReply::Count(entries) = self.ask_names(server, call).await? else {
+                return Err(unexpected(server));
+            };
+            all.push(Portion {
+                index: partition.0,
+                depth: (last ^ first).leading_zeros(),
+                server: server.0,
+                entries,
+            });
             next = last.checked_add(1);
         }
-        Ok(parts)
+        Ok(all)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::peer::{Change, NamesCall, NamesPart, NamesReply, Part, PartOp, entrie
 use crate::vnode::ServerId;
 use esker_engine::{Beside, Plan, Ran, Stopped, path_of};
 use esker_model::limits::BATCH_MUTATIONS_MAX;
-use esker_model::namespace::{Change as NameChange, Done, Kind};
+use esker_model::namespace::{Change as NameChange, Changes, Done, Kind};
 use esker_model::object::Asker;
 use esker_model::{Error, Op, Result, Version, VertexId};
 use futures_util::future::join_all;
@@ -31,12 +31,9 @@ type Splits = Vec<(VertexId, Vec<u8>)>;
 
 impl Node {
     /// As [`esker_model::namespace::Namespace::change`]: one after the other, each whole or not at all, on all servers.
-    pub async fn change_names(
-        self: &Arc<Self>,
-        asker: Option<Asker>,
-        changes: Vec<NameChange>,
-    ) -> Result<Vec<Result<Done>>> {
+    pub async fn change_names(self: &Arc<Self>, changes: Changes) -> Result<Vec<Result<Done>>> {
         self.check_serving()?;
+        let Changes { asker, changes, .. } = changes;
         if changes.len() > BATCH_MUTATIONS_MAX {
             return Err(Error::Limit {
                 what: "a number of changes".into(),

@@ -238,7 +238,7 @@ impl Node {
         Ok(counts)
     }
 
-    fn count_range(&self, directory: VertexId, hashes: (u64, u64)) -> Result<u64> {
+    pub(super) fn count_range(&self, directory: VertexId, hashes: (u64, u64)) -> Result<u64> {
         let mut count = 0;
         self.dentries(directory, hashes, &mut |_, _| {
             count += 1;
