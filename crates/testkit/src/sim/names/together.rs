@@ -53,7 +53,7 @@ struct Shared {
 /// Plays a seed and checks everything.
 pub fn play(seed: u64, weather: Weather, tracing: bool) -> Played {
     let mut scenario = Scenario::of(seed, weather, Subject::Nodes);
-    scenario.clients = 1 + (seed % 4) as usize;
+    scenario.clients = 1 + (seed % 7) as usize;
     let cluster = Cluster::new(seed ^ 0x6669_6c65, scenario.shape, tracing);
     let mut played = Played::default();
     if let Err(why) = play_on(&scenario, &cluster, &mut played) {
@@ -239,7 +239,9 @@ impl Shared {
             "/s".into()
         };
         let fresh = path(&format!("{place}/{client}-{number}"));
-        match rng.below(10) {
+        // Some clients do little else than fight.
+        let fights = if client % 2 == 0 { 10 } else { 40 };
+        match rng.below(fights) {
             0..=2 => {
                 let outcome = self.change(client, rng, vec![file(&fresh)]).await.remove(0);
                 match &outcome {
