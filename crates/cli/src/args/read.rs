@@ -1,6 +1,7 @@
 //! Arguments of the commands that read.
 
 use super::names::ScanTreeHow;
+use super::object::AskerArg;
 use super::{FormatArgs, Target};
 use crate::times::{parse_as_of, parse_range};
 use clap::{Args, ValueEnum};
@@ -25,6 +26,8 @@ pub(crate) struct GetArgs {
     /// Only that attribute (may be given again)
     #[arg(long = "attribute", value_name = "NAME")]
     pub(crate) attributes: Vec<String>,
+    #[command(flatten)]
+    pub(crate) asker: AskerArg,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }
@@ -64,6 +67,8 @@ pub(crate) struct ScanArgs {
     #[command(flatten)]
     pub(crate) tree: ScanTreeHow,
     #[command(flatten)]
+    pub(crate) asker: AskerArg,
+    #[command(flatten)]
     pub(crate) format: FormatArgs,
 }
 
@@ -88,6 +93,8 @@ pub(crate) struct HistoryArgs {
     /// Only what happened in that range
     #[arg(long, value_name = "FROM..UNTIL", value_parser = parse_range)]
     pub(crate) versions: Option<VersionRange>,
+    #[command(flatten)]
+    pub(crate) asker: AskerArg,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }
@@ -135,6 +142,8 @@ pub(crate) struct TopArgs {
     /// With --by dir: only directories below that one
     #[arg(long, value_name = "PATH")]
     pub(crate) under: Option<std::ffi::OsString>,
+    #[command(flatten)]
+    pub(crate) asker: AskerArg,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }

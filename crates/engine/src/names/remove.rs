@@ -123,7 +123,7 @@ impl Txn<'_, '_> {
 
     /// The vertex of a file that goes is deleted, too, if the graph knows of it.
     fn forget_vertex(&mut self, inode: &Inode) -> Result<()> {
-        if !inode.tracked {
+        if !self.names.has_vertices() {
             return Ok(());
         }
         let vertex = VertexRef {

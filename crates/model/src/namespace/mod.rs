@@ -9,6 +9,8 @@ mod errno;
 mod inode;
 mod path;
 pub mod record;
+mod refs;
+pub mod tags;
 
 pub use api::{
     Change, Cookie, Done, Entry, Make, Namespace, SetAttributes, Space, SpaceBy, Usage, XattrMode,
@@ -16,6 +18,7 @@ pub use api::{
 pub use errno::{Errno, FileError};
 pub use inode::{Content, Inode, Kind};
 pub use path::{Name, NamePath, display};
+pub use refs::{Settled, resolve};
 
 use crate::id::VertexId;
 

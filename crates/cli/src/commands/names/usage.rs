@@ -86,6 +86,11 @@ pub(crate) fn top(args: &TopArgs, context: &mut Context) -> anyhow::Result<Outco
     if args.under.is_some() && args.by != TopBy::Dir {
         return Err(usage("--under is for --by dir"));
     }
+    if args.asker.asker.is_some() && args.by != TopBy::Dir {
+        return Err(usage(
+            "--as is for --by dir and --by degree: other sums are kept over the files of everybody",
+        ));
+    }
     let database = context.open(&args.target)?;
     let (title, mut all) = match args.by {
         TopBy::Degree => return Err(usage("--by degree is about edges")),
@@ -140,14 +145,19 @@ fn by_directory(
         .map_or_else(|| Ok(NamePath::root()), path)?;
     let mut sums: Vec<(NamePath, Usage)> = Vec::new();
     let interrupt = context.interrupt.clone();
-    database.usages(None, &root, &interrupt, &mut |path, usage| {
-        sums.push((path.clone(), *usage));
-        if interrupt.cancelled() {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    })?;
+    database.usages(
+        args.asker.asker.as_ref(),
+        &root,
+        &interrupt,
+        &mut |path, usage| {
+            sums.push((path.clone(), *usage));
+            if interrupt.cancelled() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        },
+    )?;
     Ok(sums
         .into_iter()
         .map(|(path, usage)| Space {

@@ -30,7 +30,9 @@ pub(crate) fn run(args: &TravelArgs, context: &mut Context) -> anyhow::Result<Ou
         (None, None) => return Err(usage("expected a chain, or -f FILE")),
     };
     let traversal = Traversal::parse_at(&text, now_nanos()).map_err(|e| Usage(e.render(&text)))?;
-    let database = context.open(&args.target)?;
+    let database = context
+        .open(&args.target)?
+        .on_behalf_of(args.asker.asker.as_ref());
     let schema = database.schema()?;
     if args.explain {
         let plan = esker::explain(&schema, &traversal)?;
