@@ -243,6 +243,9 @@ pub(crate) struct ScanTreeHow {
     /// Leave out what has such a name (may be given again)
     #[arg(long, value_name = "NAME")]
     pub(crate) exclude: Vec<OsString>,
+    /// Go on where a scan was interrupted. Each scan does: what is there already is compared, and not written again
+    #[arg(long)]
+    pub(crate) resume: bool,
 }
 
 /// An owner and a group, either or both.

@@ -354,20 +354,59 @@ fn a_scan_that_is_killed_goes_on() {
         }
     }
     let tree = tree.to_string_lossy().into_owned();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_esker"))
-        .current_dir(at)
-        .args(["scan", "lab.esker", &tree, "--at", "/t", "--rate", "2k/s"])
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let began = std::time::Instant::now();
-    while json_if(at).is_none_or(|n| n == 0) && began.elapsed().as_secs() < 60 {
-        std::thread::sleep(std::time::Duration::from_millis(50));
+    for n in 0..20 {
+        let (from, to) = (
+            format!("{tree}/d{n}/f0"),
+            format!("{tree}/d{}/again{n}", n + 7),
+        );
+        std::fs::hard_link(from, to).unwrap();
     }
-    child.kill().unwrap();
-    child.wait().unwrap();
-    done(at, &["scan", "lab.esker", &tree, "--at", "/t"]);
-    assert_eq!(json(at, &["du", "lab.esker", "/t"])[0]["files"], 4_000);
+    let kills = std::env::var("ESKER_KILLS").map_or(3, |n| n.parse().unwrap());
+    let mut there = 0;
+    for kill in 0..kills {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_esker"))
+            .current_dir(at)
+            .args([
+                "scan",
+                "lab.esker",
+                &tree,
+                "--at",
+                "/t",
+                "--rate",
+                "3k/s",
+                "--resume",
+            ])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let began = std::time::Instant::now();
+        let told = loop {
+            let now = json_if(at).unwrap_or(0);
+            if now > there || began.elapsed().as_secs() > 60 {
+                break now;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20 + kill * 7));
+        };
+        child.kill().unwrap();
+        child.wait().unwrap();
+        sound(at);
+        there = json_if(at).unwrap_or(0);
+        assert!(there >= told, "{told} files were there, and {there} are");
+        if there >= 4_000 {
+            break;
+        }
+    }
+    done(at, &["scan", "lab.esker", &tree, "--at", "/t", "--resume"]);
+    let once = &json(at, &["du", "lab.esker", "/t"])[0];
+    assert_eq!(
+        (&once["files"], &once["directories"]),
+        (&4_020.into(), &41.into())
+    );
+    let links = json(at, &["stat", "lab.esker", "/t/d3/f0", "/t/d10/again3"]);
+    assert_eq!(
+        (&links[0]["links"], &links[0]["vertex"]),
+        (&2.into(), &links[1]["vertex"])
+    );
     sound(at);
 }
 
