@@ -7,7 +7,7 @@ use crate::wire::encoding::Wire;
 use crate::wire::namespace::Outcome;
 use crate::wire::request::Request;
 use esker_model::namespace::{
-    Change, Cookie, Done, Entry, Inode, Kind, NamePath, Namespace, Space, SpaceBy, Usage,
+    Change, Cookie, Done, Entry, Inode, Kind, NamePath, Namespace, Partition, Space, SpaceBy, Usage,
 };
 use esker_model::object::Asker;
 use esker_model::{Cancel, Error, Flow, Result, VertexId};
@@ -155,6 +155,14 @@ impl Namespace for Database {
             Session::Owner(o) => Ok(o.engine()?.ids(asker, paths)?),
             Session::Attached(r) => r.list(&Request::FileIds(asker.cloned(), paths.to_vec())),
             Session::Server(_) => Ok(vec![None; paths.len()]),
+        })
+    }
+
+    fn partitions(&self, path: &NamePath) -> Result<Vec<Partition>> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.engine()?.partitions(path)?),
+            Session::Attached(r) => r.list(&Request::Partitions(path.clone())),
+            Session::Server(_) => Err(not_served()),
         })
     }
 

@@ -89,6 +89,7 @@ impl Txn<'_, '_> {
             rows: &*self.overlay,
             asker: None,
             known: None,
+            epoch: None,
             local: &Local::default(),
             filters: None,
         };
@@ -118,6 +119,14 @@ impl Txn<'_, '_> {
     ) -> Result<VertexId> {
         let (before, at) = self.inode_at(names, asker, path, follow)?;
         check_xattr(&before, asker, name, path)?;
+        if names.apart.is_some() {
+            // The vertex lies with another server than the file.
+            return Err(Errno::NotSupported
+                .at(format!(
+                    "{path}: on a cluster, tags are set in the graph (`esker set`)"
+                ))
+                .into());
+        }
         let tag = name.strip_prefix(TAG_PREFIX).unwrap_or_default();
         let refused = |e: Error| match e {
             e @ (Error::File(_) | Error::Store { .. } | Error::Corrupt { .. }) => e,

@@ -306,7 +306,7 @@ fn take_answer(ticket: &Ticket) -> Option<Result<Commit>> {
 }
 
 /// The same failure for each batch of a group.
-fn repeat(e: &Error) -> Error {
+pub(crate) fn repeat(e: &Error) -> Error {
     match e {
         Error::Io { context, source } => Error::io(
             context.clone(),

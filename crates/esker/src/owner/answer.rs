@@ -299,5 +299,6 @@ pub(super) fn answer(core: &Core, request: Request, out: &mut Answer<'_>) -> io:
             })
         }
         Request::Space(by) => out.all(engine.space(by)),
+        Request::Partitions(path) => out.all(engine.partitions(&path)),
     }
 }

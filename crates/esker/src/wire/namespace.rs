@@ -7,8 +7,8 @@ use super::error;
 use esker_model::codec::{DecodeError, Reader, put_bytes};
 use esker_model::namespace::record::{put_inode, take_inode};
 use esker_model::namespace::{
-    Change, Content, Cookie, Done, Entry, Inode, Kind, Make, Name, NamePath, SetAttributes, Space,
-    SpaceBy, Usage, XattrMode,
+    Change, Content, Cookie, Done, Entry, Inode, Kind, Make, Name, NamePath, Partition,
+    SetAttributes, Space, SpaceBy, Usage, XattrMode,
 };
 
 impl Wire for Name {
@@ -121,6 +121,12 @@ wire_struct!(Usage {
     blocks
 });
 wire_struct!(Space { key, usage });
+wire_struct!(Partition {
+    index,
+    depth,
+    server,
+    entries
+});
 
 /// What became of one change.
 pub(crate) struct Outcome(pub(crate) esker_model::Result<Done>);

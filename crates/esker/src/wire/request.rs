@@ -85,6 +85,7 @@ pub(crate) enum Request {
     Usage(Option<Asker>, NamePath, bool),
     Usages(Option<Asker>, NamePath),
     Space(SpaceBy),
+    Partitions(NamePath),
     /// What is at paths.
     FileIds(Option<Asker>, Vec<NamePath>),
     /// A read of the graph on somebody's behalf.
@@ -142,6 +143,7 @@ wire_enum!(Request {
     29 Usage(asker, path, below),
     30 Space(by),
     31 Usages(asker, path),
+    32 Partitions(path),
     40 FileIds(asker, paths),
     41 As(asker, request),
     42 LeftOut(of, select),

@@ -1,6 +1,6 @@
 //! The trait of the namespace's door, and what travels through it.
 
-use super::{Content, Inode, Kind, Name, NamePath};
+use super::{Content, Inode, Kind, Name, NamePath, Partition};
 use crate::error::{Error, Result};
 use crate::graph::{Cancel, Flow};
 use crate::id::VertexId;
@@ -261,4 +261,7 @@ pub trait Namespace: Send + Sync {
             });
         each.collect()
     }
+
+    /// The partitions of a directory, and where they are.
+    fn partitions(&self, path: &NamePath) -> Result<Vec<Partition>>;
 }

@@ -1,5 +1,6 @@
 //! The namespace: what a file system does, and what only Esker keeps.
 
+mod again;
 mod disk;
 mod graph;
 mod kept;
