@@ -200,6 +200,17 @@ pub(crate) struct DuArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Sums are kept with each change: nothing is searched.\n\nExample:\n  esker df lab.esker"
+)]
+pub(crate) struct DfArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+#[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct NamespaceArgs {
     #[command(subcommand)]

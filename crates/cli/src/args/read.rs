@@ -105,6 +105,8 @@ pub(crate) enum TopBy {
     Degree,
     /// Bytes in directories, with all below them
     Dir,
+    /// Bytes in the directories directly below --under, with all below them: of each project, where projects are directories
+    Project,
     /// Bytes of files, by owner
     User,
     /// Bytes of files, by group
@@ -122,6 +124,7 @@ pub(crate) enum TopBy {
     after_help = "Degrees are exact and of each edge type apart.\n\nExamples:\n  esker top lab.esker --by degree\n  \
                   esker top lab.esker --by degree --type wasReadBy --limit 20\n  \
                   esker top lab.esker --by dir --min 1GiB --under /project\n  \
+                  esker top lab.esker --by project --under /project\n  \
                   esker top lab.esker --by user"
 )]
 pub(crate) struct TopArgs {
@@ -139,7 +142,7 @@ pub(crate) struct TopArgs {
     /// Only what holds so many bytes
     #[arg(long, value_name = "SIZE", value_parser = crate::units::parse_size)]
     pub(crate) min: Option<u64>,
-    /// With --by dir: only directories below that one
+    /// With --by dir: only directories below that one; with --by project: where the projects' directories are
     #[arg(long, value_name = "PATH")]
     pub(crate) under: Option<std::ffi::OsString>,
     #[command(flatten)]

@@ -484,3 +484,57 @@ fn leads_into_itself() {
         3
     );
 }
+
+#[test]
+fn projects_and_the_whole_are_summed_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    done(
+        at,
+        &[
+            "mkdir",
+            "lab.esker",
+            "-p",
+            "/project/a/deep",
+            "/project/b",
+            "/project/c",
+        ],
+    );
+    done(
+        at,
+        &[
+            "touch",
+            "lab.esker",
+            "/project/a/x",
+            "/project/a/deep/y",
+            "/project/b/z",
+            "/top",
+        ],
+    );
+    done(at, &["ln", "lab.esker", "/project/b/z", "/project/b/zz"]);
+    done(at, &["ln", "lab.esker", "/top", "/link", "-s"]);
+    let whole = json(at, &["df", "lab.esker"]);
+    let below = json(at, &["du", "lab.esker", "/"]);
+    for sum in ["size", "allocated", "directories"] {
+        assert_eq!(whole[0][sum], below[0][sum], "{sum}");
+    }
+    // A file with two names is one file of the whole.
+    assert_eq!(
+        (&whole[0]["files"], &below[0]["files"]),
+        (&5.into(), &6.into())
+    );
+    let projects = json(
+        at,
+        &["top", "lab.esker", "--by", "project", "--under", "/project"],
+    );
+    let named: Vec<(&str, u64)> = projects
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| (p["project"].as_str().unwrap(), p["files"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(named.len(), 3);
+    for one in [("/project/a", 2), ("/project/b", 2), ("/project/c", 0)] {
+        assert!(named.contains(&one), "{named:?}");
+    }
+}

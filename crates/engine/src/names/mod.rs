@@ -15,6 +15,7 @@ mod read;
 mod remove;
 mod rename;
 mod resolve;
+mod retain;
 mod rows;
 pub(crate) mod space;
 mod spread;
