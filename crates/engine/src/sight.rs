@@ -72,6 +72,7 @@ impl Sight<'_> {
                 None => true,
                 Some(kind) => match self.places.of(id, kind, key)? {
                     Known::Nothing => true,
+                    Known::Lost => false,
                     Known::Here(place) | Known::Gone(place) => place.readable(asker),
                 },
             }
@@ -93,6 +94,7 @@ impl Sight<'_> {
         }
         let seen = match self.places.by_whereabouts(id)? {
             Some(Known::Here(place) | Known::Gone(place)) => place.readable(asker),
+            Some(Known::Lost) => false,
             Some(Known::Nothing) | None => true,
         };
         self.seen.borrow_mut().insert(id, seen);

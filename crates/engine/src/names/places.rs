@@ -89,6 +89,8 @@ pub(crate) enum Known {
     Gone(Place),
     /// It is here.
     Here(Place),
+    /// Rows contradict each other: nobody can tell who may see it.
+    Lost,
 }
 
 /// Places of vertices at one moment.
@@ -127,6 +129,7 @@ impl<'r, R: Rows + ?Sized> Places<'r, R> {
         let Some(place) = rows::whereabouts(self.rows, id)? else {
             return Ok(None);
         };
+        let somewhere = !place.names.is_empty();
         let mut inode = place.inode;
         let mut names = Vec::with_capacity(place.names.len());
         for (directory, name) in place.names {
@@ -142,7 +145,7 @@ impl<'r, R: Rows + ?Sized> Places<'r, R> {
         }
         // A row that only says that something left it tells nothing.
         let Some(inode) = inode.filter(|_| !names.is_empty()) else {
-            return Ok(None);
+            return Ok(somewhere.then_some(Known::Lost));
         };
         let found = Place { names, inode };
         Ok(Some(if place.gone {
@@ -177,7 +180,7 @@ impl<'r, R: Rows + ?Sized> Places<'r, R> {
                 names: vec![(above, name)],
                 inode,
             }),
-            None => Known::Nothing,
+            None => Known::Lost,
         })
     }
 

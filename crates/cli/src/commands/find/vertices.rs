@@ -27,6 +27,7 @@ pub(super) fn run(
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
     for (given, option) in [
+        (find.asker.is_some() && args.as_of.is_some(), "--as"),
         (find.share.is_some(), "--share and --collective"),
         (find.after.is_some(), "--after"),
     ] {
