@@ -7,10 +7,10 @@ use crate::wire::encoding::Wire;
 use crate::wire::namespace::Outcome;
 use crate::wire::request::Request;
 use esker_model::namespace::{
-    Change, Cookie, Done, Entry, Inode, NamePath, Namespace, Partition, Space, SpaceBy, Usage,
+    Change, Cookie, Done, Entry, Inode, Kind, NamePath, Namespace, Partition, Space, SpaceBy, Usage,
 };
 use esker_model::object::Asker;
-use esker_model::{Cancel, Error, Flow, Result};
+use esker_model::{Cancel, Error, Flow, Result, VertexId};
 use std::ops::ControlFlow;
 
 fn not_served() -> Broken {
@@ -143,6 +143,19 @@ impl Namespace for Database {
         })?;
         let _ = all.iter().try_for_each(|(path, usage)| sink(path, usage));
         Ok(())
+    }
+
+    /// Over the network, where the namespace is not served, no path is a file's.
+    fn ids(
+        &self,
+        asker: Option<&Asker>,
+        paths: &[NamePath],
+    ) -> Result<Vec<Option<(VertexId, Kind)>>> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.engine()?.ids(asker, paths)?),
+            Session::Attached(r) => r.list(&Request::FileIds(asker.cloned(), paths.to_vec())),
+            Session::Server(_) => Ok(vec![None; paths.len()]),
+        })
     }
 
     fn partitions(&self, path: &NamePath) -> Result<Vec<Partition>> {

@@ -223,6 +223,8 @@ fn a_child_does_what_it_is_told() {
                     }
                 }
             }
+            // Changes files until it is killed.
+            "names" => crate::death_names::play(open.as_ref().unwrap(), rest, &say),
             "count" => graph::files(open.as_ref().unwrap()).len().to_string(),
             // Opens, puts one file, closes, so many times.
             "rounds" => {

@@ -12,6 +12,8 @@ mod errno;
 mod inode;
 mod path;
 pub mod record;
+mod refs;
+pub mod tags;
 
 pub use api::{
     Change, Cookie, Done, Entry, Make, Namespace, SetAttributes, Space, SpaceBy, Usage, XattrMode,
@@ -20,6 +22,7 @@ pub use call::{Answer, Call, Changes, Partition};
 pub use errno::{Errno, FileError};
 pub use inode::{Content, Inode, Kind};
 pub use path::{Name, NamePath, display};
+pub use refs::{Settled, resolve};
 
 use crate::id::VertexId;
 
