@@ -7,8 +7,8 @@ use super::error;
 use esker_model::codec::{DecodeError, Reader, put_bytes};
 use esker_model::namespace::record::{put_inode, take_inode};
 use esker_model::namespace::{
-    Change, Content, Cookie, Done, Entry, Inode, Make, Name, NamePath, Partition, SetAttributes,
-    Space, SpaceBy, Usage, XattrMode,
+    Change, Changes, Content, Cookie, Done, Entry, Inode, Make, Name, NamePath, Partition,
+    SetAttributes, Space, SpaceBy, Usage, XattrMode,
 };
 
 impl Wire for Name {
@@ -94,6 +94,11 @@ wire_enum!(Change {
     4 Link { from, to },
     5 Set { path, follow, set },
     6 Xattr { path, name, value, mode },
+});
+wire_struct!(Changes {
+    asker,
+    changes,
+    once
 });
 wire_struct!(Done { id, version });
 wire_enum!(SpaceBy {
