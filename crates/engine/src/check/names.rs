@@ -31,6 +31,8 @@ impl Check<'_> {
                     (value.len() != 16).then(|| format!("the claim of {id} is not 16 bytes"))
                 }
                 Some(5) => check.child(id, key, value)?,
+                Some(6) => (!value.is_empty())
+                    .then(|| format!("a row that says what has left directory {id} is not empty")),
                 _ => Some(format!(
                     "a row of table `names` has an unknown key {key:02x?}"
                 )),

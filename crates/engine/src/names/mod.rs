@@ -4,6 +4,8 @@
 //! and its neighbours write, [`space`] sums up, [`read`] answers.
 
 mod again;
+mod apart;
+mod ask;
 mod attributes;
 mod change;
 mod directory;
@@ -14,6 +16,7 @@ mod rename;
 mod resolve;
 mod rows;
 pub(crate) mod space;
+mod spread;
 mod together;
 
 pub(crate) use rows::{Committed, corrupt as corrupt_names, find, whereabouts};
@@ -21,10 +24,15 @@ pub(crate) use rows::{Committed, corrupt as corrupt_names, find, whereabouts};
 use crate::Engine;
 use crate::counts::PendingCounters;
 use crate::txn::{Effects, Overlay, Txn, Writer};
+use apart::Apart;
+pub use apart::{DirectorySums, Fetched, Need, Placed, Ran, RowPlace};
+pub use ask::{RawEntry, path_of};
 use directory::{Directories, Directory};
 use esker_model::{Error, Result};
 pub(crate) use filter::Filters;
 use foldhash::fast::FixedState;
+pub use read::sums_of;
+pub use spread::{Here, Plan, PlannedRow, Stopped};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -60,6 +68,8 @@ pub(crate) struct NamesTxn<'n> {
     names: &'n Names,
     pending: &'n Mutex<PendingCounters>,
     filters: &'n mut Filters,
+    /// Where the namespace is spread over many engines: how the rest of it is seen.
+    apart: Option<&'n Apart<'n>>,
     local: Local,
     /// Directories in memory may be wrong once this is committed: one was moved or removed, or has another mode.
     structural: bool,
@@ -103,6 +113,7 @@ impl Engine {
             names: &self.names,
             pending: &self.counters,
             filters: &mut writer.filters,
+            apart: None,
             local: Local::default(),
             structural: false,
             space: space::Differences::default(),

@@ -8,7 +8,7 @@ use super::space;
 use crate::txn::Txn;
 use esker_model::key::SpaceKey;
 use esker_model::namespace::record::{Dentry, DentryInode, Whereabouts, child_key};
-use esker_model::namespace::{Errno, Inode, Kind, LINKS_MAX, NamePath};
+use esker_model::namespace::{Errno, Inode, Kind, LINKS_MAX, NamePath, id_at};
 use esker_model::object::Asker;
 use esker_model::{Error, Result, VertexId, VertexRef};
 use esker_store::Table;
@@ -65,7 +65,13 @@ impl Txn<'_, '_> {
             mut inode,
         } = named;
         self.remove_dentry(parent.id, &found)?;
-        self.depart(&parent)?;
+        // Nothing says where a file is that never was elsewhere.
+        let plain = names.apart.is_some()
+            && !linked
+            && !inode.is_directory()
+            && inode.id == id_at(inode.kind(), &parent.path_of(&name))
+            && !self.has_left(parent.id, found.hash)?;
+        self.depart(names, &parent, found.hash)?;
         names.note_changed(parent.id, now);
         if linked {
             let mut place = rows::whereabouts(&*self.overlay, inode.id)?.unwrap_or_default();
@@ -107,7 +113,10 @@ impl Txn<'_, '_> {
             names.restructure();
         }
         self.supersede(parent.id, &name, &inode);
-        self.forget_vertex(&inode)?;
+        self.forget_vertex(names, &inode)?;
+        if plain {
+            return Ok(());
+        }
         inode.version = self.version;
         inode.links = 0;
         let id = inode.id;
@@ -122,7 +131,7 @@ impl Txn<'_, '_> {
     }
 
     /// The vertex of a file that goes is deleted, too, if the graph knows of it.
-    fn forget_vertex(&mut self, inode: &Inode) -> Result<()> {
+    fn forget_vertex(&mut self, names: &NamesTxn<'_>, inode: &Inode) -> Result<()> {
         if !inode.tracked {
             return Ok(());
         }
@@ -130,6 +139,10 @@ impl Txn<'_, '_> {
             id: inode.id,
             type_id: self.schema.vertex_type_id(inode.kind().type_name())?,
         };
+        if let Some(apart) = names.apart {
+            apart.forget(vertex);
+            return Ok(());
+        }
         match self.delete_vertex(vertex, None) {
             Err(Error::NoVertex { .. }) => Ok(()),
             done => done,

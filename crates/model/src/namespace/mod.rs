@@ -7,6 +7,7 @@
 mod api;
 pub mod below;
 mod call;
+pub mod codec;
 mod errno;
 mod inode;
 mod path;
@@ -65,4 +66,12 @@ pub fn hash_of(name: &Name) -> u64 {
         .finalize_xof()
         .fill(&mut out);
     u64::from_be_bytes(out)
+}
+
+/// What stands for the value of a row, or that there is none (0), where servers compare what they have read.
+pub fn digest(value: Option<&[u8]>) -> u64 {
+    let Some(value) = value else { return 0 };
+    let hash = blake3::hash(value);
+    let first = hash.as_bytes().first_chunk::<8>();
+    first.map_or(1, |b| u64::from_be_bytes(*b) | 1)
 }

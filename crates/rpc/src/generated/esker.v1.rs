@@ -2096,7 +2096,7 @@ pub struct PeerQuestion {
     pub newest: u64,
     #[prost(
         oneof = "peer_question::Request",
-        tags = "5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28"
+        tags = "5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 29, 28"
     )]
     pub request: ::core::option::Option<peer_question::Request>,
 }
@@ -2151,6 +2151,8 @@ pub mod peer_question {
         Apply(super::PeerApply),
         #[prost(message, tag = "27")]
         Objects(super::PeerObjects),
+        #[prost(message, tag = "29")]
+        Names(super::PeerNames),
         /// "A checkpoint is to hold all that you have."
         #[prost(message, tag = "28")]
         Persist(super::Nothing),
@@ -2172,7 +2174,7 @@ pub struct PeerAnswer {
     pub persisted: u64,
     #[prost(
         oneof = "peer_answer::Outcome",
-        tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27"
+        tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 29"
     )]
     pub outcome: ::core::option::Option<peer_answer::Outcome>,
 }
@@ -2231,6 +2233,8 @@ pub mod peer_answer {
         AppliedBatch(super::ApplyReply),
         #[prost(message, tag = "27")]
         Objects(super::PeerObjects),
+        #[prost(message, tag = "29")]
+        Names(super::PeerNames),
     }
 }
 /// What is asked or said about objects, as servers write it (`esker_cluster::peer::ObjectCall`, `ObjectReply`). Pages of a
@@ -2239,6 +2243,12 @@ pub mod peer_answer {
 pub struct PeerObjects {
     #[prost(bytes = "vec", tag = "1")]
     pub objects: ::prost::alloc::vec::Vec<u8>,
+}
+/// What is asked or said about the namespace, as servers write it (`esker_cluster::peer::NamesCall`, `NamesReply`).
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PeerNames {
+    #[prost(bytes = "vec", tag = "1")]
+    pub names: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct IdList {

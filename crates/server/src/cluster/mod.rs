@@ -97,6 +97,7 @@ impl Cluster {
             vnodes: config.vnodes,
             placement: config.placement,
             threshold: config.threshold,
+            directory_threshold: config.directory_threshold,
             replay_millis: config.checkpoint.as_ref().map_or(0, |c| {
                 u64::try_from(c.replay.as_millis()).unwrap_or(u64::MAX)
             }),

@@ -15,16 +15,8 @@ const PAGE: usize = 4_096;
 
 impl Cluster {
     /// One call about files, for a client that has seen that version.
-    #[allow(
-        clippy::unused_async,
-        reason = "whoever has the directory is another server"
-    )]
     pub(crate) async fn names(&self, call: Call, seen: Version) -> Result<Answer> {
-        let _ = (call, seen);
-        Err(self.refuse(
-            "the namespace",
-            "use a folder, or a server that stands alone",
-        ))
+        self.node.names(call, seen).await
     }
 }
 

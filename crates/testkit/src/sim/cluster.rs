@@ -294,6 +294,7 @@ impl Cluster {
             vnodes: self.shape.vnodes,
             placement: self.shape.placement,
             threshold: self.shape.threshold,
+            directory_threshold: self.shape.threshold,
             replay_millis: 0,
         }
     }
