@@ -13,7 +13,8 @@ mod txn;
 
 use esker_cluster::ServerId;
 use esker_cluster::peer::{
-    Answer, Applying, Held, NamesCall, NamesReply, ObjectCall, ObjectReply, Question, Request, Response,
+    Answer, Applying, Held, NamesCall, NamesReply, ObjectCall, ObjectReply, Question, Request,
+    Response,
 };
 use esker_model::{Commit, Error, Schema, Version, VertexId};
 use esker_rpc::convert::{self, At as _, Decoded, Malformed, required};
