@@ -8,6 +8,7 @@ mod child;
 mod death;
 mod graph;
 mod messages;
+mod names;
 mod objects;
 mod parity;
 mod processes;

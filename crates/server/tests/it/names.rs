@@ -393,3 +393,129 @@ fn plain_clients_are_told_what_is_wrong() {
         assert!(status.message().contains("`by`"), "{status}");
     });
 }
+
+/// The same by plain HTTP.
+#[test]
+fn files_by_http() {
+    let served = Served::start(settings());
+    let client = served.open();
+    let odd = NamePath::parse(b"/d/x\n\\\xff").unwrap();
+    let data = Make {
+        content: Content::Inline(vec![7; 100]),
+        ..Make::new(0o10_0600, 1001, 1001)
+    };
+    let link = Make {
+        content: Content::Symlink(b"d".to_vec()),
+        ..Make::new(0o12_0777, 0, 0)
+    };
+    let mut changes = vec![
+        make("/d", 0o4_0755),
+        make("/d/e", 0o4_0700),
+        Change::Make(odd, data),
+        Change::Make(path("/link"), link),
+    ];
+    changes.extend((0..10).map(|n| make(&format!("/d/e/{n}.h5"), 0o10_0644)));
+    assert!(
+        client
+            .change(None, &changes)
+            .unwrap()
+            .iter()
+            .all(Result::is_ok)
+    );
+
+    let get = |path: &str| served.json("GET", &format!("/api/v1/files/{path}"), "");
+    let (status, file) = get("stat?path=/d/x%5Cx0a%5C%5C%5Cxff");
+    assert_eq!(status, 200, "{file}");
+    assert_eq!(
+        (&file["path"], &file["mode"]),
+        (&"/d/x\\x0a\\\\\\xff".into(), &"0600".into())
+    );
+    assert_eq!((&file["size"], &file["uid"]), (&100.into(), &1001.into()));
+    let (_, link) = get("stat?path=/link");
+    assert_eq!(
+        (&link["kind"], &link["target"]),
+        (&"symlink".into(), &"d".into())
+    );
+    assert_eq!(get("stat?path=/link&follow").1["kind"], "directory");
+
+    // Page by page, each entry once.
+    let (mut seen, mut after) = (Vec::new(), String::new());
+    loop {
+        let (status, page) = get(&format!("list?path=/d/e&limit=3{after}"));
+        assert_eq!(status, 200, "{page}");
+        let entries = page["entries"].as_array().unwrap();
+        assert!(entries.len() <= 3);
+        seen.extend(
+            entries
+                .iter()
+                .map(|e| e["path"].as_str().unwrap().to_owned()),
+        );
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => break,
+        }
+    }
+    seen.sort();
+    let expected: Vec<_> = (0..10).map(|n| format!("/d/e/{n}.h5")).collect();
+    assert_eq!(seen, expected);
+
+    let (_, found) = get("find?path=/&filter=type+%3D+%27file%27+AND+size+%3D+0");
+    assert_eq!(found["files"].as_array().unwrap().len(), 10, "{found}");
+    assert_eq!(found["complete"], true);
+    let (_, found) = get("find?path=/&limit=2");
+    assert_eq!(
+        (found["files"].as_array().unwrap().len(), &found["complete"]),
+        (2, &false.into())
+    );
+    // Others see what the bits let them.
+    let (_, found) = get("find?path=/&filter=type+%3D+%27file%27&uid=1001&gids=1001");
+    assert_eq!(found["files"].as_array().unwrap().len(), 1, "{found}");
+
+    let (_, usage) = get("usage?path=/&depth=1");
+    assert_eq!(usage["rows"].as_array().unwrap().len(), 2, "{usage}");
+    assert_eq!(
+        (&usage["rows"][1]["key"], &usage["rows"][1]["files"]),
+        (&"/d".into(), &11.into())
+    );
+    assert_eq!(get("usage?path=/d/e").1["rows"][0]["files"], 10);
+    let (_, top) = get("top?by=user");
+    assert_eq!(
+        (&top["rows"][0]["key"], &top["rows"][0]["bytes"]),
+        (&"1001".into(), &100.into())
+    );
+    assert_eq!(get("top?by=dir&limit=1").1["complete"], false);
+    let (_, by_type) = get("top?by=type&limit=1000");
+    assert!(
+        by_type["rows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|r| r["key"] == "h5" && r["files"] == 10),
+        "{by_type}"
+    );
+
+    for (asked, status, said) in [
+        (
+            "stat?path=/no",
+            404,
+            "/no: no such file or directory (ENOENT)",
+        ),
+        ("stat?path=no", 400, "begins with /"),
+        ("stat?path=/%5Cy", 400, "for a byte"),
+        ("stat", 400, "`path` is missing"),
+        ("list?path=/link", 200, ""),
+        ("list?path=/d/e/1.h5", 400, "ENOTDIR"),
+        ("list?path=/d/e&uid=7", 400, "EACCES"),
+        ("list?path=/&after=x", 400, "`next`"),
+        ("find?path=/&filter=siez+%3E+1", 400, "did you mean `size`"),
+        ("find?path=/&filter=size+%3E", 400, "error"),
+        ("top?by=colour", 400, "expected dir"),
+        ("top?by=user&uid=7", 400, "leave out `uid`"),
+        ("top?by=user&path=/d", 400, "by=dir"),
+    ] {
+        let (got, answer) = get(asked);
+        assert_eq!(got, status, "{asked}: {answer}");
+        let told = answer["error"].as_str().unwrap_or_default();
+        assert!(told.contains(said), "{asked}: {told}");
+    }
+}
