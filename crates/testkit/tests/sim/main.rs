@@ -9,6 +9,7 @@
 use esker_testkit::sim::alone;
 use esker_testkit::sim::cluster::Subject;
 use esker_testkit::sim::liar::Lie;
+use esker_testkit::sim::names;
 use esker_testkit::sim::objects;
 use esker_testkit::sim::play::{Played, Scenario, Weather, explain, play_or_explain};
 use esker_testkit::sim::workload::Ground;
@@ -71,6 +72,24 @@ fn play_alone(seeds: Range<u64>) {
 #[test]
 fn one_client_is_answered_as_by_the_model() {
     play_alone(0..60);
+}
+
+#[test]
+fn one_client_is_answered_about_files_as_by_one_engine() {
+    let world = Ground::new(1).world;
+    let (mut splits, mut rows) = (0, 0);
+    for seed in 0..40 {
+        let played = explain(
+            &format!("files, seed {seed}, alone"),
+            &world,
+            100,
+            &|tracing| names::alone::play(seed, tracing),
+        );
+        splits += played.records;
+        rows += played.applied;
+    }
+    println!("{splits} directories had split, {rows} rows");
+    assert!(splits > 40 && rows > 400, "runs that do nothing");
 }
 
 #[test]

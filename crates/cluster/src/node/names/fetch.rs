@@ -60,9 +60,12 @@ impl Node {
                 BUSY_MAX / 1000
             )));
         }
-        let mut looked = false;
-        let again =
-            |_: &mut crate::node::state::State| std::mem::replace(&mut looked, true).then_some(());
+        // It looks twice before it waits.
+        let mut looks = 0;
+        let again = |_: &mut crate::node::state::State| {
+            looks += 1;
+            (looks > 2).then_some(())
+        };
         self.until(LOOK_AGAIN, again).await;
         Ok(())
     }
