@@ -22,6 +22,7 @@ mod names;
 mod object;
 mod read;
 mod settings;
+mod staged;
 mod top;
 mod traverse;
 mod txn;
