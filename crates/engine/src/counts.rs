@@ -8,7 +8,7 @@
 
 use crate::catalog::{MERGED_KEY, PENDING_PREFIX, pending_key, read_version, version_value};
 use crate::staged;
-use esker_model::codec::{Reader, put_bytes, put_u64, put_varint};
+use esker_model::codec::{Reader, put_u64, put_varint};
 use esker_model::key::{Counter, Measure};
 use esker_model::{Error, Flow, Result, Version};
 use esker_store::{KeyRange, Store, Table, WriteBatch};
@@ -225,6 +225,9 @@ pub(crate) fn decode_value(bytes: &[u8]) -> Result<u64> {
 /// Bytes of a degree's key, as [`Counter::encode`] makes it: nearly all keys of a pending row are such.
 const DEGREE_KEY_BYTES: u64 = 16 + 2;
 
+/// The length of a key that begins with sixteen zero bytes, without them, is told by so much more.
+const SHORT: u64 = 64;
+
 /// The value of a pending row, of settled changes: `[version 8]([len][counter key][zigzag LEB128])*`, and behind them, if
 /// there are any, `[00]` and the commit's rows of `names` ([`staged::encode`]).
 pub(crate) fn encode_pending(
@@ -241,7 +244,12 @@ pub(crate) fn encode_pending(
                 out.extend_from_slice(&id.0);
                 out.extend_from_slice(&t.0.to_be_bytes());
             }
-            total => put_bytes(&mut out, &total.encode()),
+            total => {
+                let key = total.encode();
+                let rest = key.strip_prefix(&[0; 16]).unwrap_or_default();
+                put_varint(&mut out, SHORT + rest.len() as u64);
+                out.extend_from_slice(rest);
+            }
         }
         put_varint(&mut out, ((change << 1) ^ (change >> 63)) as u64);
     }
@@ -266,11 +274,22 @@ fn decode(
     let mut r = Reader::new(value);
     let version = Version(r.u64("a version")?);
     while version > merged && r.remaining() > 0 {
-        let key = r.bytes("a counter's key")?;
-        if key.is_empty() {
+        let length = r.varint("the length of a counter's key")?;
+        if length == 0 {
             return Ok((slot, version, staged::decode(&mut r)?));
         }
-        let counter = Counter::decode(key)?;
+        let mut key = [0; 16 + SHORT as usize];
+        let (at, length): (usize, u64) = if length > SHORT {
+            (16, length - SHORT)
+        } else {
+            (0, length)
+        };
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let Some(place) = at.checked_add(length).and_then(|end| key.get_mut(at..end)) else {
+            return Err(r.error("a counter's key"));
+        };
+        place.copy_from_slice(r.take(length, "a counter's key")?);
+        let counter = Counter::decode(key.get(..at + length).unwrap_or_default())?;
         let zigzag = r.varint("a change")?;
         changes.add(counter, (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64));
     }

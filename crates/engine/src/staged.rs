@@ -22,7 +22,7 @@ use esker_store::{
     BulkLoad, Cursor, Durability, KeyRange, Read, Snapshot, Store, StoreStats, Table, WriteBatch,
 };
 use merged::{Merged, Staged};
-use run::{Key, Run, RunCursor};
+use run::{Here, Key, Run, RunCursor};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -230,11 +230,13 @@ impl StagedStore {
         let staged = {
             let state = self.state();
             let key = Key::new(key)?;
-            let mut find = |run: &Run| {
-                let rows = run.rows();
-                let value = rows.get(&key, None)?;
-                row.extend_from_slice(value.unwrap_or_default());
-                Some(value.is_some())
+            let mut find = |run: &Run| match run.rows().get(&key, None) {
+                Here::Unknown => None,
+                Here::Removed => Some(false),
+                Here::Row(value) => {
+                    row.extend_from_slice(value);
+                    Some(true)
+                }
             };
             find(&state.active).or_else(|| state.frozen.as_deref().and_then(&mut find))
         };
@@ -256,7 +258,7 @@ impl StagedStore {
     fn stages(&self, key: &[u8]) -> bool {
         let state = self.state();
         let Ok(key) = Key::new(key) else { return false };
-        let has = |run: &Run| run.rows().get(&key, None).is_some();
+        let has = |run: &Run| run.rows().get(&key, None) != Here::Unknown;
         has(&state.active) || state.frozen.as_deref().is_some_and(has)
     }
 }
@@ -380,13 +382,14 @@ impl Read for StagedSnapshot<'_> {
             let Watch { moment, runs, .. } = &self.watch;
             let staged = Key::new(key)?;
             for run in [Some(&runs.0), runs.1.as_ref()].into_iter().flatten() {
-                let found = run
-                    .rows()
-                    .get(&staged, Some(*moment))
-                    .map(|v| v.map(<[u8]>::to_vec));
-                if let Some(found) = found {
-                    return Ok(found.map(|value| sink(&value)).is_some());
-                }
+                let found = match run.rows().get(&staged, Some(*moment)) {
+                    Here::Unknown => continue,
+                    Here::Removed => return Ok(false),
+                    // The sink may want to read, too.
+                    Here::Row(value) => value.to_vec(),
+                };
+                sink(&found);
+                return Ok(true);
             }
         }
         self.inner.get_with(table, key, sink)

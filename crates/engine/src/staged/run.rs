@@ -78,6 +78,17 @@ struct Cell {
     commit: u64,
 }
 
+/// What a run says of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Here<'r> {
+    /// Nothing: what lies below counts.
+    Unknown,
+    /// It has no row any more.
+    Removed,
+    /// Its row.
+    Row(&'r [u8]),
+}
+
 /// What a run holds.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
@@ -126,11 +137,13 @@ impl Rows {
         }
     }
 
-    /// What is here of a key, now or at a moment: its value, or that it was removed.
-    pub(super) fn get(&self, key: &Key, moment: Option<u64>) -> Option<Option<&[u8]>> {
-        let cell = self.now.get(key)?;
-        let place = self.place(key, cell, moment)?;
-        Some(self.value(place))
+    /// What is here of a key, now or at a moment.
+    pub(super) fn get(&self, key: &Key, moment: Option<u64>) -> Here<'_> {
+        let cell = self.now.get(key);
+        match cell.and_then(|cell| self.place(key, cell, moment)) {
+            None => Here::Unknown,
+            Some(place) => self.value(place).map_or(Here::Removed, Here::Row),
+        }
     }
 
     /// All rows, in key order; those that were removed have no value.
