@@ -45,6 +45,9 @@ pub(crate) struct NamespaceBenchArgs {
         default_value = "tmpfs,ext4"
     )]
     pub(super) beside: Vec<Kind>,
+    /// No file system beside
+    #[arg(long, conflicts_with = "beside")]
+    pub(super) alone: bool,
     /// Only create, all files in one directory, and print the rate of each ten seconds
     #[arg(long)]
     pub(super) grow: bool,
@@ -65,6 +68,13 @@ pub(crate) struct NamespaceBenchArgs {
     pub(super) json: Option<PathBuf>,
     #[command(flatten)]
     pub(super) format: FormatArgs,
+}
+
+impl NamespaceBenchArgs {
+    /// The file systems beside Esker.
+    pub(super) fn beside(&self) -> &[Kind] {
+        if self.alone { &[] } else { &self.beside }
+    }
 }
 
 /// What is done to files.

@@ -96,7 +96,7 @@ fn compare(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let mut rates: Vec<(String, Case, f64)> = Vec::new();
     for round in 0..bench.args.rounds {
         let mut disks = Vec::new();
-        for kind in &bench.args.beside {
+        for kind in bench.args.beside() {
             match Disk::make(*kind, bench.scratch) {
                 Ok(disk) => disks.push((kind.name().to_owned(), disk)),
                 Err(e) if round == 0 => bench
@@ -129,7 +129,7 @@ fn compare(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         } else {
             *case
         };
-        for kind in &bench.args.beside {
+        for kind in bench.args.beside() {
             let others: Vec<f64> = rates
                 .iter()
                 .filter(|(s, c, _)| s == kind.name() && *c == theirs)
@@ -145,7 +145,7 @@ fn compare(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             }
             bench.report.add(figure);
         }
-        if bench.args.beside.is_empty() {
+        if bench.args.beside().is_empty() {
             bench
                 .report
                 .add(Figure::new(case.text(), Unit::FilesPerSecond, esker));

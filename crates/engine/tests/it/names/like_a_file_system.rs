@@ -5,8 +5,9 @@
 //! without, it says so and does nothing. `ESKER_NAMES_CASES` says how many histories, `ESKER_NAMES_SEED` the first one's seed.
 
 use super::disk::{self, Seen, acting, seen};
-use super::{change, errno, small, sound};
-use esker_engine::Engine;
+use super::{change, errno, sound};
+use crate::small::Small;
+use esker_engine::{Engine, Settings};
 use esker_model::NeverCancel;
 use esker_model::namespace::{
     Change, Content, Errno, Inode, NamePath, Namespace, SetAttributes, XattrMode,
@@ -160,7 +161,12 @@ fn tree(engine: &Engine, asker: &Asker) -> BTreeMap<NamePath, Seen> {
 
 fn history(seed: u64, kernel: Kernel, played: &mut Vec<String>) {
     let mut rng = Rng::new(seed);
-    let small = small();
+    // Rows wait in memory for all of a history, for a few changes, for none at all.
+    let small = Small::with(Settings {
+        staged_bytes: *rng.pick(&[1, 3_000, 32 << 20]),
+        entries_bytes: *rng.pick(&[0, 1 << 14, 32 << 20]),
+        ..Settings::default()
+    });
     let engine = &small.engine;
     let people = people();
     // Where all may write, or nothing much happens.
