@@ -163,7 +163,12 @@ impl StagedStore {
             };
             let Some(run) = run else { return Ok(()) };
             self.write_run(&run)?;
-            self.state_mut().frozen = None;
+            let mut state = self.state_mut();
+            state.frozen = None;
+            // Unless a snapshot has it still, its room is used again.
+            if let Some(run) = Arc::into_inner(run) {
+                state.active.rows_mut().reuse(run.into_rows());
+            }
         }
     }
 
