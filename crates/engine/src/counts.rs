@@ -187,10 +187,13 @@ impl PendingCounters {
     }
 }
 
-/// Adds a change to a counter; below zero means that the database contradicts itself.
+/// Adds a change to a counter; below zero means that the database contradicts itself (but see `Space`).
 pub(crate) fn apply(counter: &Counter, value: u64, change: i64) -> Result<u64> {
-    if let Counter::Space(_, Measure::Changed) = counter {
-        return Ok(value.max(change.cast_unsigned()));
+    match counter {
+        Counter::Space(_, Measure::Changed) => return Ok(value.max(change.cast_unsigned())),
+        // Each server of a cluster has the changes that it made: only all of them together are a sum.
+        Counter::Space(..) => return Ok(value.wrapping_add_signed(change)),
+        _ => {}
     }
     value
         .checked_add_signed(change)

@@ -14,6 +14,7 @@ pub(crate) mod define;
 mod find;
 pub(crate) mod hashed;
 mod local;
+mod names;
 mod objects;
 mod participate;
 mod peers;
@@ -79,6 +80,8 @@ pub struct Settings {
     pub placement: Kind,
     /// Edges that a partition holds at most before it splits.
     pub threshold: u64,
+    /// Entries that a partition of a directory holds at most before it splits.
+    pub directory_threshold: u64,
     /// Where stores die with their machines: for how long a server that was restored takes only what clients send again, in
     /// milliseconds.
     pub replay_millis: u64,
@@ -244,6 +247,9 @@ impl Node {
                         self.travel_here(from, call).await.map(Response::Travel)
                     }
                     Request::Objects(call) => self.objects_here(call).await.map(Response::Objects),
+                    Request::Names(call) => {
+                        self.answer_names(from, call).await.map(Response::Names)
+                    }
                     Request::Hello { .. } | Request::Ping | Request::Persist => Ok(Response::Done),
                 }
             }

@@ -4,10 +4,13 @@ use super::Node;
 use super::codec::{done_key, split_key};
 use super::hashed::Map;
 use super::state::State;
-use crate::peer::{Change, Decided, Part, PartOp, Prepared, RawTable, Response, TxId, is_object};
+use crate::peer::{
+    Change, Decided, Part, PartOp, Prepared, RawTable, Response, TxId, entries_of, is_object,
+};
 use crate::placement::SplitState;
 use esker_engine::{Absent, Beside, PartChange};
 use esker_model::key::Counter;
+use esker_model::namespace::record::{Lies, decode_dentry_key, lies};
 use esker_model::{Commit, EdgeKey, Error, Op, Result, Version, VertexId};
 use esker_store::Table;
 use std::sync::Arc;
@@ -79,6 +82,10 @@ impl Node {
                 )));
             }
         };
+        if !self.names_hold(&part)? {
+            self.state().pending.end(tx);
+            return Ok(Response::Over);
+        }
         if let Err(e) = self.check_claims(&part, seen).await {
             self.state().pending.end(tx);
             return Err(e);
@@ -112,9 +119,35 @@ impl Node {
             {
                 gone.push(key.source);
             }
+            if let Change::Names(names) = &op.change {
+                for row in &names.rows {
+                    if let Ok(Lies::Entry(directory, _)) = lies(&row.key)
+                        && self.row_is_here(state, &row.key) == Some(false)
+                    {
+                        gone.push(entries_of(directory));
+                    }
+                }
+            }
         }
         gone.dedup();
         (!gone.is_empty()).then(|| self.known_splits(state, &gone))
+    }
+
+    /// Whether rows of the namespace are as the coordinator has read them. Nobody else writes them from here on.
+    fn names_hold(&self, part: &Part) -> Result<bool> {
+        for op in &part.ops {
+            let Change::Names(names) = &op.change else {
+                continue;
+            };
+            let read = names.rows.iter();
+            let read: Vec<(Vec<u8>, u64)> = read
+                .filter_map(|row| Some((row.key.clone(), row.read?)))
+                .collect();
+            if !self.engine.names_hold(names.epoch, &read, &names.empty)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Does a part that was decided.
@@ -237,10 +270,18 @@ impl Node {
             Change::Edge { key, .. } => self.is_here(&state, key),
             Change::Vertex(_)
             | Change::Adopt(_)
+            | Change::Names(_)
             | Change::Claim { .. }
             | Change::Release { .. } => true,
         };
-        let ops = part.ops.iter().filter(here).cloned().collect();
+        let mut ops: Vec<PartOp> = part.ops.iter().filter(here).cloned().collect();
+        for op in &mut ops {
+            if let Change::Names(names) = &mut op.change {
+                names
+                    .rows
+                    .retain(|row| self.row_is_here(&state, &row.key) != Some(false));
+            }
+        }
         Arc::new(Part { ops })
     }
 
@@ -262,7 +303,15 @@ impl Node {
             if let Change::Adopt(adopt) = &op.change
                 && let Some(splits) = self.adopt(adopt, &mut beside)?
             {
-                adopted.push((adopt.vertex, splits));
+                adopted.push((adopt, splits));
+            }
+            if let Change::Names(names) = &op.change {
+                for row in &names.rows {
+                    beside
+                        .rows
+                        .push((Table::Names, row.key.clone(), row.value.clone()));
+                }
+                beside.counters.extend(names.counters.iter().copied());
             }
         }
         let at = |op: &PartOp| {
@@ -277,10 +326,15 @@ impl Node {
         let commit = self
             .engine
             .apply_part(version, &ops, Absent::PassOver, beside)?;
-        for (id, splits) in adopted {
-            self.state().set_splits(id, splits);
+        for (adopt, splits) in adopted {
+            self.state().set_splits(adopt.vertex, splits);
+            self.note_adopted(adopt);
+        }
+        if part.ops.iter().any(|op| op.change.is_structure()) {
+            self.engine.forget_directories();
         }
         self.note_growth(part);
+        self.note_entries(&made_by(part));
         Ok(commit)
     }
 
@@ -303,6 +357,7 @@ impl Node {
             let table = match row.table {
                 RawTable::Rows => Table::Rows,
                 RawTable::History => Table::History,
+                RawTable::Names => Table::Names,
             };
             beside
                 .rows
@@ -319,7 +374,7 @@ impl Node {
             beside.counters.push((Counter::Edges(*edge_type), change));
             beside.touched.push((adopt.vertex, *edge_type));
         }
-        for row in &adopt.rows {
+        for row in adopt.rows.iter().filter(|r| r.table != RawTable::Names) {
             // Deleted edges count nowhere, and still a list that lacks them would be another one.
             if let Ok(key) = EdgeKey::decode(&row.key) {
                 beside.touched.push((key.source, key.edge_type));
@@ -359,10 +414,34 @@ fn is_splitting(state: &State, part: &Part) -> bool {
         Change::Edge { key, .. } => {
             state.frozen.contains(&key.source) || state.pending.adopts(key.source)
         }
+        Change::Names(names) => {
+            let empty = names.empty.iter();
+            empty.into_iter().any(|id| Node::entries_move(state, *id))
+                || names.rows.iter().any(|row| match lies(&row.key) {
+                    Ok(Lies::Entry(directory, _)) => Node::entries_move(state, directory),
+                    _ => false,
+                })
+        }
         Change::Vertex(_) | Change::Adopt(_) | Change::Claim { .. } | Change::Release { .. } => {
             false
         }
     })
+}
+
+/// Entries that a part makes: directories and hashes.
+fn made_by(part: &Part) -> Vec<(VertexId, u64)> {
+    let mut made = Vec::new();
+    for op in &part.ops {
+        if let Change::Names(names) = &op.change {
+            let rows = names.rows.iter();
+            let new = rows.filter(|row| row.value.is_some() && row.read.is_none_or(|r| r == 0));
+            made.extend(new.filter_map(|row| {
+                let (directory, hash, _) = decode_dentry_key(&row.key).ok()?;
+                Some((directory, hash))
+            }));
+        }
+    }
+    made
 }
 
 /// Whether what is stored can refuse it.
@@ -370,7 +449,7 @@ fn can_fail(op: &PartOp) -> bool {
     match &op.change {
         // Objects are only made by being created.
         Change::Vertex(Op::EnsureVertex { vertex, .. }) => is_object(vertex.id),
-        Change::Adopt(_) | Change::Release { .. } => false,
+        Change::Adopt(_) | Change::Names(_) | Change::Release { .. } => false,
         Change::Vertex(_) | Change::Claim { .. } => true,
         Change::Edge { gone, asked, .. } => *gone && *asked,
     }
@@ -403,7 +482,7 @@ fn part_ops<'a>(
                 identity,
                 object: *object,
             },
-            Change::Adopt(_) => return None,
+            Change::Adopt(_) | Change::Names(_) => return None,
         };
         Some(esker_engine::PartOp {
             at: at.map_or(op.at, |at| Some(at(op))),

@@ -24,6 +24,9 @@ pub(crate) struct Entry {
     alone: Vec<VertexId>,
     /// Whether it may touch anything.
     all: bool,
+    /// Whether it concerns the namespace, and whether nothing else of that may be under way.
+    names: bool,
+    structure: bool,
 }
 
 /// The prepared parts of a server.
@@ -36,6 +39,8 @@ pub(crate) struct Pending {
     alone: Map<VertexId, TxId>,
     /// How many entries may touch anything.
     all: u32,
+    /// How many entries move or remove directories, or give them other permissions.
+    structures: u32,
     /// By coordinator: its incarnation, the number below which all are over, and those above it that are over.
     over: BTreeMap<ServerId, Over>,
     wakers: Vec<Waker>,
@@ -67,6 +72,8 @@ impl Pending {
             .ops
             .iter()
             .any(|op| matches!(op.change, Change::Adopt(_)));
+        let names = part.ops.iter().any(|op| op.change.is_names());
+        let structure = part.ops.iter().any(|op| op.change.is_structure());
         let entry = Entry {
             floor: if adopts { Version::ZERO } else { floor },
             part,
@@ -74,7 +81,10 @@ impl Pending {
             vertices,
             alone,
             all: false,
+            names,
+            structure,
         };
+        self.structures += u32::from(structure);
         for id in &entry.vertices {
             *self.vertices.entry(*id).or_default() += 1;
         }
@@ -83,6 +93,7 @@ impl Pending {
         }
         if let Some(before) = self.entries.insert(tx, entry) {
             // It came twice.
+            self.structures -= u32::from(before.structure);
             self.forget(&before.vertices);
         }
         true
@@ -98,6 +109,8 @@ impl Pending {
             vertices: Vec::new(),
             alone: Vec::new(),
             all: true,
+            names: false,
+            structure: false,
         };
         self.entries.insert(tx, entry);
     }
@@ -156,6 +169,7 @@ impl Pending {
         }
         if let Some(entry) = self.entries.remove(&tx) {
             self.all -= u32::from(entry.all);
+            self.structures -= u32::from(entry.structure);
             self.forget(&entry.vertices);
             for id in &entry.alone {
                 if self.alone.get(id) == Some(&tx) {
@@ -231,6 +245,17 @@ impl Pending {
 
     /// Another transaction that has prepared what only one may.
     pub(crate) fn held(&self, tx: TxId, part: &Part) -> Option<TxId> {
+        let structure = part.ops.iter().any(|op| op.change.is_structure());
+        let others = || self.entries.iter().filter(|(other, _)| **other != tx);
+        if structure && let Some((other, _)) = others().find(|(_, e)| e.names) {
+            return Some(*other);
+        }
+        if self.structures > 0
+            && part.ops.iter().any(|op| op.change.is_names())
+            && let Some((other, _)) = others().find(|(_, e)| e.structure)
+        {
+            return Some(*other);
+        }
         if self.alone.is_empty() {
             return None;
         }
@@ -242,6 +267,16 @@ impl Pending {
             });
         }
         holder
+    }
+
+    /// Whether only one transaction may have something, and one has.
+    pub(crate) fn is_locked(&self, what: impl FnOnce() -> VertexId) -> bool {
+        !self.alone.is_empty() && self.alone.contains_key(&what())
+    }
+
+    /// Whether directories are moved or removed now, or get other permissions.
+    pub(crate) fn structure_changes(&self) -> bool {
+        self.structures > 0
     }
 
     /// Below which number the coordinator had said that all are over when it sent this part to be prepared.

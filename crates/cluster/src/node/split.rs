@@ -126,7 +126,7 @@ impl Node {
 
     /// Whether a partition of a vertex is on its way from here. Its receiver is told of no other one before it has that: it
     /// takes one whose bit it has for one that it holds.
-    fn is_moving(&self, id: VertexId) -> bool {
+    pub(super) fn is_moving(&self, id: VertexId) -> bool {
         let state = self.state();
         let adopts = |op: &PartOp| matches!(&op.change, Change::Adopt(a) if a.vertex == id);
         let mut decided = state.own.decided.values();
@@ -271,16 +271,16 @@ impl Node {
         Ok(moved)
     }
 
-    fn split_state(&self, tree: Tree, splits: Splits) -> Result<SplitState> {
+    pub(super) fn split_state(&self, tree: Tree, splits: Splits) -> Result<SplitState> {
         SplitState::new(self.placement.kind(), tree, splits)
             .ok_or_else(|| Error::Invalid("this placement does not split".into()))
     }
 }
 
-/// A vertex that splits; nothing is prepared on its edges meanwhile.
-struct Frozen<'a> {
-    node: &'a Node,
-    id: VertexId,
+/// A vertex, or a directory, that splits; nothing is prepared on its edges or entries meanwhile.
+pub(super) struct Frozen<'a> {
+    pub(super) node: &'a Node,
+    pub(super) id: VertexId,
 }
 
 impl Drop for Frozen<'_> {

@@ -2,7 +2,7 @@
 
 use super::{Adopt, Change, Part, PartOp, RawRow, RawTable};
 use esker_model::codec::{DecodeError, Reader, put_bytes, put_u16, put_u32, put_u64, put_varint};
-use esker_model::key::{EDGE_KEY_BYTES, EdgeKey};
+use esker_model::key::{Counter, EDGE_KEY_BYTES, EdgeKey};
 use esker_model::object::{Identity, ObjectId};
 use esker_model::{EdgeTypeId, Op, Properties, Version, VertexId, VertexRef, VertexTypeId};
 
@@ -69,6 +69,7 @@ fn put_change(out: &mut Vec<u8>, change: &Change) {
                 out.push(match row.table {
                     RawTable::Rows => 0,
                     RawTable::History => 1,
+                    RawTable::Names => 2,
                 });
                 put_bytes(out, &row.key);
                 put_bytes(out, &row.value);
@@ -78,6 +79,10 @@ fn put_change(out: &mut Vec<u8>, change: &Change) {
                 put_u16(out, edge_type.0);
                 put_u64(out, *degree);
             }
+        }
+        Change::Names(part) => {
+            out.push(20);
+            part.put(out);
         }
         Change::Claim { identity, object } => {
             out.push(18);
@@ -135,10 +140,11 @@ fn take_change(r: &mut Reader<'_>) -> Result<Change, DecodeError> {
             let splits = r.bytes("a split state")?.to_vec();
             let count = r.count(3, "a number of rows")?;
             let row = |r: &mut Reader<'_>| {
-                let table = match r.u8("a table, 0 or 1")? {
+                let table = match r.u8("a table, 0 to 2")? {
                     0 => RawTable::Rows,
                     1 => RawTable::History,
-                    _ => return Err(r.error("a table, 0 or 1")),
+                    2 => RawTable::Names,
+                    _ => return Err(r.error("a table, 0 to 2")),
                 };
                 Ok(RawRow {
                     table,
@@ -169,8 +175,17 @@ fn take_change(r: &mut Reader<'_>) -> Result<Change, DecodeError> {
             identity: take_identity(r)?,
             object: take_object(r)?,
         }),
+        20 => super::NamesPart::take(r).map(Change::Names),
         _ => take_op(r, kind).map(Change::Vertex),
     }
+}
+
+pub(super) fn put_counter(out: &mut Vec<u8>, counter: &Counter) {
+    put_bytes(out, &counter.encode());
+}
+
+pub(super) fn take_counter(r: &mut Reader<'_>) -> Result<Counter, DecodeError> {
+    Counter::decode(r.bytes("a counter's key")?)
 }
 
 fn put_vertex(out: &mut Vec<u8>, kind: u8, vertex: VertexRef) {

@@ -5,11 +5,13 @@
 //! asks again where that is safe.
 
 mod codec;
+mod names;
 mod object;
 mod object_codec;
 mod travel;
 mod txn;
 
+pub use names::{CallId, NamesCall, NamesPart, NamesReply, Refusal};
 pub use object::{FindId, FindPage, ObjectAt, ObjectCall, ObjectReply};
 pub use travel::{
     HopAt, Left, PathEntry, Place as TravelPlace, Reached, StepDone, TravelBegin, TravelCall,
@@ -17,7 +19,8 @@ pub use travel::{
 };
 pub(crate) use txn::is_object;
 pub use txn::{
-    Adopt, Change, Decided, Part, PartOp, Prepared, RawRow, RawTable, TxId, stands_for, vertex_of,
+    Adopt, Change, Decided, Part, PartOp, Prepared, RawRow, RawTable, TxId, entries_of, row_lock,
+    stands_for, vertex_of,
 };
 
 use crate::vnode::ServerId;
@@ -114,6 +117,8 @@ pub enum Request {
     Travel(TravelCall),
     /// Objects that the answerer holds.
     Objects(ObjectCall),
+    /// The namespace.
+    Names(NamesCall),
     /// Nothing: to measure, and to see whether somebody is there.
     Ping,
     /// A checkpoint is to hold all that the answerer has.
@@ -294,4 +299,6 @@ pub enum Response {
     Travel(TravelReply),
     /// To [`Request::Objects`].
     Objects(ObjectReply),
+    /// To [`Request::Names`].
+    Names(NamesReply),
 }

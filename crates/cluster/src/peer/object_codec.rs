@@ -348,14 +348,14 @@ fn take_key(r: &mut Reader<'_>) -> Result<ObjectKey, DecodeError> {
     })
 }
 
-fn put_asker(out: &mut Vec<u8>, asker: &Asker) {
+pub(super) fn put_asker(out: &mut Vec<u8>, asker: &Asker) {
     put_u64(out, asker.uid.cast_unsigned());
     put_list(out, &asker.gids, |out, gid| {
         put_u64(out, gid.cast_unsigned());
     });
 }
 
-fn take_asker(r: &mut Reader<'_>) -> Result<Asker, DecodeError> {
+pub(super) fn take_asker(r: &mut Reader<'_>) -> Result<Asker, DecodeError> {
     Ok(Asker {
         uid: r.u64("a user")?.cast_signed(),
         gids: take_list(r, 8, |r| Ok(r.u64("a group")?.cast_signed()))?,
@@ -396,21 +396,25 @@ fn take_bool(r: &mut Reader<'_>) -> Result<bool, DecodeError> {
     }
 }
 
-fn put_option<T>(out: &mut Vec<u8>, value: Option<T>, put: impl FnOnce(&mut Vec<u8>, T)) {
+pub(super) fn put_option<T>(
+    out: &mut Vec<u8>,
+    value: Option<T>,
+    put: impl FnOnce(&mut Vec<u8>, T),
+) {
     put_bool(out, value.is_some());
     if let Some(value) = value {
         put(out, value);
     }
 }
 
-fn take_option<T>(
+pub(super) fn take_option<T>(
     r: &mut Reader<'_>,
     take: impl FnOnce(&mut Reader<'_>) -> Result<T, DecodeError>,
 ) -> Result<Option<T>, DecodeError> {
     Ok(if take_bool(r)? { Some(take(r)?) } else { None })
 }
 
-fn put_list<T>(out: &mut Vec<u8>, list: &[T], put: impl Fn(&mut Vec<u8>, &T)) {
+pub(super) fn put_list<T>(out: &mut Vec<u8>, list: &[T], put: impl Fn(&mut Vec<u8>, &T)) {
     put_varint(out, list.len() as u64);
     for item in list {
         put(out, item);
@@ -418,7 +422,7 @@ fn put_list<T>(out: &mut Vec<u8>, list: &[T], put: impl Fn(&mut Vec<u8>, &T)) {
 }
 
 /// `least`: the fewest bytes of an item, so that a wrong number is refused before room is made for it.
-fn take_list<T>(
+pub(super) fn take_list<T>(
     r: &mut Reader<'_>,
     least: usize,
     take: impl Fn(&mut Reader<'_>) -> Result<T, DecodeError>,

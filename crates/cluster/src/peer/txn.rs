@@ -2,6 +2,7 @@
 
 use crate::vnode::ServerId;
 use esker_model::key::EdgeKey;
+use esker_model::namespace::record::{Lies, lies};
 use esker_model::object::{Identity, ObjectId};
 use esker_model::{EdgeTypeId, Op, Properties, Version, VertexId};
 use std::sync::Arc;
@@ -53,6 +54,8 @@ pub enum Change {
     },
     /// A partition of a vertex that splits comes here.
     Adopt(Adopt),
+    /// Rows of the namespace.
+    Names(super::NamesPart),
     /// ID attributes that hash to here are to name that object, which may be at home elsewhere; refused if they name another.
     Claim {
         /// The ID attributes.
@@ -100,6 +103,8 @@ pub enum RawTable {
     Rows,
     /// What was superseded.
     History,
+    /// Entries of directories.
+    Names,
 }
 
 /// That a part can be done.
@@ -132,6 +137,7 @@ impl Change {
             Self::Vertex(op) => vertex_of(op),
             Self::Edge { key, .. } => key.source,
             Self::Adopt(adopt) => adopt.vertex,
+            Self::Names(_) => VertexId::default(),
             Self::Claim { identity, .. } | Self::Release { identity, .. } => {
                 identity.prefix().place()
             }
@@ -142,6 +148,13 @@ impl Change {
     /// ([`stands_for`]) whose meaning it changes.
     pub fn touches(&self, add: &mut dyn FnMut(VertexId)) {
         match self {
+            Self::Names(part) => {
+                for row in &part.rows {
+                    if let Ok(Lies::Entry(directory, _)) = lies(&row.key) {
+                        add(entries_of(directory));
+                    }
+                }
+            }
             Self::Vertex(Op::CreateObject { identity, .. })
             | Self::Claim { identity, .. }
             | Self::Release { identity, .. } => add(stands_for(identity)),
@@ -175,6 +188,7 @@ impl Change {
     /// or deletes. What is refused of these is refused when it is prepared; nothing may come between that and the decision.
     pub fn alone(&self, add: &mut dyn FnMut(VertexId)) {
         match self {
+            Self::Names(part) => part.rows.iter().for_each(|row| add(row_lock(&row.key))),
             Self::Vertex(Op::CreateObject { .. } | Op::MoveObject { .. })
             | Self::Claim { .. }
             | Self::Release { .. } => self.touches(add),
@@ -190,8 +204,38 @@ impl Change {
             Self::Vertex(Op::CreateObject { .. } | Op::MoveObject { .. })
                 | Self::Claim { .. }
                 | Self::Release { .. }
+                | Self::Names(_)
         )
     }
+
+    /// Whether it concerns the namespace.
+    pub fn is_names(&self) -> bool {
+        match self {
+            Self::Names(_) => true,
+            Self::Adopt(adopt) => adopt.rows.iter().any(|row| row.table == RawTable::Names),
+            _ => false,
+        }
+    }
+
+    /// Whether nothing else of the namespace may be under way.
+    pub fn is_structure(&self) -> bool {
+        matches!(self, Self::Names(part) if part.structure)
+    }
+}
+
+/// What the entries of a directory are known by where vertices' edges are: they split as those do, from the same home, and
+/// have nothing to do with the directory's edges.
+pub fn entries_of(directory: VertexId) -> VertexId {
+    let mut id = directory;
+    for (byte, mark) in id.0.iter_mut().skip(8).zip(b"dentries") {
+        *byte ^= mark;
+    }
+    id
+}
+
+/// What a row of the namespace is known by among what only one transaction may have.
+pub fn row_lock(key: &[u8]) -> VertexId {
+    VertexId::of_bytes("row of the namespace", &[key])
 }
 
 /// Whether that is the vertex of an object.

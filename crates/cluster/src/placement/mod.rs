@@ -41,6 +41,9 @@ pub const PLACES_MAX: u32 = 1 << 16;
 
 /// The split threshold unless told otherwise: edges that a partition holds at most (GraphMeta, section 6.2).
 pub const THRESHOLD_DEFAULT: u64 = 128;
+/// Entries that a partition of a directory holds at most before it splits, unless somebody chose otherwise (GIGA+ was
+/// measured with 8,000).
+pub const DIRECTORY_THRESHOLD_DEFAULT: u64 = 8_192;
 
 /// What edges are spread over: a server or, with virtual nodes, a vnode; numbered from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

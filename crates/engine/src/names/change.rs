@@ -1,17 +1,18 @@
 //! Changes of the namespace inside a commit: files are made here; the neighbours remove, rename and change them.
 
 use super::NamesTxn;
+use super::apart::Apart;
 use super::directory::{Directory, Naming};
 use super::resolve::{Reached, Way};
 use super::rows::{self, Found};
 use crate::txn::{Overlay, Txn};
 use esker_model::namespace::record::{
-    Dentry, DentryInode, Past, Whereabouts, child_key, claim_key, dentry_key, past_key,
+    Dentry, DentryInode, Past, Whereabouts, child_key, claim_key, dentry_key, left_key, past_key,
     whereabouts_key,
 };
 use esker_model::namespace::{
     Change, Content, Done, Errno, INLINE_BYTES_MAX, Inode, Kind, Make, Name, NamePath,
-    PATH_BYTES_MAX, id_at, id_within,
+    PATH_BYTES_MAX, hash_of, id_at, id_within,
 };
 use esker_model::object::Asker;
 use esker_model::{Error, Result, Version, VertexId};
@@ -94,6 +95,7 @@ impl Txn<'_, '_> {
             known: names.known(),
             local: &names.local,
             filters: Some(&*names.filters),
+            epoch: names.apart.and_then(Apart::epoch),
         }
     }
 
@@ -155,6 +157,9 @@ impl Txn<'_, '_> {
         dentry: &Dentry,
     ) {
         names.filters.add(parent, hash);
+        if let Some(apart) = names.apart {
+            apart.note_put(parent, hash);
+        }
         self.scratch.clear();
         dentry.encode(&mut self.scratch);
         self.overlay
@@ -208,7 +213,18 @@ impl Txn<'_, '_> {
     }
 
     /// Something leaves a directory: from now on an id made from a path in it may be taken.
-    pub(super) fn depart(&mut self, directory: &Directory) -> Result<()> {
+    pub(super) fn depart(
+        &mut self,
+        names: &NamesTxn<'_>,
+        directory: &Directory,
+        hash: u64,
+    ) -> Result<()> {
+        if names.apart.is_some() {
+            // The directory's own row is elsewhere.
+            self.overlay
+                .put(Table::Names, left_key(directory.id, hash), []);
+            return Ok(());
+        }
         if directory.departed.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -225,9 +241,12 @@ impl Txn<'_, '_> {
     }
 
     /// How files in a directory get their ids.
-    fn naming(&mut self, directory: &Directory) -> Result<Naming> {
+    pub(super) fn naming(&mut self, names: &NamesTxn<'_>, directory: &Directory) -> Result<Naming> {
         if let Some(naming) = directory.naming.get() {
             return Ok(*naming);
+        }
+        if names.apart.is_some() {
+            return self.naming_apart(directory);
         }
         let place = rows::whereabouts(&*self.overlay, directory.id)?;
         if place.is_some_and(|p| p.departed) {
@@ -245,7 +264,7 @@ impl Txn<'_, '_> {
                 if gone {
                     // All that was in it has left it, and each such file has a place.
                     self.overlay.put(Table::Names, key, directory.id.0);
-                    self.depart(directory)?;
+                    self.depart(names, directory, 0)?;
                     Naming::Path
                 } else {
                     Naming::Within
@@ -258,6 +277,34 @@ impl Txn<'_, '_> {
         };
         let _ = directory.naming.set(naming);
         Ok(naming)
+    }
+
+    /// The same where a directory's rows are spread: who finds its path claimed names files within itself.
+    fn naming_apart(&mut self, directory: &Directory) -> Result<Naming> {
+        let key = claim_key(id_at(Kind::Directory, &directory.path));
+        let mut owner = None;
+        self.overlay
+            .get_with(Table::Names, &key, &mut |row| owner = Some(row.to_vec()))?;
+        let Some(owner) = owner else {
+            // It counts once it is committed.
+            self.overlay.put(Table::Names, key, directory.id.0);
+            return Ok(Naming::Path);
+        };
+        let naming = if owner == directory.id.0 {
+            Naming::Path
+        } else {
+            Naming::Within
+        };
+        if !self.overlay.wrote(Table::Names, &key) {
+            let _ = directory.naming.set(naming);
+        }
+        Ok(naming)
+    }
+
+    /// Whether an entry of that hash has left a directory, where rows are spread.
+    pub(super) fn has_left(&self, directory: VertexId, hash: u64) -> Result<bool> {
+        self.overlay
+            .get_with(Table::Names, &left_key(directory, hash), &mut |_| {})
     }
 
     /// The id of a file that is made.
@@ -277,10 +324,13 @@ impl Txn<'_, '_> {
                 version.0 ^ names.salt.rotate_left(48),
             )
         };
-        if self.naming(parent)? == Naming::Within {
+        if self.naming(names, parent)? == Naming::Within {
             return Ok(within(self.version));
         }
         let id = id_at(kind, &parent.path_of(name));
+        if names.apart.is_some() && self.has_left(parent.id, hash_of(name))? {
+            return Ok(within(self.version));
+        }
         let may_be_taken = kind == Kind::Directory || parent.departed.load(Ordering::Acquire);
         let taken = may_be_taken && rows::whereabouts(&*self.overlay, id)?.is_some();
         Ok(if taken { within(self.version) } else { id })

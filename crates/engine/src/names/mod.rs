@@ -3,37 +3,80 @@
 //! [`directory`] is what is kept in memory, [`rows`] reads single rows, [`resolve`] goes from a path to a row, [`change`]
 //! and its neighbours write, [`space`] sums up, [`read`] answers.
 
+mod again;
+mod apart;
+mod ask;
 mod attributes;
 mod change;
 mod directory;
 mod filter;
+pub(crate) mod places;
 mod read;
 mod remove;
 mod rename;
 mod resolve;
+mod retain;
 mod rows;
 pub(crate) mod space;
+mod spread;
+mod together;
+mod vertices;
 
 pub(crate) use rows::{Committed, corrupt as corrupt_names, find, whereabouts};
+pub(crate) use vertices::file_kind;
 
 use crate::Engine;
 use crate::counts::PendingCounters;
-use crate::txn::{Effects, Overlay, Txn, lock};
+use crate::txn::{Effects, Overlay, Txn, Writer};
+use apart::Apart;
+pub use apart::{DirectorySums, Fetched, Need, Placed, Ran, RowPlace};
+pub use ask::{RawEntry, path_of};
 use directory::{Directories, Directory};
-use esker_model::limits::BATCH_MUTATIONS_MAX;
-use esker_model::namespace::{Change, Done};
-use esker_model::object::Asker;
 use esker_model::{Error, Result};
 pub(crate) use filter::Filters;
 use foldhash::fast::FixedState;
+pub use read::sums_of;
+pub use spread::{Here, Plan, PlannedRow, Stopped};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use together::{Admitted, Outcomes, Set};
 
 /// What the engine keeps of the namespace in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     pub(crate) directories: Directories,
+    /// There are rows: until then, nobody asks where a vertex is.
+    any: AtomicBool,
+    /// The graph has, or had, vertices of files: until then, nobody asks for their tags.
+    vertices: AtomicBool,
+}
+
+impl Names {
+    /// Whether there is a namespace at all.
+    pub(crate) fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    /// From now on there is one. To be called before the first rows of it can be read.
+    pub(crate) fn note_any(&self) {
+        if !self.any() {
+            self.any.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether files may have vertices.
+    pub(crate) fn has_vertices(&self) -> bool {
+        self.vertices.load(Ordering::Acquire)
+    }
+
+    /// From now on they may. To be called before the first one is committed.
+    pub(crate) fn note_vertices(&self) {
+        if !self.has_vertices() {
+            self.vertices.store(true, Ordering::Release);
+        }
+    }
 }
 
 /// Directories that only the present commit knows.
@@ -60,6 +103,8 @@ pub(crate) struct NamesTxn<'n> {
     names: &'n Names,
     pending: &'n Mutex<PendingCounters>,
     filters: &'n mut Filters,
+    /// Where the namespace is spread over many engines: how the rest of it is seen.
+    apart: Option<&'n Apart<'n>>,
     local: Local,
     /// Directories in memory may be wrong once this is committed: one was moved or removed, or has another mode.
     structural: bool,
@@ -85,25 +130,17 @@ impl NamesTxn<'_> {
 }
 
 impl Engine {
-    /// Applies changes one after the other, each whole or not at all; those that succeed are one commit.
-    pub(crate) fn change_names(
+    /// Applies changes of several callers one after the other, each whole or not at all; those that succeed are one commit.
+    pub(crate) fn change_holding(
         &self,
-        asker: Option<&Asker>,
-        changes: &[Change],
-    ) -> Result<Vec<Result<Done>>> {
-        if changes.len() > BATCH_MUTATIONS_MAX {
-            return Err(Error::Limit {
-                what: "a number of changes".into(),
-                got: changes.len() as u64,
-                limit: BATCH_MUTATIONS_MAX as u64,
-            });
-        }
-        let mut guard = lock(&self.writer);
-        let writer = &mut *guard;
+        writer: &mut Writer,
+        sets: &[Set<'_>],
+    ) -> Result<Vec<Result<Outcomes>>> {
         let schema = self.schema_now();
         let mut overlay = Overlay::new(&*self.store);
-        if changes.len() > 16 {
-            overlay.reserve(changes.len() + 8);
+        let count: usize = sets.iter().map(|s| s.changes.len()).sum();
+        if count > 16 {
+            overlay.reserve(count + 8);
         }
         let now_millis = self.clock.now_millis();
         let version = writer.clock.tick(now_millis);
@@ -111,6 +148,7 @@ impl Engine {
             names: &self.names,
             pending: &self.counters,
             filters: &mut writer.filters,
+            apart: None,
             local: Local::default(),
             structural: false,
             space: space::Differences::default(),
@@ -119,40 +157,63 @@ impl Engine {
         };
         writer.senders.begin();
         let mut total = Effects::default();
-        let mut answers = Vec::with_capacity(changes.len());
-        for change in changes {
-            overlay.savepoint();
-            let mut txn = Txn::begin(
-                self,
-                &mut overlay,
-                &schema,
-                &mut writer.senders,
-                version,
-                now_millis,
-            );
-            let answer = txn.change_name(&mut names, asker, change);
-            let effects = txn.effects;
-            names.salt += 1;
-            match &answer {
-                Ok(_) => {
-                    total.absorb(effects);
-                    names.keep_differences();
+        let mut answers = Vec::with_capacity(sets.len());
+        for set in sets {
+            let numbered = match self.admit_set(set, &mut writer.senders, now_millis) {
+                Ok(Admitted::Now(numbered)) => numbered,
+                Ok(Admitted::Before(outcomes)) => {
+                    answers.push(Ok(outcomes));
+                    continue;
                 }
                 Err(e) => {
-                    overlay.undo();
-                    names.present.clear();
-                    names.local.clear();
-                    if !matches!(e, Error::File(_)) {
-                        names.restructure();
-                        names.filters.clear();
+                    answers.push(Err(e));
+                    continue;
+                }
+            };
+            let mut outcomes = Vec::with_capacity(set.changes.len());
+            for change in set.changes {
+                overlay.savepoint();
+                let mut txn = Txn::begin(
+                    self,
+                    &mut overlay,
+                    &schema,
+                    &mut writer.senders,
+                    version,
+                    now_millis,
+                );
+                let outcome = txn.change_name(&mut names, set.asker, change);
+                let effects = txn.effects;
+                names.salt += 1;
+                match &outcome {
+                    Ok(_) => {
+                        total.absorb(effects);
+                        names.keep_differences();
+                    }
+                    Err(e) => {
+                        overlay.undo();
+                        names.present.clear();
+                        names.local.clear();
+                        if !matches!(e, Error::File(_)) {
+                            names.restructure();
+                            names.filters.clear();
+                        }
                     }
                 }
+                outcomes.push(outcome);
             }
-            answers.push(answer);
+            // What changed nothing may be decided anew.
+            if let Some(numbered) = numbered
+                && outcomes.iter().any(Result::is_ok)
+            {
+                let answer = again::encode(version, &outcomes);
+                writer.senders.answered(&numbered, now_millis, answer);
+            }
+            answers.push(Ok(outcomes));
         }
         for (counter, change) in names.space.iter() {
             total.changes.add(counter, change);
         }
+        self.names.note_any();
         let structural = names.structural;
         let committed = self.commit_group(writer, overlay, &mut total);
         writer.senders.end(committed.is_ok());

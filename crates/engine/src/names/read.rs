@@ -6,22 +6,19 @@ use super::resolve::{Reached, Way};
 use super::rows::{self, Committed, Rows};
 use super::{Local, space};
 use crate::Engine;
-use crate::counts::decode_value;
 use crate::read::FirstError;
-use crate::txn::lock;
 use esker_model::key::{Counter, Measure, SpaceKey};
 use esker_model::namespace::record::{
     Dentry, children_prefix, decode_child_key, decode_dentry_key, dentries_prefix, dentry_key,
 };
 use esker_model::namespace::{
-    Change, Content, Cookie, Done, Entry, Errno, Inode, Kind, Name, NamePath, Namespace, Space,
-    SpaceBy, Usage,
+    Change, Content, Cookie, Done, Entry, Errno, Inode, Kind, Name, NamePath, Namespace, Partition,
+    Space, SpaceBy, Usage,
 };
 use esker_model::object::Asker;
 use esker_model::{Cancel, Error, Flow, Result, VertexId};
 use esker_store::{KeyRange, Table};
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// What may be read of a directory by those who list it, and by those who look at what they know is there.
@@ -29,7 +26,7 @@ const READ: u32 = 4;
 const SEARCH: u32 = 1;
 
 impl Engine {
-    fn reach<T>(
+    pub(super) fn reach<T>(
         &self,
         asker: Option<&Asker>,
         call: impl FnOnce(&Way<'_, Committed<'_, dyn esker_store::Store>>) -> Result<T>,
@@ -41,31 +38,29 @@ impl Engine {
             known: Some(&self.names.directories),
             local: &Local::default(),
             filters: None,
+            epoch: None,
         })
     }
 
     /// What those who ask see of a file: content and attributes only if they may read it; a directory has the names and
     /// times that its entries give it.
-    fn seen(&self, asker: Option<&Asker>, mut inode: Inode) -> Result<Inode> {
-        if !inode.allows(asker, READ) {
-            inode.xattrs.clear();
-            if inode.kind() != Kind::Symlink {
-                inode.content = Content::None;
-            }
-        }
-        if asker.is_some_and(|a| a.uid != 0) {
-            inode
-                .xattrs
-                .retain(|(name, _)| !name.starts_with(b"trusted."));
-        }
+    fn seen(&self, asker: Option<&Asker>, inode: Inode) -> Result<Inode> {
+        let inode = hidden(asker, inode);
         if !inode.is_directory() {
             return Ok(inode);
         }
         let key = SpaceKey::Directory(inode.id);
         let of = |measure| space::value(&*self.store, &self.counters, Counter::Space(key, measure));
-        inode.links =
-            u32::try_from(of(Measure::Directories)?.saturating_add(2)).unwrap_or(u32::MAX);
-        Ok(changed_by_entries(inode, of(Measure::Changed)?))
+        Ok(with_sums(
+            inode,
+            of(Measure::Directories)?,
+            of(Measure::Changed)?,
+        ))
+    }
+
+    /// The id of what is at a path, if there is something.
+    pub(super) fn id_now(&self, path: &NamePath) -> Option<VertexId> {
+        self.stat(None, path, false).ok().map(|inode| inode.id)
     }
 
     /// The directory at a path, whose entries someone may list.
@@ -76,7 +71,7 @@ impl Engine {
     }
 
     /// The directories in a directory.
-    fn children(&self, directory: VertexId) -> Result<Vec<(VertexId, Name)>> {
+    pub(super) fn children(&self, directory: VertexId) -> Result<Vec<(VertexId, Name)>> {
         let mut error = FirstError::default();
         let mut children = Vec::new();
         let range = KeyRange::prefix(&children_prefix(directory));
@@ -112,6 +107,39 @@ impl Engine {
     }
 }
 
+/// What someone may not read is left out.
+pub(super) fn hidden(asker: Option<&Asker>, mut inode: Inode) -> Inode {
+    if !inode.allows(asker, READ) {
+        inode.xattrs.clear();
+        if inode.kind() != Kind::Symlink {
+            inode.content = Content::None;
+        }
+    }
+    if asker.is_some_and(|a| a.uid != 0) {
+        inode
+            .xattrs
+            .retain(|(name, _)| !name.starts_with(b"trusted."));
+    }
+    inode
+}
+
+/// A directory with its number of links and its times, which its entries give it.
+pub(super) fn with_sums(mut inode: Inode, directories: u64, changed: u64) -> Inode {
+    inode.links = u32::try_from(directories.saturating_add(2)).unwrap_or(u32::MAX);
+    changed_by_entries(inode, changed)
+}
+
+/// A key of the sums of one kind.
+pub(super) fn example(by: SpaceBy) -> SpaceKey {
+    match by {
+        SpaceBy::User => SpaceKey::User(0),
+        SpaceBy::Group => SpaceKey::Group(0),
+        SpaceBy::Kind => SpaceKey::Kind(0),
+        SpaceBy::Ending => SpaceKey::Ending([0; 8]),
+        SpaceBy::Day => SpaceKey::Day(0),
+    }
+}
+
 /// A directory's times: those that were set, unless something came or went since.
 pub(super) fn changed_by_entries(mut inode: Inode, changed: u64) -> Inode {
     let changed = changed.cast_signed();
@@ -139,7 +167,11 @@ impl Namespace for Engine {
             Reached::Entry(_, _, Err(_)) => return Err(Errno::NotFound.at(path).into()),
             Reached::Entry(_, _, Ok(found)) => rows::inode(&Committed(&*self.store), found.dentry)?,
         };
-        self.seen(asker, inode)
+        let mut inode = self.seen(asker, inode)?;
+        if inode.allows(asker, READ) {
+            self.add_tags(&mut inode)?;
+        }
+        Ok(inode)
     }
 
     fn list(
@@ -288,61 +320,57 @@ impl Namespace for Engine {
         Ok(())
     }
 
-    fn space(&self, by: SpaceBy) -> Result<Vec<Space>> {
-        let example = match by {
-            SpaceBy::User => SpaceKey::User(0),
-            SpaceBy::Group => SpaceKey::Group(0),
-            SpaceBy::Kind => SpaceKey::Kind(0),
-            SpaceBy::Ending => SpaceKey::Ending([0; 8]),
-            SpaceBy::Day => SpaceKey::Day(0),
-        };
-        let prefix = Counter::space_prefix(&example);
-        let mut sums: BTreeMap<SpaceKey, Usage> = BTreeMap::new();
-        let mut error = FirstError::default();
-        // What is pending stays pending as long as this is held.
-        let mut pending = lock(&self.counters);
-        let mut values: BTreeMap<Counter, i64> = pending
-            .sorted()
-            .filter(|(c, _)| c.encode().starts_with(&prefix))
-            .collect();
-        self.store.scan(
-            Table::Counts,
-            &KeyRange::prefix(&prefix),
-            &mut |key, value| {
-                let counter = error.keep(
-                    Counter::decode(key).map_err(|e| Error::corrupt("a row of table `counts`", e)),
-                )?;
-                let stored = error.keep(decode_value(value))?;
-                let sum = values.entry(counter).or_default();
-                *sum = counter.combine(*sum, stored.cast_signed());
-                ControlFlow::Continue(())
-            },
-        )?;
-        drop(pending);
-        error.into_result()?;
-        for (counter, n) in values {
-            let Counter::Space(key, measure) = counter else {
-                continue;
-            };
-            let n = n.max(0).cast_unsigned();
-            let sum = sums.entry(key).or_default();
-            match measure {
-                Measure::Files => sum.files = n,
-                Measure::Directories => sum.directories = n,
-                Measure::Bytes => sum.bytes = n,
-                Measure::Blocks => sum.blocks = n,
-                Measure::Changed => {}
-            }
+    fn ids(
+        &self,
+        asker: Option<&Asker>,
+        paths: &[NamePath],
+    ) -> Result<Vec<Option<(VertexId, Kind)>>> {
+        if !self.names.any() {
+            return Ok(vec![None; paths.len()]);
         }
-        sums.retain(|_, usage| *usage != Usage::default());
-        Ok(sums
-            .into_iter()
-            .map(|(key, usage)| Space {
-                key: text(key),
-                usage,
-            })
-            .collect())
+        paths.iter().map(|path| self.id_at(asker, path)).collect()
     }
+
+    fn partitions(&self, path: &NamePath) -> Result<Vec<Partition>> {
+        self.reach(None, |way| way.directory(path))?;
+        let own = self.usage(None, path, false)?;
+        Ok(vec![Partition {
+            index: 0,
+            depth: 0,
+            server: 0,
+            entries: own.files + own.directories,
+        }])
+    }
+
+    fn space(&self, by: SpaceBy) -> Result<Vec<Space>> {
+        Ok(sums_of(self.names_space(by)?))
+    }
+}
+
+/// Sums by key, of changes of counters that belong to one kind of key.
+pub fn sums_of(values: impl IntoIterator<Item = (Counter, i64)>) -> Vec<Space> {
+    let mut sums: BTreeMap<SpaceKey, Usage> = BTreeMap::new();
+    for (counter, n) in values {
+        let Counter::Space(key, measure) = counter else {
+            continue;
+        };
+        let n = n.max(0).cast_unsigned();
+        let sum = sums.entry(key).or_default();
+        match measure {
+            Measure::Files => sum.files = n,
+            Measure::Directories => sum.directories = n,
+            Measure::Bytes => sum.bytes = n,
+            Measure::Blocks => sum.blocks = n,
+            Measure::Changed => {}
+        }
+    }
+    sums.retain(|_, usage| *usage != Usage::default());
+    sums.into_iter()
+        .map(|(key, usage)| Space {
+            key: text(key),
+            usage,
+        })
+        .collect()
 }
 
 fn text(key: SpaceKey) -> String {

@@ -2,13 +2,14 @@
 
 use super::NamesTxn;
 use super::change::Named;
+use super::directory::Naming;
 use super::resolve::Reached;
 use super::rows;
 use super::space;
 use crate::txn::Txn;
 use esker_model::key::SpaceKey;
 use esker_model::namespace::record::{Dentry, DentryInode, Whereabouts, child_key};
-use esker_model::namespace::{Errno, Inode, Kind, LINKS_MAX, NamePath};
+use esker_model::namespace::{Errno, Inode, Kind, LINKS_MAX, NamePath, id_at};
 use esker_model::object::Asker;
 use esker_model::{Error, Result, VertexId, VertexRef};
 use esker_store::Table;
@@ -65,7 +66,15 @@ impl Txn<'_, '_> {
             mut inode,
         } = named;
         self.remove_dentry(parent.id, &found)?;
-        self.depart(&parent)?;
+        // Nothing says where a file is that never was elsewhere: its id is made of its path, by the only directory that does
+        // that with this path, and nothing of its name has left it.
+        let plain = names.apart.is_some()
+            && !linked
+            && !inode.is_directory()
+            && inode.id == id_at(inode.kind(), &parent.path_of(&name))
+            && !self.has_left(parent.id, found.hash)?
+            && self.naming(names, &parent)? == Naming::Path;
+        self.depart(names, &parent, found.hash)?;
         names.note_changed(parent.id, now);
         if linked {
             let mut place = rows::whereabouts(&*self.overlay, inode.id)?.unwrap_or_default();
@@ -107,7 +116,10 @@ impl Txn<'_, '_> {
             names.restructure();
         }
         self.supersede(parent.id, &name, &inode);
-        self.forget_vertex(&inode)?;
+        self.forget_vertex(names, &inode)?;
+        if plain {
+            return Ok(());
+        }
         inode.version = self.version;
         inode.links = 0;
         let id = inode.id;
@@ -122,14 +134,22 @@ impl Txn<'_, '_> {
     }
 
     /// The vertex of a file that goes is deleted, too, if the graph knows of it.
-    fn forget_vertex(&mut self, inode: &Inode) -> Result<()> {
-        if !inode.tracked {
+    fn forget_vertex(&mut self, names: &NamesTxn<'_>, inode: &Inode) -> Result<()> {
+        let known = match names.apart {
+            Some(_) => inode.tracked,
+            None => self.names.has_vertices(),
+        };
+        if !known {
             return Ok(());
         }
         let vertex = VertexRef {
             id: inode.id,
             type_id: self.schema.vertex_type_id(inode.kind().type_name())?,
         };
+        if let Some(apart) = names.apart {
+            apart.forget(vertex);
+            return Ok(());
+        }
         match self.delete_vertex(vertex, None) {
             Err(Error::NoVertex { .. }) => Ok(()),
             done => done,

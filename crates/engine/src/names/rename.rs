@@ -138,7 +138,7 @@ impl Txn<'_, '_> {
             // One of the same hash filled the gap.
             place.1 -= 1;
         }
-        self.depart(&parent)?;
+        self.depart(names, &parent, found.hash)?;
         for directory in [parent.id, target.id] {
             names.note_changed(directory, now);
         }

@@ -21,6 +21,8 @@ pub(crate) struct Way<'a, R: ?Sized> {
     pub(crate) local: &'a super::Local,
     /// Which names directories lack, for who holds the write lock.
     pub(crate) filters: Option<&'a super::Filters>,
+    /// Of which epoch rows are that were read before this resolution, if some were.
+    pub(crate) epoch: Option<u64>,
 }
 
 /// Where a path leads.
@@ -65,11 +67,15 @@ impl<R: Rows + ?Sized> Way<'_, R> {
         Ok(rows::find_hashed(self.rows, directory.id, name, hash)?.map(Box::new))
     }
 
+    fn epoch(&self) -> Option<u64> {
+        self.epoch.or_else(|| self.known.map(Directories::epoch))
+    }
+
     fn root(&self) -> Result<Arc<Directory>> {
         if let Some(root) = self.known(b"/") {
             return Ok(root);
         }
-        let epoch = self.known.map(Directories::epoch);
+        let epoch = self.epoch();
         let root = Arc::new(Directory::root(rows::root_inode(self.rows)?));
         self.keep(&root, epoch);
         Ok(root)
@@ -123,7 +129,7 @@ impl<R: Rows + ?Sized> Way<'_, R> {
                 directory = next;
                 continue;
             }
-            let epoch = self.known.map(Directories::epoch);
+            let epoch = self.epoch();
             let found = self.find(&directory, &name)?;
             let entry = match found {
                 Ok(entry) if is_link(&entry) && (!last || follow) => {
@@ -163,7 +169,7 @@ impl<R: Rows + ?Sized> Way<'_, R> {
             }
             return Ok(directory);
         }
-        let epoch = self.known.map(Directories::epoch);
+        let epoch = self.epoch();
         match self.reach(path, true)? {
             Reached::Directory(directory) => Ok(directory),
             Reached::Entry(parent, name, Ok(found)) => match found.dentry.inode {

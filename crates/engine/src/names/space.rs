@@ -154,6 +154,11 @@ impl NamesTxn<'_> {
         measure: Measure,
     ) -> Result<u64> {
         let counter = Counter::Space(SpaceKey::Directory(directory), measure);
+        if let Some(apart) = self.apart {
+            let sum = apart.sum(directory, measure)?.cast_signed();
+            let sum = counter.combine(sum, self.space.of(&counter));
+            return Ok(sum.max(0).cast_unsigned());
+        }
         let change = lock(self.pending).change(&counter);
         let change = counter.combine(change, self.space.of(&counter));
         counts::apply(&counter, counts::read(store, &counter.encode())?, change)
@@ -161,6 +166,10 @@ impl NamesTxn<'_> {
 
     /// How many entries a directory has, as this commit has it.
     pub(super) fn entries(&self, store: &dyn Store, directory: VertexId) -> Result<u64> {
+        if let Some(apart) = self.apart {
+            // Whoever has entries of it looks again.
+            apart.empty(directory);
+        }
         let files = self.sum(store, directory, Measure::Files)?;
         Ok(files + self.sum(store, directory, Measure::Directories)?)
     }

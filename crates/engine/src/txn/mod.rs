@@ -39,7 +39,7 @@ use esker_model::{
 };
 use esker_store::{Durability, Table, WriteBatch};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// What the holder of the write lock owns.
 #[derive(Debug)]
@@ -68,6 +68,22 @@ pub(crate) struct Queue(Mutex<Vec<Ticket>>);
 /// store has accepted them.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How often who wants a lock looks before they sleep: some ten microseconds, what a change of one file takes. To be woken takes
+/// longer than that.
+const LOOKS: u32 = 256;
+
+/// The same for a lock that is held for short times.
+pub(crate) fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    for _ in 0..LOOKS {
+        match mutex.try_lock() {
+            Ok(guard) => return guard,
+            Err(TryLockError::Poisoned(e)) => return e.into_inner(),
+            Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
+        }
+    }
+    lock(mutex)
 }
 
 /// What one batch does, apart from the rows in the overlay.
@@ -116,6 +132,7 @@ pub(crate) struct Txn<'a, 's> {
     pub(crate) objects: &'a ObjectStore,
     /// What time it is.
     pub(crate) now_millis: u64,
+    pub(crate) names: &'a crate::names::Names,
 }
 
 impl Engine {
@@ -336,7 +353,7 @@ fn take_answer(ticket: &Ticket) -> Option<Result<Commit>> {
 }
 
 /// The same failure for each batch of a group.
-fn repeat(e: &Error) -> Error {
+pub(crate) fn repeat(e: &Error) -> Error {
     match e {
         Error::Io { context, source } => Error::io(
             context.clone(),
@@ -400,6 +417,7 @@ impl<'a, 's> Txn<'a, 's> {
             senders,
             objects: &engine.objects,
             now_millis,
+            names: &engine.names,
         }
     }
 }

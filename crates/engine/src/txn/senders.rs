@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!  once/[00]esker-sender/[sender 16]   [version 8][since][floor][count]([gap][length])*      all but the version LEB128
+//!                                      [count]([number][bytes])*                             if there are any
 //! ```
 //!
 //! Of the numbers below `floor` each was applied or is settled. Above it those that were applied are listed as runs:
@@ -16,7 +17,7 @@
 use super::lock;
 use crate::Engine;
 use crate::catalog::once_key;
-use esker_model::codec::{DecodeError, Reader, put_u64, put_varint};
+use esker_model::codec::{DecodeError, Reader, put_bytes, put_u64, put_varint};
 use esker_model::once::{AGE_MILLIS_MAX, KEPT_MILLIS, Numbered, SENDER_PREFIX, SPAN_MAX};
 use esker_model::{Error, Flow, Result, Version};
 use esker_store::{Durability, KeyRange, Read, Table, WriteBatch};
@@ -30,6 +31,10 @@ type Map = HashMap<Sender, Record, FixedState>;
 const SENDERS_MAX: usize = 1 << 14;
 /// A copy with more runs is not kept.
 const RUNS_KEPT_MAX: usize = 64;
+/// A copy with more bytes of answers is not kept.
+const ANSWERS_COPIED_MAX: usize = 4 << 10;
+/// Bytes of answers in a row. Where a sender has more open, the oldest are left out.
+const ANSWERS_BYTES_MAX: usize = 64 << 10;
 
 /// Numbers from `first` to before `past`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +50,8 @@ pub(crate) struct Record {
     floor: u64,
     /// In order, with a number that was not applied before each.
     runs: Vec<Run>,
+    /// What was answered, by number, of those that are not settled.
+    answers: Vec<(u64, Box<[u8]>)>,
 }
 
 /// All senders known, and what the group that is being applied changes about them.
@@ -74,6 +81,7 @@ impl Record {
     }
 
     fn add(&mut self, numbered: &Numbered) {
+        self.answers.retain(|(n, _)| *n >= numbered.settled);
         self.raise(numbered.settled);
         let number = numbered.number;
         if self.has(number) {
@@ -111,6 +119,20 @@ impl Record {
         }
     }
 
+    fn answer_bytes(&self) -> usize {
+        self.answers.iter().map(|(_, bytes)| bytes.len()).sum()
+    }
+
+    /// What the sender is answered, and is to be answered again until it says that it knows.
+    fn answered(&mut self, number: u64, answer: Vec<u8>) {
+        self.answers.push((number, answer.into()));
+        while self.answer_bytes() > ANSWERS_BYTES_MAX {
+            let oldest = self.answers.iter().enumerate().min_by_key(|(_, (n, _))| *n);
+            let Some((place, _)) = oldest else { return };
+            self.answers.remove(place);
+        }
+    }
+
     /// What either knows, for a sender whose batches went to two databases. Each may have forgotten what was before it began.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.since = self.since.max(other.since);
@@ -124,10 +146,14 @@ impl Record {
             }
         }
         self.raise(other.floor.max(self.floor));
+        self.answers.extend(other.answers.iter().cloned());
+        self.answers.sort_unstable();
+        self.answers.dedup_by_key(|(number, _)| *number);
     }
 
     /// That one was not applied after all.
     pub(crate) fn remove(&mut self, number: u64) {
+        self.answers.retain(|(n, _)| *n != number);
         let mut runs = std::mem::take(&mut self.runs);
         if number < self.floor {
             let (first, past) = (number, self.floor);
@@ -167,6 +193,13 @@ impl Record {
             put_varint(&mut out, run.past - run.first);
             before = run.past;
         }
+        if !self.answers.is_empty() {
+            put_varint(&mut out, self.answers.len() as u64);
+            for (number, answer) in &self.answers {
+                put_varint(&mut out, *number);
+                put_bytes(&mut out, answer);
+            }
+        }
         out
     }
 
@@ -188,8 +221,19 @@ impl Record {
                 _ => return Err(r.error("a run of numbers of 64 bits behind the one before")),
             }
         }
+        let mut answers = Vec::new();
+        if r.remaining() > 0 {
+            for _ in 0..r.count(2, "a count of answers")? {
+                answers.push((r.varint("a number")?, r.bytes("an answer")?.into()));
+            }
+        }
         r.finish()?;
-        Ok(Self { since, floor, runs })
+        Ok(Self {
+            since,
+            floor,
+            runs,
+            answers,
+        })
     }
 
     fn read(store: &dyn Read, sender: &Sender) -> Result<Option<Self>> {
@@ -239,7 +283,7 @@ impl Senders {
     }
 
     /// Whether a batch is to be applied now: not if it was, in this group or before.
-    pub(super) fn admit(
+    pub(crate) fn admit(
         &mut self,
         store: &dyn Read,
         numbered: &Numbered,
@@ -286,6 +330,31 @@ impl Senders {
             .add(numbered);
     }
 
+    /// Changes of the namespace of this group are made, and answered so.
+    pub(crate) fn answered(&mut self, numbered: &Numbered, now_millis: u64, answer: Vec<u8>) {
+        self.add(numbered, now_millis);
+        if let Some(record) = self.changed.get_mut(&numbered.sender) {
+            record.answered(numbered.number, answer);
+        }
+    }
+
+    /// What was answered to changes that were made before, if it is kept still.
+    pub(crate) fn answer(
+        &self,
+        store: &dyn Read,
+        numbered: &Numbered,
+    ) -> Result<Option<Box<[u8]>>> {
+        let sender = &numbered.sender;
+        let of = |record: &Record| {
+            let found = record.answers.iter().find(|(n, _)| *n == numbered.number);
+            found.map(|(_, answer)| answer.clone())
+        };
+        if let Some(record) = self.changed.get(sender).or_else(|| self.known.get(sender)) {
+            return Ok(of(record));
+        }
+        Ok(Record::read(store, sender)?.as_ref().and_then(of))
+    }
+
     /// Appends the rows of the group.
     pub(super) fn put(&self, version: Version, batch: &mut WriteBatch) {
         for (sender, record) in &self.changed {
@@ -296,7 +365,9 @@ impl Senders {
     /// The group is committed; or it is not, or that is not known, and the rows tell.
     pub(crate) fn end(&mut self, committed: bool) {
         for (sender, record) in self.changed.drain() {
-            if committed && record.runs.len() <= RUNS_KEPT_MAX {
+            let small =
+                record.runs.len() <= RUNS_KEPT_MAX && record.answer_bytes() <= ANSWERS_COPIED_MAX;
+            if committed && small {
                 self.known.insert(sender, record);
             } else {
                 self.known.remove(&sender);

@@ -31,7 +31,7 @@ fn vertices(small: &Small) -> u64 {
 }
 
 /// The rows that are kept of senders, and how many bytes the largest has.
-fn rows(small: &Small) -> (usize, usize) {
+pub(super) fn rows(small: &Small) -> (usize, usize) {
     let (mut count, mut largest) = (0, 0);
     let range = KeyRange::prefix(&[b"once/", SENDER_PREFIX].concat());
     let store = small.engine.store();

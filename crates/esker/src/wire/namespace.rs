@@ -7,8 +7,8 @@ use super::error;
 use esker_model::codec::{DecodeError, Reader, put_bytes};
 use esker_model::namespace::record::{put_inode, take_inode};
 use esker_model::namespace::{
-    Change, Content, Cookie, Done, Entry, Inode, Make, Name, NamePath, SetAttributes, Space,
-    SpaceBy, Usage, XattrMode,
+    Change, Changes, Content, Cookie, Done, Entry, Inode, Kind, Make, Name, NamePath, Partition,
+    SetAttributes, Space, SpaceBy, Usage, XattrMode,
 };
 
 impl Wire for Name {
@@ -95,7 +95,23 @@ wire_enum!(Change {
     5 Set { path, follow, set },
     6 Xattr { path, name, value, mode },
 });
+wire_struct!(Changes {
+    asker,
+    changes,
+    once
+});
 wire_struct!(Done { id, version });
+
+/// As the type bits of a mode.
+impl Wire for Kind {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.bits().put(out);
+    }
+    fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Self::of_mode(u32::take(r)?).ok_or_else(|| r.error("the type bits of a mode"))
+    }
+}
+
 wire_enum!(SpaceBy {
     0 User,
     1 Group,
@@ -110,6 +126,12 @@ wire_struct!(Usage {
     blocks
 });
 wire_struct!(Space { key, usage });
+wire_struct!(Partition {
+    index,
+    depth,
+    server,
+    entries
+});
 
 /// What became of one change.
 pub(crate) struct Outcome(pub(crate) esker_model::Result<Done>);

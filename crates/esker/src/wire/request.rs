@@ -5,7 +5,7 @@
 use super::encoding::{Wire, wire_enum, wire_struct};
 use crate::engine::CheckOptions;
 use esker_model::codec::{DecodeError, Reader};
-use esker_model::namespace::{Change, Cookie, NamePath, SpaceBy};
+use esker_model::namespace::{Changes, Cookie, NamePath, SpaceBy};
 use esker_model::object::{Asker, Find, ObjectKey, TagWhere};
 use esker_model::traversal::Budget;
 use esker_model::{
@@ -81,10 +81,33 @@ pub(crate) enum Request {
     Stat(Option<Asker>, NamePath, bool),
     List(Option<Asker>, NamePath, Option<Cookie>),
     Walk(Option<Asker>, NamePath),
-    Change(Option<Asker>, Vec<Change>),
+    Change(Changes),
     Usage(Option<Asker>, NamePath, bool),
     Usages(Option<Asker>, NamePath),
     Space(SpaceBy),
+    Partitions(NamePath),
+    /// What is at paths.
+    FileIds(Option<Asker>, Vec<NamePath>),
+    /// A read of the graph on somebody's behalf.
+    As(Asker, Box<Self>),
+    LeftOut(Vec<VertexId>, EdgeSelect),
+}
+
+/// The code of [`Request::As`].
+const AS: u8 = 41;
+
+impl Wire for Box<Request> {
+    fn put(&self, out: &mut Vec<u8>) {
+        (**self).put(out);
+    }
+
+    fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        // Nobody asks on behalf of somebody who asks on behalf of somebody.
+        if r.peek() == Some(AS) {
+            return Err(r.error("a request of its own"));
+        }
+        Request::take(r).map(Self::new)
+    }
 }
 
 wire_enum!(Request {
@@ -116,8 +139,12 @@ wire_enum!(Request {
     25 Stat(asker, path, follow),
     26 List(asker, path, after),
     27 Walk(asker, path),
-    28 Change(asker, changes),
+    28 Change(changes),
     29 Usage(asker, path, below),
     30 Space(by),
     31 Usages(asker, path),
+    32 Partitions(path),
+    40 FileIds(asker, paths),
+    41 As(asker, request),
+    42 LeftOut(of, select),
 });

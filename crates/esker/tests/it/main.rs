@@ -6,8 +6,10 @@
 mod backup;
 mod child;
 mod death;
+mod death_names;
 mod graph;
 mod messages;
+mod names;
 mod objects;
 mod parity;
 mod processes;

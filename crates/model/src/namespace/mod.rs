@@ -5,17 +5,26 @@
 //! that creating a file and asking for it is one row. What lies where is drawn in `docs/internals/namespace.md`.
 
 mod api;
+pub mod below;
+mod call;
+pub mod codec;
 mod errno;
+mod fields;
 mod inode;
 mod path;
 pub mod record;
+mod refs;
+pub mod tags;
 
 pub use api::{
     Change, Cookie, Done, Entry, Make, Namespace, SetAttributes, Space, SpaceBy, Usage, XattrMode,
 };
+pub use call::{Answer, Call, Changes, Partition};
 pub use errno::{Errno, FileError};
+pub use fields::{FIELD_NAMES, FileFields};
 pub use inode::{Content, Inode, Kind};
-pub use path::{Name, NamePath, display};
+pub use path::{Name, NamePath, display, shown};
+pub use refs::{Settled, resolve};
 
 use crate::id::VertexId;
 
@@ -62,4 +71,12 @@ pub fn hash_of(name: &Name) -> u64 {
         .finalize_xof()
         .fill(&mut out);
     u64::from_be_bytes(out)
+}
+
+/// What stands for the value of a row, or that there is none (0), where servers compare what they have read.
+pub fn digest(value: Option<&[u8]>) -> u64 {
+    let Some(value) = value else { return 0 };
+    let hash = blake3::hash(value);
+    let first = hash.as_bytes().first_chunk::<8>();
+    first.map_or(1, |b| u64::from_be_bytes(*b) | 1)
 }

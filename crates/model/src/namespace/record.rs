@@ -6,6 +6,7 @@
 //!  [03][id 16][!version 8]                 what an inode was: where, and its attributes
 //!  [04][id of a path 16]                   a claim: the directory that names its files after that path
 //!  [05][directory 16][directory 16]        a directory in a directory, with its name
+//!  [06][directory 16][hash of name 8]      of a cluster: an entry of that hash has left, so an id made from its path may be taken
 //! ```
 //!
 //! `n` counts names of one directory with one hash, from 0 without gaps.
@@ -22,6 +23,7 @@ const WHEREABOUTS: u8 = 2;
 const PAST: u8 = 3;
 const CLAIM: u8 = 4;
 const CHILD: u8 = 5;
+const LEFT: u8 = 6;
 
 /// Bytes of a dentry's key.
 pub const DENTRY_KEY_BYTES: usize = 1 + 16 + 8 + 1;
@@ -99,6 +101,45 @@ pub fn decode_child_key(key: &[u8]) -> Result<VertexId, DecodeError> {
     let child = VertexId(r.array("a directory's id")?);
     r.finish()?;
     Ok(child)
+}
+
+/// The key that says that an entry of that hash has left a directory. It lies with the entries of that hash.
+pub fn left_key(directory: VertexId, hash: u64) -> [u8; 25] {
+    let mut key = [0; 25];
+    let (head, tail) = key.split_at_mut(17);
+    head.copy_from_slice(&lefts_prefix(directory));
+    tail.copy_from_slice(&hash.to_be_bytes());
+    key
+}
+
+/// All that has left a directory.
+pub fn lefts_prefix(directory: VertexId) -> [u8; 17] {
+    marked(LEFT, directory)
+}
+
+/// What decides where a row lies, where a namespace is spread over many servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lies {
+    /// With the entries of that hash of a directory.
+    Entry(VertexId, u64),
+    /// Where that vertex is at home.
+    Home(VertexId),
+    /// Where it was written.
+    Anywhere,
+}
+
+/// Where a row lies, by its key.
+pub fn lies(key: &[u8]) -> Result<Lies, DecodeError> {
+    let mut r = Reader::new(key);
+    let marker = r.u8("a row's marker")?;
+    let id = VertexId(r.array("an id")?);
+    Ok(match marker {
+        DENTRY if id == VertexId::default() => Lies::Home(super::root()),
+        DENTRY | LEFT => Lies::Entry(id, r.u64("a hash")?),
+        WHEREABOUTS | CLAIM | CHILD => Lies::Home(id),
+        PAST => Lies::Anywhere,
+        _ => return Err(r.error("a row's marker (01 to 06)")),
+    })
 }
 
 fn marked(marker: u8, id: VertexId) -> [u8; 17] {

@@ -4,7 +4,7 @@ use crate::config::{self, Draft, Filled, Key, Source, count, integer, take_by, t
 use crate::settings::Settings;
 use esker::{Durability, WindowOptions};
 use esker_cluster::node::SERVERS_MAX;
-use esker_cluster::placement::THRESHOLD_DEFAULT;
+use esker_cluster::placement::{DIRECTORY_THRESHOLD_DEFAULT, THRESHOLD_DEFAULT};
 use esker_cluster::vnode::VNODES_DEFAULT;
 use esker_cluster::{Kind, ServerId, Vnodes};
 use esker_model::{Error, Result};
@@ -35,6 +35,8 @@ pub struct ClusterConfig {
     pub placement: Kind,
     /// Edges that a partition holds at most before it splits.
     pub threshold: u64,
+    /// Entries that a partition of a directory holds at most before it splits.
+    pub directory_threshold: u64,
     /// How many virtual nodes there are.
     pub vnodes: u32,
     /// What an acknowledged write survives.
@@ -74,6 +76,7 @@ struct Half {
     storage: Option<PathBuf>,
     placement: Kind,
     threshold: u64,
+    directory_threshold: u64,
     vnodes: u32,
     durability: Durability,
     window: bool,
@@ -116,7 +119,7 @@ enum Servers {
     Count(usize),
 }
 
-const OWN: [Key<Half>; 16] = [
+const OWN: [Key<Half>; 17] = [
     Key {
         path: "name",
         expected: "text",
@@ -140,6 +143,14 @@ const OWN: [Key<Half>; 16] = [
         expected: config::COUNT,
         set: |d, v| {
             d.threshold = integer(v).filter(|n| *n > 0)?;
+            Some(())
+        },
+    },
+    Key {
+        path: "directory_threshold",
+        expected: config::COUNT,
+        set: |d, v| {
+            d.directory_threshold = integer(v).filter(|n| *n > 0)?;
             Some(())
         },
     },
@@ -299,6 +310,7 @@ impl ClusterConfig {
             storage: None,
             placement: Kind::Dido,
             threshold: THRESHOLD_DEFAULT,
+            directory_threshold: DIRECTORY_THRESHOLD_DEFAULT,
             vnodes: VNODES_DEFAULT,
             durability: Durability::Relaxed,
             window: false,
@@ -378,6 +390,7 @@ impl ClusterConfig {
             name,
             placement: half.placement,
             threshold: half.threshold,
+            directory_threshold: half.directory_threshold,
             vnodes: half.vnodes,
             durability: half.durability,
             memory_bytes: half.memory_bytes,

@@ -1,8 +1,9 @@
 //! The whole cluster as one database, for threads that may wait.
 
-use super::Cluster;
+use super::{Cluster, ClusterNames};
 use crate::service::Service;
 use esker::Database;
+use esker_model::namespace::Namespace;
 use esker_model::object::{
     Asker, Find, FindReport, Found, ObjectKey, ObjectRead, TagInfo, TagReport, TagWhere,
 };
@@ -34,7 +35,34 @@ impl<'a> Deref for Graph<'a> {
     }
 }
 
+/// What clients' calls about files ask.
+pub(crate) enum Names<'a> {
+    /// A server that stands alone.
+    Here(&'a Database),
+    /// One of several.
+    Everywhere(ClusterNames<'a>),
+}
+
+impl<'a> Deref for Names<'a> {
+    type Target = dyn Namespace + 'a;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Here(database) => *database,
+            Self::Everywhere(names) => names,
+        }
+    }
+}
+
 impl Service {
+    /// The namespace, for a client that has seen that version.
+    pub(crate) fn names(&self, seen: Version) -> Names<'_> {
+        match &self.cluster {
+            None => Names::Here(&self.database),
+            Some(cluster) => Names::Everywhere(ClusterNames { cluster, seen }),
+        }
+    }
+
     /// What a call reads whose client has seen that version.
     pub(crate) fn graph(&self, seen: Version) -> Graph<'_> {
         match &self.cluster {

@@ -3,17 +3,19 @@
 //! The node's futures read and write the store where they run, so the runtime has threads enough for that. A client's call
 //! waits for the node in its thread of a lane.
 //!
-//! Suggested reading order: [`config`], `host`, `graph`, `questions`; `wire` turns what servers say into messages.
+//! Suggested reading order: [`config`], `host`, `graph`, `names`, `questions`; `wire` turns what servers say into messages.
 
 pub mod config;
 mod graph;
 mod host;
+mod names;
 mod placed;
 mod questions;
 mod storage;
 mod wire;
 
-pub(crate) use graph::ClusterGraph;
+pub(crate) use graph::{ClusterGraph, Names};
+pub(crate) use names::ClusterNames;
 pub(crate) use questions::Asker;
 pub use storage::Switch;
 pub(crate) use wire::how_in;
@@ -95,6 +97,7 @@ impl Cluster {
             vnodes: config.vnodes,
             placement: config.placement,
             threshold: config.threshold,
+            directory_threshold: config.directory_threshold,
             replay_millis: config.checkpoint.as_ref().map_or(0, |c| {
                 u64::try_from(c.replay.as_millis()).unwrap_or(u64::MAX)
             }),

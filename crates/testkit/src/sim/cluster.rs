@@ -294,6 +294,7 @@ impl Cluster {
             vnodes: self.shape.vnodes,
             placement: self.shape.placement,
             threshold: self.shape.threshold,
+            directory_threshold: self.shape.threshold,
             replay_millis: 0,
         }
     }
@@ -567,6 +568,12 @@ impl Cluster {
     pub fn engine_of(&self, at: usize) -> Option<Arc<Engine>> {
         let servers = self.servers.borrow();
         servers.get(at)?.running.as_ref()?.engine.upgrade()
+    }
+
+    /// A server's clock.
+    pub fn clock(&self, at: usize) -> Option<Arc<dyn Clock>> {
+        let servers = self.servers.borrow();
+        Some(Arc::clone(&servers.get(at)?.clock) as Arc<dyn Clock>)
     }
 
     /// What a server's store holds.

@@ -9,6 +9,7 @@
 use esker_testkit::sim::alone;
 use esker_testkit::sim::cluster::Subject;
 use esker_testkit::sim::liar::Lie;
+use esker_testkit::sim::names;
 use esker_testkit::sim::objects;
 use esker_testkit::sim::play::{Played, Scenario, Weather, explain, play_or_explain};
 use esker_testkit::sim::workload::Ground;
@@ -59,6 +60,26 @@ fn play_objects_by(play: fn(u64, Weather, bool) -> Played, weather: Weather, see
     assert!(total.applied as u64 > 4 * runs, "runs that do nothing");
 }
 
+fn play_files(weather: Weather, seeds: Range<u64>) {
+    let world = Ground::new(1).world;
+    let mut total = Played::default();
+    let runs = seeds.end - seeds.start;
+    for seed in seeds {
+        let name = format!("files, seed {seed}, {weather:?}");
+        let played = explain(&name, &world, 100, &|tracing| {
+            names::together::play(seed, weather, tracing)
+        });
+        total.records += played.records;
+        total.applied += played.applied;
+        total.messages += played.messages;
+    }
+    println!(
+        "{runs} runs of files, {weather:?}: {} calls, {} changes done, {} messages",
+        total.records, total.applied, total.messages
+    );
+    assert!(total.applied as u64 > 8 * runs, "runs that do nothing");
+}
+
 fn play_alone(seeds: Range<u64>) {
     let world = Ground::new(5).world;
     for seed in seeds {
@@ -71,6 +92,24 @@ fn play_alone(seeds: Range<u64>) {
 #[test]
 fn one_client_is_answered_as_by_the_model() {
     play_alone(0..60);
+}
+
+#[test]
+fn one_client_is_answered_about_files_as_by_one_engine() {
+    let world = Ground::new(1).world;
+    let (mut splits, mut rows) = (0, 0);
+    for seed in 0..40 {
+        let played = explain(
+            &format!("files, seed {seed}, alone"),
+            &world,
+            100,
+            &|tracing| names::alone::play(seed, tracing),
+        );
+        splits += played.records;
+        rows += played.applied;
+    }
+    println!("{splits} directories had split, {rows} rows");
+    assert!(splits > 40 && rows > 400, "runs that do nothing");
 }
 
 #[test]
@@ -112,6 +151,26 @@ fn servers_become_more_or_fewer() {
 #[test]
 fn objects_while_servers_become_more_or_fewer() {
     play_objects(Weather::Flood, 0..60);
+}
+
+#[test]
+fn files_of_clients_together() {
+    play_files(Weather::Calm, 0..60);
+}
+
+#[test]
+fn files_while_messages_are_lost() {
+    play_files(Weather::Rain, 0..60);
+}
+
+#[test]
+fn files_while_servers_stand_still() {
+    play_files(Weather::Wind, 0..40);
+}
+
+#[test]
+fn files_while_servers_die() {
+    play_files(Weather::Storm, 0..60);
 }
 
 #[test]
@@ -225,11 +284,14 @@ fn very_many_runs() {
     ] {
         play(weather, 10_000..12_000);
         play_objects(weather, 10_000..12_000);
+        if weather != Weather::Flood {
+            play_files(weather, 10_000..12_000);
+        }
     }
 }
 
-/// `ESKER_SIM=storm:100..200` plays those and counts what it finds, `objects-storm:100..200` the same with objects; one seed
-/// alone tells all its events.
+/// `ESKER_SIM=storm:100..200` plays those and counts what it finds, `objects-storm:100..200` the same with objects,
+/// `files-storm:100..200` with files; one seed alone tells all its events.
 #[test]
 #[ignore = "for those who look for something"]
 fn these_runs() {
@@ -247,7 +309,8 @@ fn these_runs() {
     for seed in seeds {
         let begin = std::time::Instant::now();
         let of_objects = weather.strip_prefix("objects-");
-        let kind = match of_objects.unwrap_or(weather) {
+        let of_files = weather.strip_prefix("files-");
+        let kind = match of_objects.or(of_files).unwrap_or(weather) {
             "alone" => None,
             "rain" => Some(Weather::Rain),
             "wind" => Some(Weather::Wind),
@@ -257,6 +320,9 @@ fn these_runs() {
         };
         let scenario = kind.map(|kind| Scenario::of(seed, kind, Subject::Nodes));
         let run = |tracing| match (&scenario, kind) {
+            (_, Some(kind)) if of_files.is_some() => names::together::play(seed, kind, tracing),
+            (_, None) if of_files.is_some() => names::alone::play(seed, tracing),
+            (_, Some(kind)) if of_files.is_some() => names::together::play(seed, kind, tracing),
             (Some(_), Some(kind)) if of_objects.is_some() => objects::play(seed, kind, tracing),
             (Some(scenario), _) => scenario.play(tracing),
             (None, _) => alone::play(seed, Subject::Nodes, tracing),

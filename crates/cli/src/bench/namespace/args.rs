@@ -60,6 +60,9 @@ pub(crate) struct NamespaceBenchArgs {
     /// Count what is read from disk and written to it, too; of ext4, what its device counts
     #[arg(long)]
     pub(super) disk: bool,
+    /// Through a server, by so many clients with one request in flight each; what the file systems do is left out
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
+    pub(super) clients: u16,
     /// How often each side is measured; medians are printed
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(super) rounds: u32,

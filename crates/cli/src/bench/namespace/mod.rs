@@ -2,13 +2,14 @@
 //! the same run.
 //!
 //! [`args`] says what can be asked, [`disk`] does it to a file system, [`files`] to a database, [`grow`] fills one directory
-//! and watches the rate, [`plot`] draws it.
+//! and watches the rate, [`plot`] draws it, [`served`] goes through a server.
 
 mod args;
 mod disk;
 mod files;
 mod grow;
 mod plot;
+mod served;
 
 pub(crate) use args::NamespaceBenchArgs;
 
@@ -72,6 +73,8 @@ pub(crate) fn run(args: &NamespaceBenchArgs, context: &mut Context) -> anyhow::R
     };
     let ran = if args.grow {
         grow::run(&mut bench)
+    } else if args.clients > 0 {
+        served::run(&mut bench)
     } else {
         compare(&mut bench)
     };
@@ -83,6 +86,7 @@ pub(crate) fn run(args: &NamespaceBenchArgs, context: &mut Context) -> anyhow::R
     let settings = json!({
         "files": args.files,
         "threads": args.threads,
+        "clients": args.clients,
         "batch": args.batch,
         "rounds": args.rounds,
         "memory_bytes": context.globals.memory,
@@ -308,6 +312,10 @@ fn measure(
         });
     }
     Ok(())
+}
+
+fn all<T>(done: Vec<esker_model::Result<T>>) -> esker_model::Result<()> {
+    done.into_iter().try_for_each(|d| d.map(drop))
 }
 
 fn in_parallel(

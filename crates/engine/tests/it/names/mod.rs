@@ -1,8 +1,11 @@
 //! The namespace: what a file system does, and what only Esker keeps.
 
+mod again;
 mod disk;
+mod graph;
 mod kept;
 mod like_a_file_system;
+mod sight;
 
 use crate::small::Small;
 use esker_engine::{CheckOptions, Engine};

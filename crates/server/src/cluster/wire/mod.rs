@@ -13,7 +13,8 @@ mod txn;
 
 use esker_cluster::ServerId;
 use esker_cluster::peer::{
-    Answer, Applying, Held, ObjectCall, ObjectReply, Question, Request, Response,
+    Answer, Applying, Held, NamesCall, NamesReply, ObjectCall, ObjectReply, Question, Request,
+    Response,
 };
 use esker_model::{Commit, Error, Schema, Version, VertexId};
 use esker_rpc::convert::{self, At as _, Decoded, Malformed, required};
@@ -56,6 +57,9 @@ pub(crate) fn question_out(question: Question) -> proto::PeerQuestion {
         Request::Travel(call) => Asked::Travel(travel::call_out(call)),
         Request::Objects(call) => Asked::Objects(proto::PeerObjects {
             objects: call.encode(),
+        }),
+        Request::Names(call) => Asked::Names(proto::PeerNames {
+            names: call.encode(),
         }),
         Request::Ping => Asked::Ping(proto::Nothing {}),
         Request::Persist => Asked::Persist(proto::Nothing {}),
@@ -100,6 +104,9 @@ pub(crate) fn question_in(question: proto::PeerQuestion) -> Decoded<Question> {
         Asked::Travel(m) => Request::Travel(travel::call_in(m).at("travel")?),
         Asked::Objects(m) => Request::Objects(
             ObjectCall::decode(&m.objects).map_err(|e| Malformed::new("objects", e.expected))?,
+        ),
+        Asked::Names(m) => Request::Names(
+            NamesCall::decode(&m.names).map_err(|e| Malformed::new("names", e.expected))?,
         ),
         Asked::Ping(_) => Request::Ping,
         Asked::Persist(_) => Request::Persist,
@@ -156,6 +163,9 @@ fn response_out(response: Response) -> Outcome {
         Response::Objects(reply) => Outcome::Objects(proto::PeerObjects {
             objects: reply.encode(),
         }),
+        Response::Names(reply) => Outcome::Names(proto::PeerNames {
+            names: reply.encode(),
+        }),
         read => read::response_out(read),
     }
 }
@@ -190,6 +200,9 @@ pub(crate) fn answer_in(answer: proto::PeerAnswer) -> Decoded<Answer> {
         Outcome::Travel(m) => Ok(Response::Travel(travel::reply_in(m).at("travel")?)),
         Outcome::Objects(m) => Ok(Response::Objects(
             ObjectReply::decode(&m.objects).map_err(|e| Malformed::new("objects", e.expected))?,
+        )),
+        Outcome::Names(m) => Ok(Response::Names(
+            NamesReply::decode(&m.names).map_err(|e| Malformed::new("names", e.expected))?,
         )),
         read => Ok(read::response_in(read)?),
     };

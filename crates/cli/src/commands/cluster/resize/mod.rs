@@ -207,6 +207,7 @@ fn make(
             vnodes: config.vnodes,
             placement: config.placement,
             threshold: config.threshold,
+            directory_threshold: config.directory_threshold,
             replay_millis: 0,
         };
         settle(&engines, &time, &settings)?

@@ -1,0 +1,138 @@
+//! What a server answers of the namespace to the others.
+
+use super::calls::Taken;
+use crate::node::Node;
+use crate::peer::{NamesCall, NamesReply, Refusal, entries_of};
+use crate::vnode::ServerId;
+use esker_engine::RawEntry;
+use esker_model::{Result, VertexId};
+use std::sync::Arc;
+
+/// Most entries of a page.
+const PAGE_MAX: usize = 4_096;
+
+impl Node {
+    pub(crate) async fn answer_names(
+        self: &Arc<Self>,
+        from: ServerId,
+        call: NamesCall,
+    ) -> Result<NamesReply> {
+        Ok(match call {
+            NamesCall::Rows { keys } => self.rows_here(&keys).await?,
+            NamesCall::Change {
+                call,
+                asker,
+                changes,
+            } => match self.take_call(from, call).await? {
+                Taken::Answered(reply) => reply,
+                Taken::New => {
+                    let (answers, splits) = self.change_here(asker.as_ref(), &changes).await?;
+                    let answers = answers.into_iter().map(|a| a.map_err(Refusal::from));
+                    let reply = NamesReply::Changed(answers.collect(), splits);
+                    self.answered_call(from, call, &reply);
+                    reply
+                }
+            },
+            NamesCall::Sums { of } => NamesReply::Sums(self.engine.names_sums(&of)?),
+            NamesCall::Page {
+                directory,
+                from,
+                limit,
+            } => self.entry_page_here(directory, from, limit).await?,
+            NamesCall::Children { of } => {
+                let children = of.iter().map(|id| self.engine.names_children(*id));
+                NamesReply::Children(children.collect::<Result<_>>()?)
+            }
+            NamesCall::Count {
+                directory,
+                first,
+                last,
+            } => NamesReply::Count(self.count_range(directory, (first, last))?),
+            NamesCall::Space { by } => NamesReply::Space(self.engine.names_space(by)?),
+        })
+    }
+
+    /// Entries of a directory that lie here, from a hash on as far as they do.
+    async fn entry_page_here(
+        self: &Arc<Self>,
+        directory: VertexId,
+        from: (u64, Option<u8>),
+        limit: u32,
+    ) -> Result<NamesReply> {
+        let limit = (limit as usize).clamp(1, PAGE_MAX);
+        let deadline = self.names_deadline();
+        loop {
+            let before = self.still_page(directory, from.0);
+            match before {
+                None => {}
+                Some(None) => {
+                    let known = self.known_splits(&self.state(), &[entries_of(directory)]);
+                    return Ok(NamesReply::Moved(known));
+                }
+                Some(Some(splits)) => {
+                    let (entries, next) = self.read_page(directory, from, limit)?;
+                    if self.still_page(directory, from.0) == Some(Some(splits)) {
+                        return Ok(NamesReply::Page { entries, next });
+                    }
+                }
+            }
+            self.wait_for_names(deadline).await?;
+        }
+    }
+
+    /// How a directory has split, if entries of a hash lie here (else nothing); nothing at all while it splits or while what is
+    /// prepared may yet change its entries.
+    fn still_page(
+        &self,
+        directory: VertexId,
+        hash: u64,
+    ) -> Option<Option<Vec<(VertexId, Vec<u8>)>>> {
+        let state = self.state();
+        let id = entries_of(directory);
+        if Self::entries_move(&state, directory)
+            || state.pending.touches(id)
+            || state.pending.structure_changes()
+        {
+            return None;
+        }
+        if self.entries_here(&state, directory, hash).is_none() {
+            return Some(None);
+        }
+        Some(Some(self.known_splits(&state, &[id])))
+    }
+
+    fn read_page(
+        &self,
+        directory: VertexId,
+        from: (u64, Option<u8>),
+        limit: usize,
+    ) -> Result<(Vec<RawEntry>, Option<(u64, Option<u8>)>)> {
+        let mut entries: Vec<RawEntry> = Vec::new();
+        let mut from = from;
+        loop {
+            let here = self.entries_here(&self.state(), directory, from.0);
+            let Some((_, last)) = here else {
+                return Ok((entries, Some(from)));
+            };
+            let left = limit.saturating_sub(entries.len());
+            let (page, more) = self.engine.names_page(directory, from, last, left)?;
+            let end = page.last().map(|(key, _)| key.clone());
+            entries.extend(page);
+            if more {
+                let end = end
+                    .as_deref()
+                    .map(esker_model::namespace::record::decode_dentry_key);
+                let next = match end {
+                    Some(Ok((_, hash, n))) => (hash, Some(n)),
+                    // The page was full before it began.
+                    _ => from,
+                };
+                return Ok((entries, Some(next)));
+            }
+            match last.checked_add(1) {
+                Some(next) => from = (next, None),
+                None => return Ok((entries, None)),
+            }
+        }
+    }
+}

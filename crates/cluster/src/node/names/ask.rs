@@ -1,0 +1,349 @@
+//! Questions about the namespace: answered by the server that was asked, with rows of the others.
+
+use super::fetch::kept_moving;
+use crate::node::Node;
+use crate::node::peers::unexpected;
+use crate::peer::{NamesCall, NamesReply};
+use crate::vnode::ServerId;
+use esker_engine::{DirectorySums, RawEntry, sums_of};
+use esker_model::key::{Counter, Measure};
+use esker_model::namespace::{
+    Answer, Call, Cookie, Entry, Inode, Name, NamePath, Partition as Portion, Space, SpaceBy, Usage,
+};
+use esker_model::object::Asker;
+use esker_model::{Error, Result, Version, VertexId};
+use futures_util::future::join_all;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const READ: u32 = 4;
+const SEARCH: u32 = 1;
+/// Directories that are looked into together.
+const TOGETHER_MAX: usize = 512;
+/// How often a page is asked for again whose entries moved meanwhile.
+const MOVES_MAX: u32 = 64;
+
+/// Where a listing goes on: a hash, behind that number of it if it has one; nothing at its end.
+type Next = Option<(u64, Option<u8>)>;
+
+impl Node {
+    /// One call of a client that has seen that version.
+    pub async fn names(self: &Arc<Self>, call: Call, seen: Version) -> Result<Answer> {
+        self.clock.witness(seen);
+        Ok(match call {
+            Call::Stat {
+                asker,
+                path,
+                follow,
+            } => Answer::Inode(self.stat_name(asker.as_ref(), &path, follow).await?),
+            Call::List {
+                asker,
+                path,
+                after,
+                limit,
+                directories,
+            } => {
+                let page = self.list_names(asker.as_ref(), &path, after, limit, directories);
+                let (entries, more) = page.await?;
+                Answer::Page { entries, more }
+            }
+            Call::Change(changes) => Answer::Changed(self.change_names(changes).await?),
+            Call::Usage { asker, path } => {
+                Answer::Usage(self.usage_of(asker.as_ref(), &path, false).await?)
+            }
+            Call::Space(by) => Answer::Space(self.space_by(by).await?),
+            Call::Partitions(path) => Answer::Partitions(self.partitions_of(&path).await?),
+        })
+    }
+
+    /// As [`esker_model::namespace::Namespace::stat`].
+    pub async fn stat_name(
+        self: &Arc<Self>,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        follow: bool,
+    ) -> Result<Inode> {
+        self.check_serving()?;
+        self.run_spread(|view, fetched| {
+            self.engine
+                .stat_spread(asker, (path, follow), view, fetched)
+        })
+        .await
+    }
+
+    /// A page of [`esker_model::namespace::Namespace::list`]: so many entries at most, of directories alone if that is asked
+    /// for, and whether there are more.
+    pub async fn list_names(
+        self: &Arc<Self>,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        after: Option<Cookie>,
+        limit: usize,
+        directories: bool,
+    ) -> Result<(Vec<(Cookie, Entry)>, bool)> {
+        self.check_serving()?;
+        let directory = self.directory_named(asker, path, READ | SEARCH).await?;
+        let mut next = Some(after.map_or((0, None), |c| (c.hash, Some(c.n))));
+        let mut entries = Vec::new();
+        while let (Some(from), true) = (next, entries.len() < limit) {
+            let left = limit - entries.len();
+            let (page, after) = self.page_of(asker, directory, from, left).await?;
+            let wanted = |(_, e): &(Cookie, Entry)| !directories || e.inode.is_directory();
+            entries.extend(page.into_iter().filter(wanted));
+            next = after;
+        }
+        Ok((entries, next.is_some()))
+    }
+
+    async fn directory_named(
+        self: &Arc<Self>,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        rights: u32,
+    ) -> Result<VertexId> {
+        self.run_spread(|view, fetched| {
+            self.engine
+                .directory_spread(asker, (path, rights), view, fetched)
+        })
+        .await
+    }
+
+    /// Entries of a directory from a hash on, as someone sees them.
+    async fn page_of(
+        self: &Arc<Self>,
+        asker: Option<&Asker>,
+        directory: VertexId,
+        from: (u64, Option<u8>),
+        limit: usize,
+    ) -> Result<(Vec<(Cookie, Entry)>, Next)> {
+        let (raw, next) = self.raw_page(directory, from, limit).await?;
+        let entries = self
+            .run_spread(|_, fetched| self.engine.entries_spread(asker, &raw, fetched))
+            .await?;
+        Ok((entries, next))
+    }
+
+    async fn raw_page(
+        self: &Arc<Self>,
+        directory: VertexId,
+        from: (u64, Option<u8>),
+        limit: usize,
+    ) -> Result<(Vec<RawEntry>, Next)> {
+        for _ in 0..MOVES_MAX {
+            let server = {
+                let state = self.state();
+                self.entry_home(&state, directory, from.0)
+            };
+            let call = NamesCall::Page {
+                directory,
+                from,
+                limit: u32::try_from(limit).unwrap_or(u32::MAX),
+            };
+            match self.ask_names(server, call).await? {
+                NamesReply::Page { entries, next } => return Ok((entries, next)),
+                NamesReply::Moved(splits) => {
+                    self.learn_splits(server, &splits)?;
+                }
+                _ => return Err(unexpected(server)),
+            }
+        }
+        Err(kept_moving())
+    }
+
+    /// As [`esker_model::namespace::Namespace::usage`].
+    pub async fn usage_of(
+        self: &Arc<Self>,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        below: bool,
+    ) -> Result<Usage> {
+        let inode = self.stat_name(asker, path, false).await?;
+        if !inode.is_directory() {
+            return Ok(Usage {
+                files: 1,
+                directories: 0,
+                bytes: inode.size,
+                blocks: inode.blocks,
+            });
+        }
+        if below {
+            let all = self.usages_below(asker, path, &never).await?;
+            let sum = all.into_iter().map(|(_, usage, _)| usage);
+            return Ok(sum.fold(Usage::default(), |mut sum, usage| {
+                sum += usage;
+                sum
+            }));
+        }
+        let id = self.directory_named(asker, path, READ).await?;
+        let sums = self.sums_of(&[id]).await?;
+        Ok(sums.first().map(|(_, s)| usage(s)).unwrap_or_default())
+    }
+
+    /// As [`esker_model::namespace::Namespace::usages`].
+    pub async fn usages_of(
+        self: &Arc<Self>,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        cancel: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Vec<(NamePath, Usage)>> {
+        self.check_serving()?;
+        let mut all = self.usages_below(asker, path, cancel).await?;
+        for place in (0..all.len()).rev() {
+            let Some((_, usage, Some(parent))) = all.get(place) else {
+                continue;
+            };
+            let (usage, parent) = (*usage, *parent);
+            if let Some((_, sum, _)) = all.get_mut(parent) {
+                *sum += usage;
+            }
+        }
+        Ok(all
+            .into_iter()
+            .map(|(path, usage, _)| (path, usage))
+            .collect())
+    }
+
+    /// What each directory from a path on holds itself, with the place of the one that it is in; those come before.
+    async fn usages_below(
+        self: &Arc<Self>,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        cancel: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Vec<(NamePath, Usage, Option<usize>)>> {
+        let id = self.directory_named(asker, path, READ).await?;
+        let mut all = Vec::new();
+        let mut left = vec![(path.clone(), id, None)];
+        while !left.is_empty() {
+            if cancel() {
+                return Err(Error::Interrupted);
+            }
+            let now: Vec<(NamePath, VertexId, Option<usize>)> =
+                left.drain(..left.len().min(TOGETHER_MAX)).collect();
+            let ids: Vec<VertexId> = now.iter().map(|(_, id, _)| *id).collect();
+            let sums: BTreeMap<_, _> = self.sums_of(&ids).await?.into_iter().collect();
+            let children = self.children_of(&ids).await?;
+            for ((path, id, parent), children) in now.into_iter().zip(children) {
+                let mut own = sums.get(&id).map(usage).unwrap_or_default();
+                // It counts itself; those in it do the same.
+                own.directories = 1;
+                let place = all.len();
+                let open = self.open_children_of(asker, id, children).await?;
+                left.extend(
+                    open.into_iter()
+                        .map(|(name, id)| (path.join(&name), id, Some(place))),
+                );
+                all.push((path, own, parent));
+            }
+        }
+        Ok(all)
+    }
+
+    /// The directories in each of some, by their home's account.
+    async fn children_of(self: &Arc<Self>, ids: &[VertexId]) -> Result<Vec<Vec<(VertexId, Name)>>> {
+        let mut by_server = BTreeMap::<ServerId, Vec<usize>>::new();
+        for (i, id) in ids.iter().enumerate() {
+            by_server.entry(self.home(*id)).or_default().push(i);
+        }
+        let asked = by_server.iter().map(|(server, which)| {
+            let of = which.iter().filter_map(|i| ids.get(*i).copied()).collect();
+            self.ask_names(*server, NamesCall::Children { of })
+        });
+        let answers = join_all(asked).await;
+        let mut all: Vec<Vec<(VertexId, Name)>> = ids.iter().map(|_| Vec::new()).collect();
+        for ((server, which), answer) in by_server.into_iter().zip(answers) {
+            let NamesReply::Children(lists) = answer? else {
+                return Err(unexpected(server));
+            };
+            for (i, list) in which.into_iter().zip(lists) {
+                if let Some(place) = all.get_mut(i) {
+                    *place = list;
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Those that someone may look into, by their entries.
+    async fn open_children_of(
+        self: &Arc<Self>,
+        asker: Option<&Asker>,
+        directory: VertexId,
+        children: Vec<(VertexId, Name)>,
+    ) -> Result<Vec<(Name, VertexId)>> {
+        if asker.is_none_or(|a| a.uid == 0) {
+            return Ok(children.into_iter().map(|(id, name)| (name, id)).collect());
+        }
+        let keys = children.iter().map(|(_, name)| {
+            let hash = esker_model::namespace::hash_of(name);
+            esker_model::namespace::record::dentry_key(directory, hash, 0).to_vec()
+        });
+        let rows = self.rows_of(keys.collect()).await?;
+        let raw: Vec<RawEntry> = rows
+            .into_iter()
+            .filter_map(|(key, row)| Some((key, row?)))
+            .collect();
+        let open = self.engine.open_directories(asker, &raw)?;
+        let is_child = |id: &VertexId| children.iter().any(|(child, _)| child == id);
+        Ok(open.into_iter().filter(|(_, id)| is_child(id)).collect())
+    }
+
+    /// As [`esker_model::namespace::Namespace::space`].
+    pub async fn space_by(self: &Arc<Self>, by: SpaceBy) -> Result<Vec<Space>> {
+        self.check_serving()?;
+        let mut sums = BTreeMap::<Counter, i64>::new();
+        for (server, reply) in self.ask_names_of_all(&NamesCall::Space { by }).await? {
+            let NamesReply::Space(shares) = reply else {
+                return Err(unexpected(server));
+            };
+            for (counter, n) in shares {
+                let sum = sums.entry(counter).or_default();
+                *sum = sum.wrapping_add(n);
+            }
+        }
+        Ok(sums_of(sums))
+    }
+
+    /// Where a directory's entries lie, by their hashes.
+    pub async fn partitions_of(self: &Arc<Self>, path: &NamePath) -> Result<Vec<Portion>> {
+        self.check_serving()?;
+        let id = self.directory_named(None, path, 0).await?;
+        let splits = self.splits_of_entries(id).await?;
+        let mut all = Vec::new();
+        let mut next = Some(0);
+        while let Some(first) = next {
+            let (partition, (first, last)) = self.entries_in(&splits, first);
+            let server = self.server_of(crate::peer::entries_of(id), partition);
+            let call = NamesCall::Count {
+                directory: id,
+                first,
+                last,
+            };
+            let NamesReply::Count(entries) = self.ask_names(server, call).await? else {
+                return Err(unexpected(server));
+            };
+            all.push(Portion {
+                index: partition.0,
+                depth: (last ^ first).leading_zeros(),
+                server: server.0,
+                entries,
+            });
+            next = last.checked_add(1);
+        }
+        Ok(all)
+    }
+}
+
+/// Nobody interrupts it.
+fn never() -> bool {
+    false
+}
+
+fn usage(sums: &DirectorySums) -> Usage {
+    let of = |measure| sums.of(measure).max(0).cast_unsigned();
+    Usage {
+        files: of(Measure::Files),
+        directories: of(Measure::Directories),
+        bytes: of(Measure::Bytes),
+        blocks: of(Measure::Blocks),
+    }
+}

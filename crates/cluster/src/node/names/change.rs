@@ -1,0 +1,370 @@
+//! Changes of the namespace.
+//!
+//! A change goes to the server that has the entry it is first about. If all its rows lie there it is one commit, as embedded;
+//! otherwise that server works out which rows it would write, and what it has read of them, and makes a transaction of it
+//! (`transaction`): each server that has some of them sees to it that they are as they were read, and keeps others from them
+//! until it is decided. A change that moves or removes a directory or gives it other permissions is a part of all servers: while
+//! it is prepared, nobody changes or looks up anything, so what servers remember of directories is never wrong.
+
+use super::fetch::kept_moving;
+use super::place::View;
+use crate::node::Node;
+use crate::node::peers::unexpected;
+use crate::node::transaction::{Aside, Attempt, Parts};
+use crate::peer::{Change, NamesCall, NamesPart, NamesReply, Part, PartOp, entries_of};
+use crate::vnode::ServerId;
+use esker_engine::{Beside, Plan, Ran, Stopped, path_of};
+use esker_model::limits::BATCH_MUTATIONS_MAX;
+use esker_model::namespace::{Change as NameChange, Changes, Done, Kind};
+use esker_model::object::Asker;
+use esker_model::{Error, Op, Result, Version, VertexId};
+use futures_util::future::join_all;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+/// How often a change is tried that meets others.
+const ATTEMPTS_MAX: u32 = 200;
+/// Longest pause between two attempts, in milliseconds.
+const PAUSE_MAX: u64 = 20;
+
+type Splits = Vec<(VertexId, Vec<u8>)>;
+
+impl Node {
+    /// As [`esker_model::namespace::Namespace::change`]: one after the other, each whole or not at all, on all servers.
+    pub async fn change_names(self: &Arc<Self>, changes: Changes) -> Result<Vec<Result<Done>>> {
+        self.check_serving()?;
+        let Changes { asker, changes, .. } = changes;
+        if changes.len() > BATCH_MUTATIONS_MAX {
+            return Err(Error::Limit {
+                what: "a number of changes".into(),
+                got: changes.len() as u64,
+                limit: BATCH_MUTATIONS_MAX as u64,
+            });
+        }
+        let mut answers = Vec::with_capacity(changes.len());
+        let mut left = changes.as_slice();
+        while !left.is_empty() {
+            let root = asker.as_ref().is_none_or(|a| a.uid == 0);
+            let (together, rest) = left.split_at(independent(left, root));
+            answers.extend(self.change_together(asker.as_ref(), together).await?);
+            left = rest;
+        }
+        Ok(answers)
+    }
+
+    async fn change_together(
+        self: &Arc<Self>,
+        asker: Option<&Asker>,
+        changes: &[NameChange],
+    ) -> Result<Vec<Result<Done>>> {
+        let mut answers: Vec<Option<Result<Done>>> = changes.iter().map(|_| None).collect();
+        let mut left: Vec<usize> = (0..changes.len()).collect();
+        for _ in 0..ATTEMPTS_MAX {
+            let mut by_server = BTreeMap::<ServerId, Vec<usize>>::new();
+            let mut parents = HashMap::new();
+            for i in left.drain(..) {
+                if let Some(change) = changes.get(i) {
+                    let server = self.server_for(change, &mut parents).await?;
+                    by_server.entry(server).or_default().push(i);
+                }
+            }
+            let asked = by_server.iter().map(|(server, which)| {
+                let theirs = which.iter().filter_map(|i| changes.get(*i).cloned());
+                self.change_at(*server, asker, theirs.collect())
+            });
+            let replies = join_all(asked).await;
+            for ((server, which), reply) in by_server.iter().zip(replies) {
+                match reply {
+                    Ok(None) => left.extend(which),
+                    Ok(Some(done)) => {
+                        for (i, answer) in which.iter().zip(done) {
+                            if let Some(place) = answers.get_mut(*i) {
+                                *place = Some(answer);
+                            }
+                        }
+                    }
+                    Err(e) if by_server.len() == 1 && left.is_empty() => return Err(e),
+                    // Others' changes are done.
+                    Err(e) => {
+                        for i in which {
+                            if let Some(place) = answers.get_mut(*i) {
+                                *place = Some(Err(Error::Unavailable(format!("{server}: {e}"))));
+                            }
+                        }
+                    }
+                }
+            }
+            if left.is_empty() {
+                return Ok(answers.into_iter().flatten().collect());
+            }
+            left.sort_unstable();
+        }
+        Err(kept_moving())
+    }
+
+    /// Whom a change is sent to.
+    async fn server_for<'c>(
+        self: &Arc<Self>,
+        change: &'c NameChange,
+        parents: &mut HashMap<&'c [u8], Option<VertexId>>,
+    ) -> Result<ServerId> {
+        let Some((parent, name)) = path_of(change).split() else {
+            return Ok(self.settings.id);
+        };
+        let directory = match parents.get(parent) {
+            Some(directory) => *directory,
+            None => {
+                let target = self
+                    .run_spread(|view, fetched| self.engine.target_spread(change, view, fetched))
+                    .await?;
+                let directory = target.map(|(directory, _)| directory);
+                parents.insert(parent, directory);
+                directory
+            }
+        };
+        let hash = esker_model::namespace::hash_of(&name);
+        let state = self.state();
+        Ok(directory.map_or(self.settings.id, |d| self.entry_home(&state, d, hash)))
+    }
+
+    /// Changes on a server; nothing if their entries have moved, and where to is known now.
+    async fn change_at(
+        self: &Arc<Self>,
+        server: ServerId,
+        asker: Option<&Asker>,
+        changes: Vec<NameChange>,
+    ) -> Result<Option<Vec<Result<Done>>>> {
+        if server == self.settings.id {
+            let (answers, _) = self.change_here(asker, &changes).await?;
+            return Ok(Some(answers));
+        }
+        let count = changes.len();
+        let asking = self.begin_call(server);
+        let call = NamesCall::Change {
+            call: asking.id,
+            asker: asker.cloned(),
+            changes,
+        };
+        match self.ask_names(server, call).await? {
+            NamesReply::Anew => Ok(None),
+            NamesReply::Changed(answers, splits) if answers.len() == count => {
+                self.learn_splits(server, &splits)?;
+                Ok(Some(
+                    answers
+                        .into_iter()
+                        .map(|a| a.map_err(Error::from))
+                        .collect(),
+                ))
+            }
+            NamesReply::Moved(splits) => {
+                self.learn_splits(server, &splits)?;
+                Ok(None)
+            }
+            _ => Err(unexpected(server)),
+        }
+    }
+
+    /// Changes whose first entries lie here, as whoever sent them believes; with how directories have split of which it was wrong.
+    pub(super) async fn change_here(
+        self: &Arc<Self>,
+        asker: Option<&Asker>,
+        changes: &[NameChange],
+    ) -> Result<(Vec<Result<Done>>, Splits)> {
+        let mut answers = Vec::with_capacity(changes.len());
+        let mut splits = Splits::new();
+        let mut deadline = self.names_deadline();
+        while let Some(left) = changes.get(answers.len()..).filter(|l| !l.is_empty()) {
+            let here = self.engine.change_names_here(asker, left, &View(self))?;
+            if !here.answers.is_empty() {
+                deadline = self.names_deadline();
+            }
+            answers.extend(here.answers);
+            self.note_entries(&here.made);
+            match here.stopped {
+                None => break,
+                Some(Stopped::Busy) => self.wait_for_names(deadline).await?,
+                Some(Stopped::Apart) => {
+                    let Some(change) = changes.get(answers.len()) else {
+                        break;
+                    };
+                    let done = self.change_apart(asker, change).await;
+                    if let Err(e @ Error::Unavailable(_)) = done {
+                        // What was done is done; whoever asked hears which.
+                        answers.push(Err(e));
+                    } else {
+                        answers.push(done);
+                    }
+                    self.entries_elsewhere(change, &mut splits).await;
+                }
+            }
+        }
+        self.try_harden()?;
+        Ok((answers, splits))
+    }
+
+    /// How the directory of a change has split, if its entry is not here.
+    async fn entries_elsewhere(self: &Arc<Self>, change: &NameChange, splits: &mut Splits) {
+        let target = self
+            .run_spread(|view, fetched| self.engine.target_spread(change, view, fetched))
+            .await;
+        let Ok(Some((directory, hash))) = target else {
+            return;
+        };
+        let state = self.state();
+        if self.entries_here(&state, directory, hash).is_none() {
+            splits.extend(self.known_splits(&state, &[entries_of(directory)]));
+        }
+    }
+
+    /// A change that concerns several servers.
+    async fn change_apart(
+        self: &Arc<Self>,
+        asker: Option<&Asker>,
+        change: &NameChange,
+    ) -> Result<Done> {
+        let mut fetched = self.nothing_fetched();
+        let mut deadline = self.names_deadline();
+        let mut pause = 0;
+        let mut attempts = 0;
+        let mut keep_vertices = false;
+        while attempts < ATTEMPTS_MAX {
+            let planned = self
+                .engine
+                .plan_name(asker, change, &View(self), &fetched)?;
+            let plan = match planned {
+                Ran::Ended(plan) => plan,
+                Ran::Needs(needs) => {
+                    self.fetch(&mut fetched, needs).await?;
+                    continue;
+                }
+                Ran::Busy => {
+                    fetched = self.nothing_fetched();
+                    self.wait_for_names(deadline).await?;
+                    continue;
+                }
+            };
+            let done = plan.done;
+            let parts = self.names_parts(plan, keep_vertices);
+            let aside = Aside {
+                beside: Beside::default(),
+                splits: None,
+                marker: None,
+                seen: Version::ZERO,
+            };
+            match self.attempt(parts, aside).await {
+                Ok(Attempt::Done(..)) => return Ok(done),
+                Ok(Attempt::Again) => {}
+                // The graph does not know of the file.
+                Err(Error::NoVertex { .. }) if !keep_vertices => keep_vertices = true,
+                Err(e) => return Err(e),
+            }
+            attempts += 1;
+            fetched = self.nothing_fetched();
+            deadline = self.names_deadline();
+            if pause > 0 {
+                self.host.sleep(pause).await;
+            }
+            pause = (2 * pause + 1).min(PAUSE_MAX);
+        }
+        Err(Error::Unavailable(format!(
+            "{}: other changes kept coming between through {ATTEMPTS_MAX} attempts; nothing was done, try again",
+            path_of(change)
+        )))
+    }
+
+    /// Who is to do what of a change.
+    fn names_parts(&self, plan: Plan, keep_vertices: bool) -> Parts {
+        let mut parts = BTreeMap::<ServerId, NamesPart>::new();
+        let me = self.settings.id;
+        let mine = parts.entry(me).or_default();
+        mine.epoch = Some(plan.epoch);
+        // Whoever wants a sum asks everybody.
+        mine.counters = plan.counters;
+        {
+            let state = self.state();
+            for row in plan.rows {
+                let home = self.row_home(&state, &row.key);
+                parts.entry(home).or_default().rows.push(row);
+            }
+        }
+        if plan.structure {
+            for server in self.map.servers() {
+                let part = parts.entry(*server).or_default();
+                part.structure = true;
+                part.empty.clone_from(&plan.empty);
+            }
+        }
+        let mut all: BTreeMap<ServerId, Part> = parts
+            .into_iter()
+            .map(|(server, part)| {
+                let op = PartOp {
+                    index: 0,
+                    at: None,
+                    change: Change::Names(part),
+                };
+                (server, Part { ops: vec![op] })
+            })
+            .collect();
+        for vertex in plan.gone.iter().filter(|_| !keep_vertices) {
+            let op = PartOp {
+                index: 1,
+                at: None,
+                change: Change::Vertex(Op::DeleteVertex { vertex: *vertex }),
+            };
+            all.entry(self.home(vertex.id)).or_default().ops.push(op);
+        }
+        all.into_iter()
+            .map(|(server, part)| (server, Arc::new(part)))
+            .collect()
+    }
+}
+
+/// So many of the first changes do not build on each other, unless they are about the same entry: then they go the same way.
+fn independent(changes: &[NameChange], root: bool) -> usize {
+    let (mut about, mut above) = (HashSet::new(), HashSet::new());
+    let mut removes = false;
+    let first = changes.first().and_then(|c| path_of(c).split());
+    let alike = changes.iter().take_while(|change| {
+        let path = path_of(change);
+        // What is removed may be a symbolic link that others' paths lead through, but for those of the same directory.
+        removes |= matches!(change, NameChange::Unlink(_));
+        let parent = path.split().map(|(parent, _)| parent);
+        if !is_plain(change, root)
+            || above.contains(path.as_bytes())
+            || removes && parent != first.as_ref().map(|(parent, _)| *parent)
+        {
+            return false;
+        }
+        let mut next = parent;
+        while let Some(directory) = next {
+            if about.contains(directory) {
+                return false;
+            }
+            above.insert(directory);
+            let slash = directory.iter().rposition(|b| *b == b'/');
+            next = slash
+                .filter(|at| *at > 0)
+                .and_then(|at| directory.get(..at));
+        }
+        about.insert(path.as_bytes());
+        true
+    });
+    alike.count().max(1)
+}
+
+/// Whether a change is about one entry that is no directory and no way to others.
+fn is_plain(change: &NameChange, root: bool) -> bool {
+    match change {
+        NameChange::Make(_, make) => !matches!(
+            Kind::of_mode(make.mode),
+            Some(Kind::Directory | Kind::Symlink) | None
+        ),
+        NameChange::Unlink(_) => true,
+        // It may be what others are allowed by.
+        NameChange::Set { follow, .. } => !follow && root,
+        NameChange::Rmdir(_)
+        | NameChange::Rename { .. }
+        | NameChange::Link { .. }
+        | NameChange::Xattr { .. } => false,
+    }
+}

@@ -1,0 +1,173 @@
+//! The namespace of a whole cluster: where clients' calls about files arrive, and how those that are about many directories
+//! are put together from calls about one.
+
+use super::Cluster;
+use esker_model::namespace::{
+    Answer, Call, Change, Changes, Cookie, Done, Entry, Inode, Name, NamePath, Namespace,
+    Partition, Space, SpaceBy, Usage, below,
+};
+use esker_model::object::Asker;
+use esker_model::{Cancel, Error, Flow, NeverCancel, Result, Version};
+use std::ops::ControlFlow;
+
+/// Entries that one call for a page asks for.
+const PAGE: usize = 4_096;
+
+impl Cluster {
+    /// One call about files, for a client that has seen that version.
+    pub(crate) async fn names(&self, call: Call, seen: Version) -> Result<Answer> {
+        self.node.names(call, seen).await
+    }
+}
+
+/// Files of all servers, for threads that may wait.
+pub(crate) struct ClusterNames<'a> {
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) seen: Version,
+}
+
+/// An answer to another call than was asked.
+fn stray() -> Error {
+    Error::Unavailable("a server answered another question: use the same release on all".into())
+}
+
+impl ClusterNames<'_> {
+    fn ask(&self, call: Call) -> Result<Answer> {
+        self.cluster.wait(self.cluster.names(call, self.seen))
+    }
+
+    fn pages(
+        &self,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        after: Option<Cookie>,
+        directories: bool,
+        sink: &mut dyn FnMut(Cookie, Entry) -> Flow,
+    ) -> Result<()> {
+        let mut after = after;
+        loop {
+            let call = Call::List {
+                asker: asker.cloned(),
+                path: path.clone(),
+                after,
+                limit: PAGE,
+                directories,
+            };
+            let Answer::Page { entries, more } = self.ask(call)? else {
+                return Err(stray());
+            };
+            let before = after;
+            for (cookie, entry) in entries {
+                after = Some(cookie);
+                if sink(cookie, entry).is_break() {
+                    return Ok(());
+                }
+            }
+            if !more || after == before {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The directories in one that someone may look into.
+    fn children(&self, asker: Option<&Asker>, path: &NamePath) -> Result<Vec<Name>> {
+        let mut names = Vec::new();
+        self.pages(asker, path, None, true, &mut |_, entry| {
+            if entry.inode.is_directory() && entry.inode.allows(asker, 5) {
+                names.push(entry.name);
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(names)
+    }
+}
+
+impl Namespace for ClusterNames<'_> {
+    fn stat(&self, asker: Option<&Asker>, path: &NamePath, follow: bool) -> Result<Inode> {
+        let call = Call::Stat {
+            asker: asker.cloned(),
+            path: path.clone(),
+            follow,
+        };
+        match self.ask(call)? {
+            Answer::Inode(inode) => Ok(inode),
+            _ => Err(stray()),
+        }
+    }
+
+    fn list(
+        &self,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        after: Option<Cookie>,
+        sink: &mut dyn FnMut(Cookie, Entry) -> Flow,
+    ) -> Result<()> {
+        self.pages(asker, path, after, false, sink)
+    }
+
+    fn walk(
+        &self,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        cancel: &dyn Cancel,
+        sink: &mut dyn FnMut(&NamePath, &Inode) -> Flow,
+    ) -> Result<()> {
+        below::walk(self, asker, path, cancel, sink)
+    }
+
+    fn change(&self, asker: Option<&Asker>, changes: &[Change]) -> Result<Vec<Result<Done>>> {
+        let changes = Changes {
+            asker: asker.cloned(),
+            changes: changes.to_vec(),
+            once: None,
+        };
+        match self.ask(Call::Change(changes))? {
+            Answer::Changed(done) => Ok(done),
+            _ => Err(stray()),
+        }
+    }
+
+    fn usage(&self, asker: Option<&Asker>, path: &NamePath, below: bool) -> Result<Usage> {
+        if below && self.stat(asker, path, false)?.is_directory() {
+            let mut sum = None;
+            self.usages(asker, path, &NeverCancel, &mut |_, usage| {
+                sum.get_or_insert(*usage);
+                ControlFlow::Break(())
+            })?;
+            return sum.ok_or_else(stray);
+        }
+        let call = Call::Usage {
+            asker: asker.cloned(),
+            path: path.clone(),
+        };
+        match self.ask(call)? {
+            Answer::Usage(usage) => Ok(usage),
+            _ => Err(stray()),
+        }
+    }
+
+    fn usages(
+        &self,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        cancel: &dyn Cancel,
+        sink: &mut dyn FnMut(&NamePath, &Usage) -> Flow,
+    ) -> Result<()> {
+        let children = |directory: &NamePath| self.children(asker, directory);
+        below::usages(self, asker, path, cancel, &children, sink)
+    }
+
+    fn space(&self, by: SpaceBy) -> Result<Vec<Space>> {
+        match self.ask(Call::Space(by))? {
+            Answer::Space(space) => Ok(space),
+            _ => Err(stray()),
+        }
+    }
+
+    fn partitions(&self, path: &NamePath) -> Result<Vec<Partition>> {
+        match self.ask(Call::Partitions(path.clone()))? {
+            Answer::Partitions(all) => Ok(all),
+            _ => Err(stray()),
+        }
+    }
+}
