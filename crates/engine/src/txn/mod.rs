@@ -221,7 +221,7 @@ impl Engine {
         let named = batch.iter().any(|w| w.table == Table::Names);
         let files = named.then(|| {
             let rest = batch.without(Table::Names);
-            std::mem::replace(&mut batch, rest)
+            Arc::new(std::mem::replace(&mut batch, rest))
         });
         if let Some(files) = &files {
             StagedStore::check(files)?;
@@ -231,13 +231,14 @@ impl Engine {
         let mut pending = Vec::new();
         match slot {
             Some(slot) => {
-                pending = encode_pending(version, &total.changes, files.as_ref());
+                pending = encode_pending(version, &total.changes, files.as_deref());
                 batch.put(Table::Meta, pending_key(slot), &pending);
+                if let Some(files) = &files {
+                    self.staged.expect(pending_key(slot), Arc::clone(files));
+                }
             }
             None => batch.put(Table::Meta, NEWEST_KEY, version_value(version)),
         }
-        // One row is seen whole anyway.
-        let gate = (files.is_some() && batch.len() > 1).then(|| self.staged.gate());
         self.deleted.add(&total.deleted);
         let dirty = self.adjacency.begin_write(&total.touched);
         let committed =
@@ -245,6 +246,7 @@ impl Engine {
                 .commit_with(batch, &fresh, &total.tags, self.settings.durability);
         self.adjacency.end_write(dirty, &total.touched);
         if let (Err(_), Some(slot)) = (&committed, slot) {
+            self.staged.expect_nothing();
             // Rows of files that are there after all are there for everybody: later commits build on them.
             let there = files.is_some()
                 && self
@@ -260,10 +262,6 @@ impl Engine {
             }
         }
         committed?;
-        if let Some(files) = &files {
-            self.staged.add(files)?;
-        }
-        drop(gate);
         self.newest_seen
             .fetch_max(version.0.max(total.newest.0.0), Ordering::AcqRel);
         // The batches are committed, whatever becomes of this: a later commit tries again.
