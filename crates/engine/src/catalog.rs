@@ -8,7 +8,7 @@
 //!  bulk                present while a bulk load is under way: counters are to be recounted
 //!  once/<marker>       u64 version: batches applied before
 //!  once/<sender>       which of a sender's batches were applied: `txn::senders`
-//!  pending/<slot 4>    degree changes of one commit, to be merged into `counts`
+//!  pending/<slot 4>    changes of counters of one commit, to be merged into `counts`, and its rows of `names`
 //!  merged              u64, pending rows of this version or before are in `counts`
 //! ```
 

@@ -7,7 +7,8 @@
 //! the size of the database.
 
 use crate::catalog::{MERGED_KEY, PENDING_PREFIX, pending_key, read_version, version_value};
-use esker_model::codec::{Reader, put_bytes, put_u64, put_varint};
+use crate::staged;
+use esker_model::codec::{Reader, put_u64, put_varint};
 use esker_model::key::{Counter, Measure};
 use esker_model::{Error, Flow, Result, Version};
 use esker_store::{KeyRange, Store, Table, WriteBatch};
@@ -36,7 +37,12 @@ pub(crate) struct PendingCounters {
 
 impl PendingCounters {
     /// Reads back what was pending when the database was last closed; also the newest version of any row.
-    pub(crate) fn load(store: &dyn Store) -> Result<(Self, Option<Version>)> {
+    /// `staged` is given the rows of files that are pending, oldest first.
+    pub(crate) fn load(
+        store: &dyn Store,
+        staged: &mut dyn FnMut(WriteBatch) -> Result<()>,
+    ) -> Result<(Self, Option<Version>)> {
+        let mut rows = Vec::new();
         let merged = read_version(store, MERGED_KEY)?.unwrap_or(Version::ZERO);
         let mut pending = Self::default();
         let (mut newest, mut failed) = (None, None);
@@ -44,7 +50,8 @@ impl PendingCounters {
             Table::Meta,
             &KeyRange::prefix(PENDING_PREFIX),
             &mut |key, value| match decode(key, value, merged, &mut pending.recent) {
-                Ok((slot, version)) => {
+                Ok((slot, version, files)) => {
+                    rows.extend((!files.is_empty()).then_some((version, files)));
                     newest = newest.max(Some(version));
                     pending.used = slot.saturating_add(1);
                     if version > merged {
@@ -58,7 +65,13 @@ impl PendingCounters {
                 }
             },
         )?;
-        failed.map_or(Ok((pending, newest)), Err)
+        if let Some(e) = failed {
+            return Err(e);
+        }
+        // Slots are used again, so their order is not that of the commits.
+        rows.sort_by_key(|(version, _)| *version);
+        rows.into_iter().try_for_each(|(_, rows)| staged(rows))?;
+        Ok((pending, newest))
     }
 
     /// The slot for the next commit's row.
@@ -72,6 +85,11 @@ impl PendingCounters {
     /// Adds one commit's changes; its row has gone to the store.
     pub(crate) fn add(&mut self, changes: &Changes) {
         self.recent.extend(changes);
+        // Those of files are few, and the same ones in each commit.
+        for (counter, change) in self.recent.take_space() {
+            let sum = self.gathered.entry(counter).or_default();
+            *sum = counter.combine(*sum, change);
+        }
     }
 
     /// The commit with the row in that slot failed.
@@ -210,9 +228,17 @@ pub(crate) fn decode_value(bytes: &[u8]) -> Result<u64> {
 /// Bytes of a degree's key, as [`Counter::encode`] makes it: nearly all keys of a pending row are such.
 const DEGREE_KEY_BYTES: u64 = 16 + 2;
 
-/// The value of a pending row, of settled changes: `[version 8]([len][counter key][zigzag LEB128])*`.
-pub(crate) fn encode_pending(version: Version, changes: &Changes) -> Vec<u8> {
-    let mut out = Vec::with_capacity(8 + changes.len() * 21);
+/// The length of a key that begins with sixteen zero bytes, without them, is told by so much more.
+const SHORT: u64 = 64;
+
+/// The value of a pending row, of settled changes: `[version 8]([len][counter key][zigzag LEB128])*`, and behind them, if
+/// there are any, `[00]` and the commit's rows of `names` ([`staged::encode`]).
+pub(crate) fn encode_pending(
+    version: Version,
+    changes: &Changes,
+    files: Option<&WriteBatch>,
+) -> Vec<u8> {
+    let mut out = Vec::with_capacity(8 + changes.len() * 36 + files.map_or(0, WriteBatch::bytes));
     put_u64(&mut out, version.0);
     for (counter, change) in changes.iter() {
         match counter {
@@ -221,20 +247,29 @@ pub(crate) fn encode_pending(version: Version, changes: &Changes) -> Vec<u8> {
                 out.extend_from_slice(&id.0);
                 out.extend_from_slice(&t.0.to_be_bytes());
             }
-            total => put_bytes(&mut out, &total.encode()),
+            total => {
+                let key = total.encode();
+                let rest = key.strip_prefix(&[0; 16]).unwrap_or_default();
+                put_varint(&mut out, SHORT + rest.len() as u64);
+                out.extend_from_slice(rest);
+            }
         }
         put_varint(&mut out, ((change << 1) ^ (change >> 63)) as u64);
+    }
+    if let Some(files) = files {
+        out.push(0);
+        staged::encode(files, &mut out);
     }
     out
 }
 
-/// Reads a pending row; adds its changes if it is newer than `merged`. Gives its slot and version.
+/// Reads a pending row; adds its changes if it is newer than `merged`. Gives its slot, its version and its rows of files.
 fn decode(
     key: &[u8],
     value: &[u8],
     merged: Version,
     changes: &mut Changes,
-) -> Result<(u32, Version), esker_model::codec::DecodeError> {
+) -> Result<(u32, Version, WriteBatch), esker_model::codec::DecodeError> {
     let mut r = Reader::new(key);
     r.take(PENDING_PREFIX.len(), "`pending/`")?;
     let slot = r.u32("a slot")?;
@@ -242,9 +277,24 @@ fn decode(
     let mut r = Reader::new(value);
     let version = Version(r.u64("a version")?);
     while version > merged && r.remaining() > 0 {
-        let counter = Counter::decode(r.bytes("a counter's key")?)?;
+        let length = r.varint("the length of a counter's key")?;
+        if length == 0 {
+            return Ok((slot, version, staged::decode(&mut r)?));
+        }
+        let mut key = [0; 16 + SHORT as usize];
+        let (at, length): (usize, u64) = if length > SHORT {
+            (16, length - SHORT)
+        } else {
+            (0, length)
+        };
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let Some(place) = at.checked_add(length).and_then(|end| key.get_mut(at..end)) else {
+            return Err(r.error("a counter's key"));
+        };
+        place.copy_from_slice(r.take(length, "a counter's key")?);
+        let counter = Counter::decode(key.get(..at + length).unwrap_or_default())?;
         let zigzag = r.varint("a change")?;
         changes.add(counter, (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64));
     }
-    Ok((slot, version))
+    Ok((slot, version, WriteBatch::default()))
 }

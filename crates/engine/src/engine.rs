@@ -10,6 +10,7 @@ use crate::names::{Filters, Names};
 use crate::object::ObjectStore;
 use crate::read::{self, Source};
 use crate::settings::{Settings, Stats};
+use crate::staged::StagedStore;
 use crate::traverse;
 use crate::txn::{Queue, Senders, Writer, lock, parse_marker, sender_applied};
 use esker_model::key::Counter;
@@ -28,6 +29,8 @@ pub struct Engine {
     pub(crate) store: Arc<dyn Store>,
     /// The same store: what it knows of objects beyond rows.
     pub(crate) objects: Arc<ObjectStore>,
+    /// The store below that one: rows of files that are not in their table yet.
+    pub(crate) staged: Arc<StagedStore>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) archive: Arc<dyn Archive>,
     pub(crate) settings: Settings,
@@ -72,13 +75,15 @@ impl Engine {
             store.commit(catalog::create(&schema), Durability::Sync)?;
             schema
         };
+        let staged = Arc::new(StagedStore::new(store, settings.entries_bytes));
         let objects = Arc::new(ObjectStore::open(
-            store,
+            Arc::<StagedStore>::clone(&staged),
             &schema,
             settings.index_objects_least,
         )?);
         let store: Arc<dyn Store> = Arc::<ObjectStore>::clone(&objects);
-        let (pending, pending_newest) = PendingCounters::load(&*store)?;
+        let (pending, pending_newest) =
+            PendingCounters::load(&*store, &mut |rows| staged.add(&rows))?;
         let newest = catalog::read_version(&*store, catalog::NEWEST_KEY)?;
         let newest = newest.max(pending_newest).unwrap_or(Version::ZERO);
         let retained = catalog::read_version(&*store, catalog::RETAINED_KEY)?;
@@ -98,6 +103,7 @@ impl Engine {
             retained_since: AtomicU64::new(retained.map_or(0, |v| v.0)),
             archive_moves: AtomicU64::new(0),
             store,
+            staged,
             objects,
             clock,
             archive,

@@ -17,6 +17,10 @@ pub struct Settings {
     pub index_objects_least: u64,
     /// Degree changes held in memory before they are merged into their rows.
     pub pending_counters_max: usize,
+    /// Memory of files' rows that are not in their table yet, in bytes: when it is full, they become a sorted table.
+    pub staged_bytes: usize,
+    /// Memory of the cache of files' rows, in bytes.
+    pub entries_bytes: u64,
 }
 
 impl Default for Settings {
@@ -27,6 +31,8 @@ impl Default for Settings {
             group_commits: true,
             index_objects_least: 256,
             pending_counters_max: 1 << 18,
+            staged_bytes: 32 << 20,
+            entries_bytes: 32 << 20,
         }
     }
 }

@@ -7,18 +7,13 @@ use crate::wire::encoding::Wire;
 use crate::wire::namespace::Outcome;
 use crate::wire::request::Request;
 use esker_model::namespace::{
-    Change, Cookie, Done, Entry, Inode, Kind, NamePath, Namespace, Partition, Space, SpaceBy, Usage,
+    Change, Changes, Cookie, Done, Entry, Inode, Kind, NamePath, Namespace, Partition, Space,
+    SpaceBy, Usage,
 };
 use esker_model::object::Asker;
 use esker_model::{Cancel, Error, Flow, Result, VertexId};
+use esker_rpc::marker::Number;
 use std::ops::ControlFlow;
-
-fn not_served() -> Broken {
-    Broken::Failed(Error::Unavailable(
-        "the namespace is not served over the network yet: use the folder on the server's machine"
-            .into(),
-    ))
-}
 
 impl Namespace for Database {
     fn stat(&self, asker: Option<&Asker>, path: &NamePath, follow: bool) -> Result<Inode> {
@@ -27,7 +22,7 @@ impl Namespace for Database {
             Session::Attached(r) => {
                 r.value(&Request::Stat(asker.cloned(), path.clone(), follow), None)
             }
-            Session::Server(_) => Err(not_served()),
+            Session::Server(c) => Ok(c.stat(asker, path, follow)?),
         })
     }
 
@@ -49,7 +44,7 @@ impl Namespace for Database {
                     sink(cookie, entry)
                 })
             }
-            Session::Server(_) => Err(not_served()),
+            Session::Server(c) => Ok(c.list(asker, path, after, sink)?),
         })
     }
 
@@ -82,30 +77,47 @@ impl Namespace for Database {
                 let _: Option<()> = r.call(&request, receiver)?;
                 Ok(())
             }
-            Session::Server(_) => Err(not_served()),
+            Session::Server(c) => Ok(c.walk(asker, path, cancel, sink)?),
         })
     }
 
-    /// Through another process that goes away before it answers, it is not known which changes were made, and the error says
-    /// so.
+    /// Through another process or a server they get a marker, so that they are made once and answered as the first time,
+    /// whoever goes away meanwhile.
     fn change(&self, asker: Option<&Asker>, changes: &[Change]) -> Result<Vec<Result<Done>>> {
-        let mut sent = false;
-        self.run(|s| match s {
-            _ if sent => Err(Broken::Failed(Error::Unavailable(
-                "the process that has the database open ended before it answered: look which of the changes are there, and \
-                 repeat the others"
-                    .into(),
-            ))),
-            Session::Owner(o) => Ok(o.operations()?.change_names(asker, changes)?),
+        let mut numbered: Option<(Number, Changes)> = None;
+        let answer = self.run(|s| match s {
+            Session::Owner(o) => {
+                let core = o.operations()?;
+                Ok(match &numbered {
+                    // They may have been made by the owner before.
+                    Some((_, changes)) => core.change_once(changes)?,
+                    None => core.change_names(asker, changes)?,
+                })
+            }
             Session::Attached(r) => {
-                sent = true;
-                let request = Request::Change(asker.cloned(), changes.to_vec());
-                let done = r.list(&request);
-                let done: Vec<Outcome> = self.durable(r, done)?;
+                if numbered.is_none() {
+                    let number = self.next_number()?;
+                    let changes = Changes {
+                        asker: asker.cloned(),
+                        changes: changes.to_vec(),
+                        once: Some(number.marker()),
+                    };
+                    numbered = Some((number, changes));
+                }
+                let request = match &numbered {
+                    Some((_, changes)) => Request::Change(changes.clone()),
+                    None => return Err(Broken::Lost),
+                };
+                let done: Vec<Outcome> = self.durable(r, r.list(&request))?;
                 Ok(done.into_iter().map(|Outcome(o)| o).collect())
             }
-            Session::Server(_) => Err(not_served()),
-        })
+            Session::Server(c) => Ok(c.change_with(asker, changes, self.is_sync())?),
+        });
+        // Whoever is told that it failed may do it anew, and must not find these done too later.
+        if let Some((number, _)) = numbered {
+            number.settle();
+        }
+        answer
     }
 
     fn usage(&self, asker: Option<&Asker>, path: &NamePath, below: bool) -> Result<Usage> {
@@ -114,7 +126,7 @@ impl Namespace for Database {
             Session::Attached(r) => {
                 r.value(&Request::Usage(asker.cloned(), path.clone(), below), None)
             }
-            Session::Server(_) => Err(not_served()),
+            Session::Server(c) => Ok(c.usage(asker, path, below)?),
         })
     }
 
@@ -139,7 +151,13 @@ impl Namespace for Database {
                 all = r.list(&Request::Usages(asker.cloned(), path.clone()))?;
                 Ok(())
             }
-            Session::Server(_) => Err(not_served()),
+            Session::Server(c) => {
+                all.clear();
+                Ok(c.usages(asker, path, cancel, &mut |path, usage| {
+                    all.push((path.clone(), *usage));
+                    ControlFlow::Continue(())
+                })?)
+            }
         })?;
         let _ = all.iter().try_for_each(|(path, usage)| sink(path, usage));
         Ok(())
@@ -162,7 +180,7 @@ impl Namespace for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(o.engine()?.partitions(path)?),
             Session::Attached(r) => r.list(&Request::Partitions(path.clone())),
-            Session::Server(_) => Err(not_served()),
+            Session::Server(c) => Ok(c.partitions(path)?),
         })
     }
 
@@ -170,7 +188,32 @@ impl Namespace for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(o.engine()?.space(by)?),
             Session::Attached(r) => r.list(&Request::Space(by)),
-            Session::Server(_) => Err(not_served()),
+            Session::Server(c) => Ok(c.space(by)?),
         })
+    }
+}
+
+impl Database {
+    /// Changes files if this process owns the database and nobody writes just now, and does not wait for the disk; `None`
+    /// otherwise. For threads that must not wait.
+    pub fn change_now(&self, changes: &Changes) -> Option<Result<Vec<Result<Done>>>> {
+        match self.session().as_deref() {
+            Ok(Session::Owner(owner)) if !self.is_sync() => {
+                owner.operations().ok()?.change_now(changes)
+            }
+            _ => None,
+        }
+    }
+
+    /// Makes the changes of several callers, in one commit where this process owns the database. The answers are in their
+    /// order.
+    pub fn change_together(&self, all: &[Changes]) -> Vec<Result<Vec<Result<Done>>>> {
+        if let Ok(Session::Owner(owner)) = self.session().as_deref()
+            && let Ok(core) = owner.operations()
+        {
+            return core.change_together(all);
+        }
+        let one = |changes: &Changes| self.change(changes.asker.as_ref(), &changes.changes);
+        all.iter().map(one).collect()
     }
 }

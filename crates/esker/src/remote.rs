@@ -132,7 +132,8 @@ impl Remote {
             }
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                 Err(NoConnection::Refused(Error::Unavailable(format!(
-                    "`{}` belongs to another user: only the user whose process has a database open may attach to it",
+                    "`{}` belongs to another user: only the user whose process has a database open may attach to it, unless \
+                     they let others in (chmod 755 on the folder `owner` in it, before it is opened)",
                     socket.path().display()
                 ))))
             }

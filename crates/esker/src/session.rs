@@ -282,7 +282,11 @@ fn open_store(
         Arc::new(clock),
         archive.clone(),
         Settings {
-            adjacency_bytes: options.memory_bytes / 8 * 3,
+            adjacency_bytes: options.memory_bytes / 16 * 5,
+            entries_bytes: options.memory_bytes / 8,
+            staged_bytes: usize::try_from(options.memory_bytes / 16)
+                .unwrap_or(usize::MAX)
+                .min(STAGED_MOST),
             durability: options.durability,
             group_commits: options.durability == Durability::Sync,
             ..Settings::default()
@@ -306,6 +310,9 @@ fn open_store(
     core.forget_old_requests(clock.now_millis())?;
     Ok(core)
 }
+
+/// What is staged is written into the table while writers wait: more does not make that cheaper.
+const STAGED_MOST: usize = 64 << 20;
 
 /// Opens a store engine. An owner that was just killed may hold the engine's own lock for a moment.
 pub(crate) fn open_engine(

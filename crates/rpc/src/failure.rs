@@ -8,6 +8,7 @@ use crate::proto::failure::Kind;
 use crate::text::intern;
 use esker_model::codec::DecodeError;
 use esker_model::id::NameError;
+use esker_model::namespace::Errno;
 use esker_model::version::TimeError;
 use esker_model::{Error, ErrorKind, SchemaError};
 use std::io;
@@ -103,6 +104,11 @@ fn parts(error: &Error) -> (&'static str, Vec<String>, Vec<u64>) {
             ("io", own(&[context, &source.to_string()]), numbers)
         }
         Error::Store { engine, message } => ("store", own(&[engine, message]), vec![]),
+        Error::File(e) => (
+            "file",
+            own(&[&e.path]),
+            vec![u64::from(e.errno.number().unsigned_abs())],
+        ),
         Error::Target(_) => ("target", vec![], vec![]),
         // The message is all there is, or all that is of use elsewhere.
         _ => ("", vec![], vec![]),
@@ -216,6 +222,10 @@ fn restore(code: &str, texts: &mut dyn Iterator<Item = String>, numbers: &[u64])
                 io::Error::new(*KINDS.get(kind)?, message)
             };
             Error::io(context, source)
+        }
+        "file" => {
+            let errno = i32::try_from(number(0)?).ok().and_then(Errno::of_number)?;
+            errno.at(text()?).into()
         }
         "store" => Error::Store {
             engine: intern(&text()?),

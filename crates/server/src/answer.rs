@@ -4,6 +4,7 @@ use crate::admin::{check_out, stats_out};
 use crate::call::{Call, Gone};
 use crate::cluster::ClusterGraph;
 use crate::limits::AT_LEAST_MAX;
+use crate::names;
 use crate::objects;
 use crate::service::Service;
 use esker::{CheckOptions, Stats};
@@ -178,6 +179,7 @@ pub(crate) fn wanted(call: &Call) -> Result<(), Stop> {
 fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> {
     let graph = service.graph(call.terms.at_least.0);
     let graph = &*graph;
+    let files = service.names(call.terms.at_least.0);
     let form = call.terms.form;
     Ok(match request {
         Request::Ping(_) => Reply::Ping(proto::PingReply {}),
@@ -246,7 +248,7 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
         Request::Applied(request) => Reply::Applied(proto::AppliedReply {
             applied: graph.applied(&request.once)?,
         }),
-        Request::Apply(_) => {
+        Request::Apply(_) | Request::ChangeFiles(_) => {
             return Err(Stop::Failed(Error::Invalid(
                 "a batch goes through the writer".into(),
             )));
@@ -314,6 +316,13 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
         Request::Tags(request) => objects::tags(graph, request, call)?,
         Request::TagWhere(request) => objects::tag_where(service, request, call)?,
         Request::SetIndex(request) => objects::set_index(service, &request)?,
+        Request::StatFile(request) => names::stat(&*files, &request)?,
+        Request::ListFiles(request) => names::list(&*files, request, call)?,
+        Request::WalkFiles(request) => names::walk(&*files, request, call)?,
+        Request::Usage(request) => names::usage(&*files, request)?,
+        Request::Usages(request) => names::usages(&*files, request, call)?,
+        Request::Space(request) => names::space(&*files, request, call)?,
+        Request::Partitions(request) => names::partitions(&*files, &request, call)?,
         Request::Window(request) => Reply::Window(match &service.cluster {
             Some(cluster) => cluster.windows(request.persist)?,
             None => proto::WindowReply::default(),

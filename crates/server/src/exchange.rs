@@ -243,7 +243,7 @@ impl Stream {
     }
 
     fn call(&self, call: RawCall) {
-        const SHORT: [usize; 3] = [1, 16, PEER];
+        const SHORT: [usize; 5] = [1, 16, PEER, 32, 35];
         let request = call.request.unwrap_or_default();
         let number = number_of(&request);
         let timeout = (call.timeout_ms > 0).then(|| Duration::from_millis(call.timeout_ms.into()));

@@ -17,6 +17,7 @@ mod http;
 pub mod limits;
 mod listen;
 mod metrics;
+mod names;
 mod objects;
 mod outbox;
 mod server;

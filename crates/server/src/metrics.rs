@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The calls, in the order of their numbers in `Request`; number 0 is none of them.
-pub(crate) const CALLS: [&str; 31] = [
+pub(crate) const CALLS: [&str; 40] = [
     "unknown",
     "ping",
     "schema",
@@ -38,6 +38,16 @@ pub(crate) const CALLS: [&str; 31] = [
     "tag_where",
     "set_index",
     "window",
+    // The number of a failed answer.
+    "none",
+    "stat_file",
+    "list_files",
+    "walk_files",
+    "change_files",
+    "usage",
+    "usages",
+    "space",
+    "partitions",
 ];
 
 /// A number that only grows.

@@ -6,6 +6,7 @@ use crate::call::{Call, Watch};
 use crate::cluster::Cluster;
 use crate::limits::{ANSWER_HERE_BYTES, DECODE_HERE_BYTES, WRITE_HERE_MUTATIONS};
 use crate::metrics::Metrics;
+use crate::names;
 use crate::objects;
 use crate::settings::Settings;
 use crate::work::{Full, Lane};
@@ -31,6 +32,8 @@ const PING: usize = 1;
 const APPLY: usize = 16;
 const READ_OBJECTS: usize = 25;
 const FIND: usize = 26;
+const STAT_FILE: usize = 32;
+const CHANGE_FILES: usize = 35;
 const CLUSTER: usize = 23;
 const WINDOW: usize = 30;
 /// Questions of other servers, which come in at `exchange`.
@@ -59,10 +62,10 @@ pub(crate) struct Service {
 /// Which threads a call is for.
 fn is_long(number: usize) -> bool {
     // Scans, differences, traversals, top degrees, histories with archives, check, compact, backup; searches for objects,
-    // what tags there are, tagging, indexes.
+    // what tags there are, tagging, indexes; listings, walks and sums of files.
     matches!(
         number,
-        6 | 7 | 8 | 9 | 11 | 13 | 14 | 18 | 19 | 21 | 26 | 27 | 28 | 29
+        6 | 7 | 8 | 9 | 11 | 13 | 14 | 18 | 19 | 21 | 26..=29 | 33 | 34 | 36..=38
     )
 }
 
@@ -142,7 +145,7 @@ impl Service {
         })
     }
 
-    fn turn_away(&self, call: Call, full: &Full) {
+    pub(crate) fn turn_away(&self, call: Call, full: &Full) {
         self.metrics.shed.add(1);
         call.done(Reply::Failure(full.failure()));
     }
@@ -163,7 +166,7 @@ impl Service {
             call.done(Reply::Ping(proto::PingReply {}));
             return;
         }
-        if number == APPLY && request.len() <= DECODE_HERE_BYTES {
+        if matches!(number, APPLY | CHANGE_FILES) && request.len() <= DECODE_HERE_BYTES {
             self.decode(request, call);
             return;
         }
@@ -185,9 +188,9 @@ impl Service {
         });
     }
 
-    /// Whether a look at objects, which are in memory, waits for nobody, as far as can be told.
+    /// Whether a look at objects, which are in memory, or at one row of a file waits for nobody, as far as can be told.
     fn at_rest(&self, number: usize, call: &Call) -> bool {
-        matches!(number, READ_OBJECTS | FIND)
+        matches!(number, READ_OBJECTS | FIND | STAT_FILE)
             && self.cluster.is_none()
             && self.has(call.terms.at_least.0)
             && self.writer.is_idle()
@@ -206,14 +209,21 @@ impl Service {
                     .then(|| objects::find_here(&*graph, &find, call))
                     .flatten()
             }
+            Request::StatFile(request) => names::stat(&self.database, &request).ok(),
             _ => None,
         }
     }
 
+    /// Whether so many changes are to be made on this thread: they are few, nobody writes just now and nobody waits for the
+    /// disk.
+    pub(crate) fn writes_here(&self, changes: usize, sync: bool, call: &Call) -> bool {
+        let small = changes <= WRITE_HERE_MUTATIONS && call.bytes() <= ANSWER_HERE_BYTES;
+        small && !sync && self.cluster.is_none() && self.writer.is_idle()
+    }
+
     /// Writes a small batch on this thread, if nobody writes just now and nobody waits for the disk; else gives it back.
     fn write_here(&self, batch: Batch, sync: bool, call: Call) -> Option<(Batch, Call)> {
-        let small = batch.len() <= WRITE_HERE_MUTATIONS && call.bytes() <= ANSWER_HERE_BYTES;
-        if sync || !small || self.cluster.is_some() || !self.writer.is_idle() {
+        if !self.writes_here(batch.len(), sync, &call) {
             return Some((batch, call));
         }
         let count = batch.len() as u64;
@@ -284,6 +294,7 @@ impl Service {
                     Err(e) => call.failed(&e),
                 }
             }
+            Request::ChangeFiles(request) => self.change_names(request, call),
             request => answer::answer(self, request, call),
         }
     }
@@ -291,7 +302,7 @@ impl Service {
     /// Hands a batch to the writer.
     pub(crate) fn write(self: &Arc<Self>, batch: Batch, sync: bool, how: Applying, call: Call) {
         let taken = match &self.cluster {
-            None => self.writer.submit(batch, sync, call),
+            None => self.writer.submit(batch.into(), sync, call),
             Some(cluster) => self.write_everywhere(cluster, batch, sync, how, call),
         };
         if let Err((call, full)) = taken {

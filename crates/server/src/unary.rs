@@ -192,6 +192,14 @@ fn number_of(request: &proto::Request) -> usize {
             Message::TagWhere(_) => 28,
             Message::SetIndex(_) => 29,
             Message::Window(_) => 30,
+            Message::StatFile(_) => 32,
+            Message::ListFiles(_) => 33,
+            Message::WalkFiles(_) => 34,
+            Message::ChangeFiles(_) => 35,
+            Message::Usage(_) => 36,
+            Message::Usages(_) => 37,
+            Message::Space(_) => 38,
+            Message::Partitions(_) => 39,
         },
     }
 }
@@ -330,4 +338,12 @@ impl Esker for Unary {
     unary!(tags, Tags, TagsRequest => Tags TagsReply, tags);
     unary!(tag_where, TagWhere, TagWhereRequest => TagWhere TagWhereReply);
     unary!(set_index, SetIndex, SetIndexRequest => SetIndex SetIndexReply);
+    unary!(stat_file, StatFile, StatFileRequest => StatFile StatFileReply);
+    streaming!(list_files, ListFiles, ListFilesRequest => ListFilesStream ListFilesReply);
+    streaming!(walk_files, WalkFiles, WalkFilesRequest => WalkFilesStream WalkFilesReply);
+    unary!(change_files, ChangeFiles, ChangeFilesRequest => ChangeFiles ChangeFilesReply);
+    unary!(usage, Usage, UsageRequest => Usage UsageReply);
+    streaming!(usages, Usages, UsagesRequest => UsagesStream UsagesReply);
+    unary!(space, Space, SpaceRequest => Space SpaceReply, rows);
+    unary!(partitions, Partitions, PartitionsRequest => Partitions PartitionsReply, partitions);
 }

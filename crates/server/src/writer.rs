@@ -1,9 +1,12 @@
-//! The thread through which all batches of all clients go: what gathers while one group commits is the next group.
+//! The thread through which all writes of all clients go: what gathers while one group commits is the next group. A group
+//! is two commits at most: one of batches, one of changes of files.
 
 use crate::call::Call;
 use crate::limits::{GROUP_BATCHES_MAX, GROUP_BYTES_MAX};
+use crate::names;
 use crate::service::Service;
 use crate::work::{Full, retry_after};
+use esker_model::namespace::Changes;
 use esker_model::{Batch, Commit, Error, Result};
 use esker_rpc::convert::commit_out;
 use esker_rpc::proto::reply::Reply;
@@ -11,9 +14,27 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A batch and who asked for it.
+/// What is to be written.
+pub(crate) enum What {
+    Batch(Batch),
+    Files(Changes),
+}
+
+impl From<Batch> for What {
+    fn from(batch: Batch) -> Self {
+        Self::Batch(batch)
+    }
+}
+
+impl From<Changes> for What {
+    fn from(changes: Changes) -> Self {
+        Self::Files(changes)
+    }
+}
+
+/// A write and who asked for it.
 struct Write {
-    batch: Batch,
+    what: What,
     sync: bool,
     call: Call,
 }
@@ -52,14 +73,14 @@ impl Writer {
         clippy::result_large_err,
         reason = "a refused call goes back whole, to be answered"
     )]
-    pub(crate) fn submit(&self, batch: Batch, sync: bool, call: Call) -> Result<(), (Call, Full)> {
+    pub(crate) fn submit(&self, what: What, sync: bool, call: Call) -> Result<(), (Call, Full)> {
         let mut state = self.state();
         let waiting = state.writes.len();
         if waiting >= self.waiting_max || state.stopped {
             let after = retry_after(waiting, Duration::from_nanos(state.nanos), 1);
             return Err((call, Full { waiting, after }));
         }
-        state.writes.push_back(Write { batch, sync, call });
+        state.writes.push_back(Write { what, sync, call });
         let idle = std::mem::take(&mut state.idle);
         drop(state);
         if idle {
@@ -127,30 +148,52 @@ impl Writer {
 
 fn apply(service: &Service, group: Vec<Write>) {
     service.metrics.groups.record(group.len() as u64);
-    let (mut batches, mut calls) = (
-        Vec::with_capacity(group.len()),
-        Vec::with_capacity(group.len()),
-    );
+    let (mut batches, mut batch_calls) = (Vec::with_capacity(group.len()), Vec::new());
+    let (mut files, mut file_calls) = (Vec::new(), Vec::new());
     let mut sync = false;
     for write in group {
-        service.metrics.batches.record(write.batch.len() as u64);
         sync |= write.sync;
-        batches.push(write.batch);
-        calls.push(write.call);
-    }
-    let mut commits = service.database.apply_together(batches);
-    if sync && let Err(e) = service.database.persist() {
-        // Nobody in the group can be told what became of theirs alone.
-        for commit in &mut commits {
-            if commit.is_ok() {
-                *commit = Err(Error::Unavailable(format!(
-                    "the batch was applied but could not be made to survive a power failure: {e}"
-                )));
+        match write.what {
+            What::Batch(batch) => {
+                service.metrics.batches.record(batch.len() as u64);
+                batches.push(batch);
+                batch_calls.push(write.call);
+            }
+            What::Files(changes) => {
+                service.metrics.batches.record(changes.changes.len() as u64);
+                files.push(changes);
+                file_calls.push(write.call);
             }
         }
     }
-    for (call, commit) in calls.into_iter().zip(commits) {
+    let mut commits = if batches.is_empty() {
+        Vec::new()
+    } else {
+        service.database.apply_together(batches)
+    };
+    let mut changed = if files.is_empty() {
+        Vec::new()
+    } else {
+        service.database.change_together(&files)
+    };
+    if sync && let Err(e) = service.database.persist() {
+        // Nobody in the group can be told what became of theirs alone.
+        failed_after(&mut commits, &e);
+        failed_after(&mut changed, &e);
+    }
+    for (call, commit) in batch_calls.into_iter().zip(commits) {
         tell(service, call, commit);
+    }
+    for (call, done) in file_calls.into_iter().zip(changed) {
+        names::tell(service, call, done);
+    }
+}
+
+fn failed_after<T>(writes: &mut [Result<T>], why: &Error) {
+    for write in writes.iter_mut().filter(|w| w.is_ok()) {
+        *write = Err(Error::Unavailable(format!(
+            "the batch was applied but could not be made to survive a power failure: {why}"
+        )));
     }
 }
 

@@ -46,8 +46,10 @@ impl Budget {
             Table::History | Table::Objects => self.memtables / 100 * 9,
             Table::Index => self.memtables / 100 * 7,
             Table::Counts => self.memtables / 100 * 4,
-            Table::Meta => self.memtables / 100,
-            Table::Names => self.memtables / 100 * 16,
+            // Rows of files come as part of rows of `meta`, which are used again and again: the longer they stay in memory,
+            // the fewer are written. Into `names` they come as sorted tables, and only removals pass its memtable.
+            Table::Meta => self.memtables / 100 * 14,
+            Table::Names => self.memtables / 100 * 3,
         }
     }
 }

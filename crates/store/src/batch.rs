@@ -126,6 +126,24 @@ impl WriteBatch {
         self.places.iter().map(|place| self.write(place))
     }
 
+    /// Bytes of keys and values, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The changes of all tables but one.
+    #[must_use]
+    pub fn without(&self, table: Table) -> Self {
+        let mut rest = Self::default();
+        for write in self.iter().filter(|w| w.table != table) {
+            match write.value {
+                Some(value) => rest.put(write.table, write.key, value),
+                None => rest.remove(write.table, write.key),
+            }
+        }
+        rest
+    }
+
     /// How many changes there are.
     pub fn len(&self) -> usize {
         self.places.len()

@@ -12,6 +12,7 @@ pub mod compare;
 pub mod graphs;
 pub mod history;
 pub mod model;
+pub mod names;
 pub mod reads;
 pub mod rng;
 pub mod run;

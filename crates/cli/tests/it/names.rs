@@ -1,7 +1,9 @@
 //! Files by path, through the command.
 
 use crate::processes::text;
-use std::ffi::OsStr;
+use crate::serve::Served;
+use std::cell::RefCell;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
@@ -12,10 +14,33 @@ fn esker(folder: &Path, args: &[&str]) -> Output {
     esker_bytes(folder, &args)
 }
 
+thread_local! {
+    /// What `lab.esker` means to this test.
+    static TARGET: RefCell<String> = RefCell::new("lab.esker".into());
+}
+
+/// Runs a test with the folder, and with a server that has it.
+fn embedded_and_served(test: fn(&Path)) {
+    let dir = tempfile::tempdir().unwrap();
+    test(dir.path());
+    let dir = tempfile::tempdir().unwrap();
+    let served = Served::start(dir.path(), &[]);
+    TARGET.set(served.target());
+    test(dir.path());
+}
+
 fn esker_bytes(folder: &Path, args: &[&OsStr]) -> Output {
+    let target = TARGET.with_borrow(|t| OsString::from(t));
+    let of = |arg: &&OsStr| {
+        if *arg == "lab.esker" {
+            target.clone()
+        } else {
+            (*arg).to_owned()
+        }
+    };
     Command::new(env!("CARGO_BIN_EXE_esker"))
         .current_dir(folder)
-        .args(args)
+        .args(args.iter().map(of))
         .output()
         .unwrap()
 }
@@ -47,155 +72,155 @@ fn tool(program: &str, args: &[&str]) -> String {
 
 #[test]
 fn files_are_made_renamed_and_removed() {
-    let dir = tempfile::tempdir().unwrap();
-    let at = dir.path();
-    done(
-        at,
-        &[
-            "mkdir",
-            "lab.esker",
-            "-p",
-            "/project/run7",
-            "--mode",
-            "2750",
-        ],
-    );
-    done(
-        at,
-        &[
-            "touch",
-            "lab.esker",
-            "/project/run7/a.h5",
-            "/project/run7/b.h5",
-            "--mode",
-            "640",
-        ],
-    );
-    let id = json(at, &["stat", "lab.esker", "/project/run7/a.h5"])[0]["vertex"].clone();
-    done(at, &["mv", "lab.esker", "/project/run7/a.h5", "/project"]);
-    let moved = json(at, &["stat", "lab.esker", "/project/a.h5"]);
-    assert_eq!(
-        (&moved[0]["vertex"], &moved[0]["mode"]),
-        (&id, &"0640".into())
-    );
-    done(
-        at,
-        &["ln", "lab.esker", "/project/a.h5", "/project/again.h5"],
-    );
-    done(at, &["ln", "lab.esker", "-s", "run7", "/project/latest"]);
-    let listed = done(
-        at,
-        &["ls", "lab.esker", "/project", "-l", "--format", "csv"],
-    );
-    let names: Vec<_> = listed
-        .lines()
-        .skip(1)
-        .map(|l| l.split(',').take(3).collect::<Vec<_>>().join(" "))
-        .collect();
-    assert_eq!(
-        names,
-        [
-            "a.h5 -rw-r----- 2",
-            "again.h5 -rw-r----- 2",
-            "latest lrwxrwxrwx 1",
-            "run7 drwxr-s--- 2"
-        ]
-    );
-    assert_eq!(
-        done(at, &["ls", "lab.esker", "/project/latest"]).trim(),
-        "NAME\nb.h5"
-    );
-    // Others see what the bits let them see.
-    let refused = esker(at, &["ls", "lab.esker", "/project/run7", "--as", "1001:7"]);
-    assert_eq!(refused.status.code(), Some(2));
-    assert!(
-        text(&refused.stderr).contains("/project/run7: permission denied (EACCES)"),
-        "{}",
-        text(&refused.stderr)
-    );
-    assert_eq!(
-        json(
+    embedded_and_served(|at| {
+        done(
             at,
             &[
-                "find",
+                "mkdir",
                 "lab.esker",
-                "/",
-                "type = 'file'",
-                "--as",
-                "1001:7",
-                "--count"
+                "-p",
+                "/project/run7",
+                "--mode",
+                "2750",
+            ],
+        );
+        done(
+            at,
+            &[
+                "touch",
+                "lab.esker",
+                "/project/run7/a.h5",
+                "/project/run7/b.h5",
+                "--mode",
+                "640",
+            ],
+        );
+        let id = json(at, &["stat", "lab.esker", "/project/run7/a.h5"])[0]["vertex"].clone();
+        done(at, &["mv", "lab.esker", "/project/run7/a.h5", "/project"]);
+        let moved = json(at, &["stat", "lab.esker", "/project/a.h5"]);
+        assert_eq!(
+            (&moved[0]["vertex"], &moved[0]["mode"]),
+            (&id, &"0640".into())
+        );
+        done(
+            at,
+            &["ln", "lab.esker", "/project/a.h5", "/project/again.h5"],
+        );
+        done(at, &["ln", "lab.esker", "-s", "run7", "/project/latest"]);
+        let listed = done(
+            at,
+            &["ls", "lab.esker", "/project", "-l", "--format", "csv"],
+        );
+        let names: Vec<_> = listed
+            .lines()
+            .skip(1)
+            .map(|l| l.split(',').take(3).collect::<Vec<_>>().join(" "))
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "a.h5 -rw-r----- 2",
+                "again.h5 -rw-r----- 2",
+                "latest lrwxrwxrwx 1",
+                "run7 drwxr-s--- 2"
             ]
-        )[0]["files"],
-        2
-    );
-    assert_eq!(
-        json(at, &["find", "lab.esker", "/", "type = 'file'", "--count"])[0]["files"],
-        3
-    );
-    let refused = esker(at, &["rm", "lab.esker", "/project"]);
-    assert!(
-        text(&refused.stderr).contains("with -r it goes"),
-        "{}",
-        text(&refused.stderr)
-    );
-    done(at, &["rm", "lab.esker", "-r", "/project"]);
-    assert_eq!(json(at, &["du", "lab.esker", "/"])[0]["files"], 0);
-    sound(at);
+        );
+        assert_eq!(
+            done(at, &["ls", "lab.esker", "/project/latest"]).trim(),
+            "NAME\nb.h5"
+        );
+        // Others see what the bits let them see.
+        let refused = esker(at, &["ls", "lab.esker", "/project/run7", "--as", "1001:7"]);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(
+            text(&refused.stderr).contains("/project/run7: permission denied (EACCES)"),
+            "{}",
+            text(&refused.stderr)
+        );
+        assert_eq!(
+            json(
+                at,
+                &[
+                    "find",
+                    "lab.esker",
+                    "/",
+                    "type = 'file'",
+                    "--as",
+                    "1001:7",
+                    "--count"
+                ]
+            )[0]["files"],
+            2
+        );
+        assert_eq!(
+            json(at, &["find", "lab.esker", "/", "type = 'file'", "--count"])[0]["files"],
+            3
+        );
+        let refused = esker(at, &["rm", "lab.esker", "/project"]);
+        assert!(
+            text(&refused.stderr).contains("with -r it goes"),
+            "{}",
+            text(&refused.stderr)
+        );
+        done(at, &["rm", "lab.esker", "-r", "/project"]);
+        assert_eq!(json(at, &["du", "lab.esker", "/"])[0]["files"], 0);
+        sound(at);
+    });
 }
 
 #[test]
 fn bad_input_is_told_where_and_why() {
-    let dir = tempfile::tempdir().unwrap();
-    let at = dir.path();
-    done(at, &["mkdir", "lab.esker", "/a"]);
-    let long = format!("/{}", "x".repeat(256));
-    let deep = "/x".repeat(2_049);
-    for (args, expected) in [
-        (
-            vec!["stat", "lab.esker", "/b"],
-            "/b: no such file or directory (ENOENT)",
-        ),
-        (vec!["touch", "lab.esker", &long], "ENAMETOOLONG"),
-        (vec!["touch", "lab.esker", &deep], "ENAMETOOLONG"),
-        (vec!["touch", "lab.esker", "a"], "no path from the root"),
-        (vec!["mkdir", "lab.esker", "/a"], "EEXIST"),
-        (vec!["touch", "lab.esker", "/.."], "above the root"),
-        (vec!["mv", "lab.esker", "/a", "/a/b"], "EINVAL"),
-        (vec!["chmod", "lab.esker", "9", "/a"], "octal"),
-        (vec!["scan", "lab.esker", "/nowhere"], "No such file"),
-        (
-            vec!["find", "lab.esker", "/a", "siez > 3"],
-            "did you mean `size`",
-        ),
-        (
-            vec!["top", "lab.esker", "--by", "user", "--under", "/a"],
-            "--by dir",
-        ),
-    ] {
-        let out = esker(at, &args);
-        // What is not there is no mistake in the call.
-        let code = if expected.contains("ENOENT") { 1 } else { 2 };
-        assert_eq!(out.status.code(), Some(code), "{args:?}");
-        assert!(
-            text(&out.stderr).contains(expected),
-            "{args:?}: {}",
-            text(&out.stderr)
-        );
-    }
-    // Bytes that are no text come back as they are.
-    for name in [b"/new\nline".as_slice(), b"/\xff\xfe"] {
-        let out = esker_bytes(
-            at,
-            &[
-                OsStr::new("touch"),
-                OsStr::new("lab.esker"),
-                OsStr::from_bytes(name),
-            ],
-        );
-        assert!(out.status.success(), "{}", text(&out.stderr));
-    }
-    let listed = done(at, &["ls", "lab.esker", "/"]);
-    assert_eq!(listed.trim(), "NAME\n\\xff\\xfe\na\nnew\\x0aline");
+    embedded_and_served(|at| {
+        done(at, &["mkdir", "lab.esker", "/a"]);
+        let long = format!("/{}", "x".repeat(256));
+        let deep = "/x".repeat(2_049);
+        for (args, expected) in [
+            (
+                vec!["stat", "lab.esker", "/b"],
+                "/b: no such file or directory (ENOENT)",
+            ),
+            (vec!["touch", "lab.esker", &long], "ENAMETOOLONG"),
+            (vec!["touch", "lab.esker", &deep], "ENAMETOOLONG"),
+            (vec!["touch", "lab.esker", "a"], "no path from the root"),
+            (vec!["mkdir", "lab.esker", "/a"], "EEXIST"),
+            (vec!["touch", "lab.esker", "/.."], "above the root"),
+            (vec!["mv", "lab.esker", "/a", "/a/b"], "EINVAL"),
+            (vec!["chmod", "lab.esker", "9", "/a"], "octal"),
+            (vec!["scan", "lab.esker", "/nowhere"], "No such file"),
+            (
+                vec!["find", "lab.esker", "/a", "siez > 3"],
+                "did you mean `size`",
+            ),
+            (
+                vec!["top", "lab.esker", "--by", "user", "--under", "/a"],
+                "--by dir",
+            ),
+        ] {
+            let out = esker(at, &args);
+            // What is not there is no mistake in the call.
+            let code = if expected.contains("ENOENT") { 1 } else { 2 };
+            assert_eq!(out.status.code(), Some(code), "{args:?}");
+            assert!(
+                text(&out.stderr).contains(expected),
+                "{args:?}: {}",
+                text(&out.stderr)
+            );
+        }
+        // Bytes that are no text come back as they are.
+        for name in [b"/new\nline".as_slice(), b"/\xff\xfe"] {
+            let out = esker_bytes(
+                at,
+                &[
+                    OsStr::new("touch"),
+                    OsStr::new("lab.esker"),
+                    OsStr::from_bytes(name),
+                ],
+            );
+            assert!(out.status.success(), "{}", text(&out.stderr));
+        }
+        let listed = done(at, &["ls", "lab.esker", "/"]);
+        assert_eq!(listed.trim(), "NAME\n\\xff\\xfe\na\nnew\\x0aline");
+    });
 }
 
 /// What the system's tools say of this machine's own files, Esker says, too.
@@ -255,90 +280,90 @@ fn a_scan_of_usr_equals_the_system_tools() {
 
 #[test]
 fn what_changed_in_a_tree_is_all_that_the_next_scan_writes() {
-    let dir = tempfile::tempdir().unwrap();
-    let at = dir.path();
-    let tree = at.join("tree");
-    let file = |name: &str, content: &str| std::fs::write(tree.join(name), content).unwrap();
-    std::fs::create_dir_all(tree.join("a/b/c")).unwrap();
-    std::fs::create_dir(tree.join("gone")).unwrap();
-    file("a/x", "1");
-    file("a/b/y", "22");
-    file("gone/z", "333");
-    std::fs::hard_link(tree.join("a/x"), tree.join("a/b/x2")).unwrap();
-    file("program", "1");
-    let runs_as_owner = || {
-        let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
-        std::fs::set_permissions(tree.join("program"), permissions).unwrap();
-    };
-    runs_as_owner();
-    symlink("../x", tree.join("a/b/s")).unwrap();
-    rustix::fs::mknodat(
-        rustix::fs::CWD,
-        tree.join("pipe"),
-        rustix::fs::FileType::Fifo,
-        rustix::fs::Mode::RUSR,
-        0,
-    )
-    .unwrap();
-    std::fs::File::create(tree.join("sparse"))
-        .unwrap()
-        .set_len(1 << 40)
+    embedded_and_served(|at| {
+        let tree = at.join("tree");
+        let file = |name: &str, content: &str| std::fs::write(tree.join(name), content).unwrap();
+        std::fs::create_dir_all(tree.join("a/b/c")).unwrap();
+        std::fs::create_dir(tree.join("gone")).unwrap();
+        file("a/x", "1");
+        file("a/b/y", "22");
+        file("gone/z", "333");
+        std::fs::hard_link(tree.join("a/x"), tree.join("a/b/x2")).unwrap();
+        file("program", "1");
+        let runs_as_owner = || {
+            let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
+            std::fs::set_permissions(tree.join("program"), permissions).unwrap();
+        };
+        runs_as_owner();
+        symlink("../x", tree.join("a/b/s")).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            tree.join("pipe"),
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
         .unwrap();
-    let scan = || {
-        json(
-            at,
-            &["scan", "lab.esker", &tree.to_string_lossy(), "--at", "/t"],
-        )[0]
-        .clone()
-    };
-    assert_eq!(scan()["unreadable"], 0);
-    let held = json(at, &["du", "lab.esker", "/t"]);
-    assert_eq!(
-        (&held[0]["files"], &held[0]["directories"]),
-        (&8.into(), &5.into())
-    );
-    let stat = json(
-        at,
-        &["stat", "lab.esker", "/t/a/b/x2", "/t/sparse", "/t/a/b"],
-    );
-    assert_eq!(
-        (&stat[0]["links"], &stat[1]["size"]),
-        (&2.into(), &(1_u64 << 40).into())
-    );
-    let metadata = std::fs::metadata(tree.join("a/b")).unwrap();
-    let time = jiff::Timestamp::new(metadata.mtime(), metadata.mtime_nsec() as i32).unwrap();
-    assert_eq!(
-        stat[2]["mtime"]
-            .as_str()
+        std::fs::File::create(tree.join("sparse"))
             .unwrap()
-            .parse::<jiff::Timestamp>()
-            .unwrap(),
-        time
-    );
+            .set_len(1 << 40)
+            .unwrap();
+        let scan = || {
+            json(
+                at,
+                &["scan", "lab.esker", &tree.to_string_lossy(), "--at", "/t"],
+            )[0]
+            .clone()
+        };
+        assert_eq!(scan()["unreadable"], 0);
+        let held = json(at, &["du", "lab.esker", "/t"]);
+        assert_eq!(
+            (&held[0]["files"], &held[0]["directories"]),
+            (&8.into(), &5.into())
+        );
+        let stat = json(
+            at,
+            &["stat", "lab.esker", "/t/a/b/x2", "/t/sparse", "/t/a/b"],
+        );
+        assert_eq!(
+            (&stat[0]["links"], &stat[1]["size"]),
+            (&2.into(), &(1_u64 << 40).into())
+        );
+        let metadata = std::fs::metadata(tree.join("a/b")).unwrap();
+        let time = jiff::Timestamp::new(metadata.mtime(), metadata.mtime_nsec() as i32).unwrap();
+        assert_eq!(
+            stat[2]["mtime"]
+                .as_str()
+                .unwrap()
+                .parse::<jiff::Timestamp>()
+                .unwrap(),
+            time
+        );
 
-    std::fs::remove_dir_all(tree.join("gone")).unwrap();
-    std::fs::remove_file(tree.join("a/b/y")).unwrap();
-    std::fs::create_dir(tree.join("a/b/y")).unwrap();
-    file("program", "22");
-    runs_as_owner();
-    file("a/x", "longer");
-    file("a/new", "");
-    let second = scan();
-    assert_eq!((&second["new"], &second["removed"]), (&2.into(), &3.into()));
-    let names = |path: &str| done(at, &["ls", "lab.esker", path, "--format", "csv"]);
-    assert_eq!(names("/t"), "name\na\npipe\nprogram\nsparse\n");
-    assert_eq!(names("/t/a/b"), "name\nc\ns\nx2\ny\n");
-    assert_eq!(
-        json(at, &["stat", "lab.esker", "/t/program"])[0]["mode"],
-        "4755"
-    );
-    assert_eq!(json(at, &["stat", "lab.esker", "/t/a/b/x2"])[0]["size"], 6);
-    let third = scan();
-    assert_eq!(
-        [&third["new"], &third["changed"], &third["removed"]],
-        [0, 0, 0]
-    );
-    sound(at);
+        std::fs::remove_dir_all(tree.join("gone")).unwrap();
+        std::fs::remove_file(tree.join("a/b/y")).unwrap();
+        std::fs::create_dir(tree.join("a/b/y")).unwrap();
+        file("program", "22");
+        runs_as_owner();
+        file("a/x", "longer");
+        file("a/new", "");
+        let second = scan();
+        assert_eq!((&second["new"], &second["removed"]), (&2.into(), &3.into()));
+        let names = |path: &str| done(at, &["ls", "lab.esker", path, "--format", "csv"]);
+        assert_eq!(names("/t"), "name\na\npipe\nprogram\nsparse\n");
+        assert_eq!(names("/t/a/b"), "name\nc\ns\nx2\ny\n");
+        assert_eq!(
+            json(at, &["stat", "lab.esker", "/t/program"])[0]["mode"],
+            "4755"
+        );
+        assert_eq!(json(at, &["stat", "lab.esker", "/t/a/b/x2"])[0]["size"], 6);
+        let third = scan();
+        assert_eq!(
+            [&third["new"], &third["changed"], &third["removed"]],
+            [0, 0, 0]
+        );
+        sound(at);
+    });
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use esker::{Database, OpenOptions};
+use esker_model::namespace::{Change, Make, NamePath, Namespace as _};
 use esker_model::{
     Batch, EdgeSelect, GraphRead as _, GraphWrite as _, Op, Properties, Version, Versions,
     VertexId, VertexRef,
@@ -285,6 +286,60 @@ fn under_load(signal: &str) {
         assert_eq!(history.len(), 1, "{history:?}");
     }
     drop(database);
+    server.stop();
+}
+
+/// What was changed is not changed again, and answered as it was: no directory is there before it is made.
+#[test]
+fn a_kill_under_load_makes_each_directory_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = Served::start(dir.path(), &[]);
+    let (address, target) = (first.address.clone(), first.target());
+    let mut held = Some(first);
+    let (stop, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
+    let path = |text: String| NamePath::parse(text.as_bytes()).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (stop, acknowledged, target) = (&stop, &acknowledged, &target);
+            scope.spawn(move || {
+                let database = OpenOptions::new().open(target).unwrap();
+                for n in 0.. {
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let (from, to) = (
+                        path(format!("/{thread}-{n}")),
+                        path(format!("/{thread}.{n}")),
+                    );
+                    let make = Change::Make(from.clone(), Make::new(0o4_0755, 0, 0));
+                    let rename = Change::Rename {
+                        from,
+                        to,
+                        no_replace: true,
+                    };
+                    for change in [make, rename] {
+                        let done = database.change(None, &[change]).unwrap().remove(0);
+                        assert!(done.is_ok(), "{done:?}");
+                        acknowledged.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        for _ in 0..4 {
+            let before = acknowledged.load(Ordering::Relaxed);
+            while acknowledged.load(Ordering::Relaxed) < before + 200 {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            let server = held.take().unwrap();
+            server.signal("-KILL");
+            server.end();
+            held = Some(Served::start_at(dir.path(), &address, &[]));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    let server = held.unwrap();
+    let usage = server.open().usage(None, &path("/".into()), false).unwrap();
+    assert_eq!(usage.directories * 2, acknowledged.load(Ordering::Relaxed));
     server.stop();
 }
 

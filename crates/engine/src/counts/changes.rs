@@ -35,6 +35,11 @@ impl Changes {
         }
     }
 
+    /// Takes out those of files.
+    pub(crate) fn take_space(&mut self) -> impl Iterator<Item = (Counter, i64)> {
+        self.space.drain(..)
+    }
+
     /// Makes room for that many more degrees.
     pub(crate) fn reserve(&mut self, degrees: usize) {
         self.degrees.reserve(degrees);

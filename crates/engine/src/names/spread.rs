@@ -1,6 +1,6 @@
 //! Changes of a namespace that is spread over many engines ([`super::apart`]).
 
-use super::apart::{Apart, Fetched, Placed, Ran, is_current};
+use super::apart::{Apart, Fetched, Placed, Ran, RowPlace, is_current};
 use super::space::Differences;
 use super::{Filters, Local, NamesTxn};
 use crate::Engine;
@@ -117,7 +117,14 @@ impl Engine {
                 Some(_) => Some(Stopped::Apart),
                 None if answer.is_err() || placed.alone() => None,
                 None if names.structural || !names.sums_are_here(placed) => Some(Stopped::Apart),
-                None => None,
+                // What is written without being read.
+                None => overlay
+                    .written(Table::Names)
+                    .find_map(|key| match placed.place(key) {
+                        RowPlace::Here => None,
+                        RowPlace::Elsewhere => Some(Stopped::Apart),
+                        RowPlace::Busy => Some(Stopped::Busy),
+                    }),
             };
             if stopped.is_some() {
                 overlay.undo();

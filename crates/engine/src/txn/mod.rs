@@ -29,8 +29,9 @@ use crate::Engine;
 use crate::archive::Archive;
 use crate::catalog::{NEWEST_KEY, SCHEMA_KEY, encode_schema, once_key, pending_key, version_value};
 use crate::clock::HybridClock;
-use crate::counts::{Changes, encode_pending};
+use crate::counts::{Changes, PendingCounters, encode_pending};
 use crate::object::{BulkTag, ObjectStore};
+use crate::staged::StagedStore;
 use esker_model::limits::BATCH_MUTATIONS_MAX;
 use esker_model::once::Numbered;
 use esker_model::{
@@ -200,16 +201,27 @@ impl Engine {
             return Ok(());
         }
         total.changes.settle();
-        let counted = !total.changes.is_empty();
+        // Rows of files go into the pending row and wait in memory: `staged`.
+        let named = batch.iter().any(|w| w.table == Table::Names);
+        let files = named.then(|| {
+            let rest = batch.without(Table::Names);
+            std::mem::replace(&mut batch, rest)
+        });
+        if let Some(files) = &files {
+            StagedStore::check(files)?;
+        }
+        let counted = !total.changes.is_empty() || files.is_some();
         let slot = counted.then(|| lock(&self.counters).take_slot());
+        let mut pending = Vec::new();
         match slot {
-            Some(slot) => batch.put(
-                Table::Meta,
-                pending_key(slot),
-                encode_pending(version, &total.changes),
-            ),
+            Some(slot) => {
+                pending = encode_pending(version, &total.changes, files.as_ref());
+                batch.put(Table::Meta, pending_key(slot), &pending);
+            }
             None => batch.put(Table::Meta, NEWEST_KEY, version_value(version)),
         }
+        // One row is seen whole anyway.
+        let gate = (files.is_some() && batch.len() > 1).then(|| self.staged.gate());
         self.deleted.add(&total.deleted);
         let dirty = self.adjacency.begin_write(&total.touched);
         let committed =
@@ -217,9 +229,25 @@ impl Engine {
                 .commit_with(batch, &fresh, &total.tags, self.settings.durability);
         self.adjacency.end_write(dirty, &total.touched);
         if let (Err(_), Some(slot)) = (&committed, slot) {
-            lock(&self.counters).failed(slot);
+            // Rows of files that are there after all are there for everybody: later commits build on them.
+            let there = files.is_some()
+                && self
+                    .store
+                    .get(Table::Meta, &pending_key(slot))
+                    .is_ok_and(|row| row.is_some_and(|row| row == pending));
+            match (&files, there) {
+                (Some(files), true) => {
+                    self.staged.add(files)?;
+                    lock(&self.counters).add(&total.changes);
+                }
+                _ => lock(&self.counters).failed(slot),
+            }
         }
         committed?;
+        if let Some(files) = &files {
+            self.staged.add(files)?;
+        }
+        drop(gate);
         self.newest_seen
             .fetch_max(version.0.max(total.newest.0.0), Ordering::AcqRel);
         // The batches are committed, whatever becomes of this: a later commit tries again.
@@ -232,6 +260,7 @@ impl Engine {
             pending.add(&total.changes);
             pending.len() >= self.settings.pending_counters_max
                 || pending.rows() >= PENDING_ROWS_MAX
+                || files.is_some() && self.staged.bytes() >= self.settings.staged_bytes
         };
         if full {
             // The batches are committed, whatever becomes of this: what stays pending is merged by a later attempt.
@@ -251,11 +280,13 @@ impl Engine {
     }
 
     fn merge_counters_and(&self, writer: &Writer, tidy: bool) -> Result<()> {
-        // Readers of counters wait here, so that they see each change once: in its row or pending.
-        let mut pending = lock(&self.counters);
-        if pending.rows() == 0 && !(tidy && pending.has_leftovers()) {
+        let due = |pending: &PendingCounters| pending.rows() > 0 || tidy && pending.has_leftovers();
+        if !due(&lock(&self.counters)) {
             return Ok(());
         }
+        self.staged.write_out()?;
+        // Readers of counters wait here, so that they see each change once: in its row or pending.
+        let mut pending = lock(&self.counters);
         let newest = writer.clock.last();
         let mut batch = pending.merge(&*self.store, newest, tidy)?;
         batch.put(Table::Meta, NEWEST_KEY, version_value(newest));
@@ -288,7 +319,7 @@ impl Engine {
 const BATCH_SMALL: usize = 16;
 
 /// Pending rows are read back when a database is opened, so there are never many.
-const PENDING_ROWS_MAX: usize = 1 << 15;
+const PENDING_ROWS_MAX: usize = 1 << 17;
 
 fn lost() -> Error {
     Error::Unavailable("the write was lost on its way to the store; try again".into())

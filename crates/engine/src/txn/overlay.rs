@@ -138,6 +138,13 @@ impl<'s> Overlay<'s> {
         }
     }
 
+    /// Keys of a table that were first written since the last [`Self::savepoint`].
+    pub(crate) fn written(&self, table: Table) -> impl Iterator<Item = &[u8]> {
+        let numbers = self.savepoint..self.writes.len();
+        let writes = numbers.map(|number| self.writes.get(number));
+        writes.filter(move |w| w.table == table).map(|w| w.key)
+    }
+
     /// Objects that are new.
     pub(crate) fn fresh(&mut self) -> &mut Fresh {
         &mut self.fresh

@@ -17,6 +17,7 @@ fn settings(adjacency_bytes: u64, pending_counters_max: usize, durability: Durab
         pending_counters_max,
         group_commits: true,
         index_objects_least: 4,
+        ..Settings::default()
     }
 }
 

@@ -17,6 +17,7 @@ fn settings(adjacency_bytes: u64, pending_counters_max: usize) -> Settings {
         group_commits: pending_counters_max != 5,
         index_objects_least: 4,
         durability: Durability::Relaxed,
+        ..Settings::default()
     }
 }
 

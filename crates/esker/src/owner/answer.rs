@@ -285,8 +285,8 @@ pub(super) fn answer(core: &Core, request: Request, out: &mut Answer<'_>) -> io:
                 })
             })
         }
-        Request::Change(asker, changes) => {
-            let done = core.change_names(asker.as_ref(), &changes);
+        Request::Change(changes) => {
+            let done = core.change_once(&changes);
             out.all(done.map(|all| all.into_iter().map(Outcome).collect()))
         }
         Request::Usage(asker, path, below) => out.end(engine.usage(asker.as_ref(), &path, below)),

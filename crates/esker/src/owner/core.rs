@@ -8,7 +8,7 @@ use crate::folder::Folder;
 use crate::limits::{HEARTBEAT, OWNER_SILENT_MAX, REQUEST_MARKER_MAX};
 use crate::marker;
 use crate::options::StoreEngine;
-use esker_model::namespace::{Change, Done, Namespace as _};
+use esker_model::namespace::{Change, Changes, Done, Namespace as _};
 use esker_model::object::{Asker, ObjectWrite as _, TagReport, TagWhere};
 use esker_model::{
     Batch, Cancel, Commit, Error, Flow, GraphWrite, Mutation, Result, Schema, SchemaChange, Version,
@@ -192,6 +192,35 @@ impl Core {
     ) -> Result<Vec<Result<Done>>> {
         self.before_write()?;
         let done = self.engine.change(asker, changes);
+        self.dirty.store(true, Ordering::Release);
+        done
+    }
+
+    /// Changes the namespace as a caller whose changes may have come before.
+    pub(crate) fn change_once(&self, changes: &Changes) -> Result<Vec<Result<Done>>> {
+        self.before_write()?;
+        let done = self.engine.change_once(changes);
+        self.dirty.store(true, Ordering::Release);
+        done
+    }
+
+    /// Changes the namespace if nobody writes just now.
+    pub(crate) fn change_now(&self, changes: &Changes) -> Option<Result<Vec<Result<Done>>>> {
+        if let Err(e) = self.before_write() {
+            return Some(Err(e));
+        }
+        let done = self.engine.change_now(changes);
+        self.dirty.store(true, Ordering::Release);
+        done
+    }
+
+    /// Changes the namespace for several callers, in one commit. The answers are in their order.
+    pub(crate) fn change_together(&self, all: &[Changes]) -> Vec<Result<Vec<Result<Done>>>> {
+        if let Err(e) = self.before_write() {
+            let refused = |_| Err(Error::Unavailable(e.to_string()));
+            return all.iter().map(refused).collect();
+        }
+        let done = self.engine.change_together(all);
         self.dirty.store(true, Ordering::Release);
         done
     }

@@ -3,6 +3,7 @@
 use super::answer::{Answer, answer};
 use super::claim::{Claim, Registry};
 use super::core::Core;
+use super::identity::{self, Identity};
 use super::thread;
 use crate::limits::{CONNECTIONS_MAX, DRAIN_MAX};
 use crate::socket::SocketPath;
@@ -67,7 +68,7 @@ impl Drop for Listed {
 }
 
 impl Server {
-    /// Opens the socket, readable by this user only, and starts to accept.
+    /// Opens the socket, for this user only unless its folder lets others in, and starts to accept.
     pub(super) fn start(claim: &Claim, core: Arc<Core>) -> Result<Self> {
         let registry = Registry::new(&core.folder);
         let path = registry
@@ -76,8 +77,13 @@ impl Server {
         let failed = |e| core.folder.failed("serving other processes from", e);
         let socket = SocketPath::new(&path).map_err(failed)?;
         let listener = UnixListener::bind(socket.address()).map_err(failed)?;
-        // Until this line the folder's own mode (0700) keeps others out.
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        // Until this line the folder's own mode (0700) keeps others out, unless its owner has let them in.
+        let mode = if identity::lets_others_in(registry.path()) {
+            0o666
+        } else {
+            0o600
+        };
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).map_err(failed)?;
         let connections = Arc::new(Connections::default());
         let accepting = {
             let connections = connections.clone();
@@ -195,6 +201,13 @@ fn serve(stream: &UnixStream, core: &Core, connections: &Connections) {
         let _ = refuse(stream, &Error::Unavailable(whole.clone()));
         return;
     }
+    let identity = match Identity::of(stream, core) {
+        Ok(identity) => identity,
+        Err(e) => {
+            let _ = refuse(stream, &e);
+            return;
+        }
+    };
     if greet(stream, &payload).is_err() {
         return;
     }
@@ -215,9 +228,12 @@ fn serve(stream: &UnixStream, core: &Core, connections: &Connections) {
                     payload = Vec::new();
                 }
                 let mut out = Answer::new(stream, connections, from.buffer());
+                let request = request
+                    .map_err(|e| Error::corrupt("request from another process", e))
+                    .and_then(|request| identity.admit(request));
                 let sent = match request {
                     Ok(request) => answer(core, request, &mut out),
-                    Err(e) => out.failed(&Error::corrupt("request from another process", e)),
+                    Err(e) => out.failed(&e),
                 };
                 if sent.is_err() {
                     return;

@@ -27,6 +27,6 @@ pub(crate) mod request;
 pub(crate) mod travel;
 
 /// What both ends must speak.
-pub(crate) const PROTOCOL: u16 = 4;
+pub(crate) const PROTOCOL: u16 = 5;
 /// What a connection begins with.
 pub(crate) const MAGIC: [u8; 8] = *b"esker/1\n";

@@ -7,7 +7,7 @@ use super::error;
 use esker_model::codec::{DecodeError, Reader, put_bytes};
 use esker_model::namespace::record::{put_inode, take_inode};
 use esker_model::namespace::{
-    Change, Content, Cookie, Done, Entry, Inode, Kind, Make, Name, NamePath, Partition,
+    Change, Changes, Content, Cookie, Done, Entry, Inode, Kind, Make, Name, NamePath, Partition,
     SetAttributes, Space, SpaceBy, Usage, XattrMode,
 };
 
@@ -94,6 +94,11 @@ wire_enum!(Change {
     4 Link { from, to },
     5 Set { path, follow, set },
     6 Xattr { path, name, value, mode },
+});
+wire_struct!(Changes {
+    asker,
+    changes,
+    once
 });
 wire_struct!(Done { id, version });
 

@@ -5,7 +5,7 @@
 use super::encoding::{Wire, wire_enum, wire_struct};
 use crate::engine::CheckOptions;
 use esker_model::codec::{DecodeError, Reader};
-use esker_model::namespace::{Change, Cookie, NamePath, SpaceBy};
+use esker_model::namespace::{Changes, Cookie, NamePath, SpaceBy};
 use esker_model::object::{Asker, Find, ObjectKey, TagWhere};
 use esker_model::traversal::Budget;
 use esker_model::{
@@ -81,7 +81,7 @@ pub(crate) enum Request {
     Stat(Option<Asker>, NamePath, bool),
     List(Option<Asker>, NamePath, Option<Cookie>),
     Walk(Option<Asker>, NamePath),
-    Change(Option<Asker>, Vec<Change>),
+    Change(Changes),
     Usage(Option<Asker>, NamePath, bool),
     Usages(Option<Asker>, NamePath),
     Space(SpaceBy),
@@ -139,7 +139,7 @@ wire_enum!(Request {
     25 Stat(asker, path, follow),
     26 List(asker, path, after),
     27 Walk(asker, path),
-    28 Change(asker, changes),
+    28 Change(changes),
     29 Usage(asker, path, below),
     30 Space(by),
     31 Usages(asker, path),

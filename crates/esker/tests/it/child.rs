@@ -200,7 +200,7 @@ fn a_child_does_what_it_is_told() {
                 format!("applied {}", c.applied)
             }),
             // Writes until it is killed or its time is over, and says what was acknowledged.
-            "write" | "objects" => {
+            "write" | "objects" | "files" => {
                 let (name, millis) = rest.split_once(' ').unwrap();
                 let end = std::time::Instant::now()
                     + std::time::Duration::from_millis(millis.parse().unwrap());
@@ -208,6 +208,17 @@ fn a_child_does_what_it_is_told() {
                 let mut n = 0;
                 loop {
                     let key = format!("{name}-{n:06}");
+                    if command == "files" {
+                        match crate::names::make_and_move(db, &key) {
+                            Ok(()) => say(&format!("acked {key} true")),
+                            Err(e) => break format!("error {:?}: {e}", e.kind()),
+                        }
+                        n += 1;
+                        if std::time::Instant::now() > end {
+                            break "wrote".into();
+                        }
+                        continue;
+                    }
                     let done = if command == "objects" {
                         crate::objects::create_one(db, name, n)
                     } else {
@@ -225,6 +236,25 @@ fn a_child_does_what_it_is_told() {
             }
             // Changes files until it is killed.
             "names" => crate::death_names::play(open.as_ref().unwrap(), rest, &say),
+            "ls" => outcome(crate::names::list(open.as_ref().unwrap(), rest), |names| {
+                names.join(" ")
+            }),
+            "ls-as-root" => {
+                let root = esker::model::object::Asker::default();
+                let path = esker::model::namespace::NamePath::parse(rest.as_bytes()).unwrap();
+                let stat = esker::model::namespace::Namespace::stat(
+                    open.as_ref().unwrap(),
+                    Some(&root),
+                    &path,
+                    false,
+                );
+                outcome(stat, |_| "seen".into())
+            }
+            "mkdir" => outcome(
+                crate::names::mkdir(open.as_ref().unwrap(), None, rest, 0o755),
+                |_| "made".into(),
+            ),
+            "graph" => outcome(open.as_ref().unwrap().counts(), |_| "counted".into()),
             "count" => graph::files(open.as_ref().unwrap()).len().to_string(),
             // Opens, puts one file, closes, so many times.
             "rounds" => {

@@ -91,6 +91,27 @@ fn the_owner_is_killed_while_objects_are_created() {
     );
 }
 
+/// A directory that is made again because the answer was lost is no directory that was there before, and one that is
+/// renamed again is not missing.
+#[test]
+fn the_owner_is_killed_while_directories_are_made() {
+    for how in ["open", "open-sync"] {
+        let (_dir, path, acked, died) = kill_owners(how, "files");
+        let stored = crate::names::list(&open(&path), "/").unwrap();
+        let missing: Vec<_> = acked
+            .keys()
+            .filter(|k| !stored.contains(&format!("{k}.moved")))
+            .collect();
+        assert!(missing.is_empty(), "acknowledged and lost: {missing:?}");
+        assert!(
+            stored.len() - acked.len() <= died,
+            "{} {}",
+            stored.len(),
+            acked.len()
+        );
+    }
+}
+
 /// The folder, what was acknowledged, how many writers died.
 fn kill_owners(
     how: &str,

@@ -121,6 +121,12 @@ impl Errno {
             .find(|e| *e as u8 == code)
     }
 
+    /// The one of that number on Linux.
+    pub fn of_number(number: i32) -> Option<Self> {
+        let found = Self::ALL.iter().find(|(_, _, n, _)| *n == number);
+        found.map(|(e, ..)| *e)
+    }
+
     /// With what it is about.
     pub fn at(self, path: impl fmt::Display) -> FileError {
         FileError {
@@ -159,6 +165,7 @@ mod tests {
                 (i, Some(*errno))
             );
             assert_eq!((errno.name(), errno.number()), (*name, *number));
+            assert_eq!(Errno::of_number(*number), Some(*errno));
         }
         assert_eq!(Errno::of_code(200), None);
         assert_eq!(

@@ -9,6 +9,7 @@ pub mod below;
 mod call;
 pub mod codec;
 mod errno;
+mod fields;
 mod inode;
 mod path;
 pub mod record;
@@ -20,8 +21,9 @@ pub use api::{
 };
 pub use call::{Answer, Call, Changes, Partition};
 pub use errno::{Errno, FileError};
+pub use fields::{FIELD_NAMES, FileFields};
 pub use inode::{Content, Inode, Kind};
-pub use path::{Name, NamePath, display};
+pub use path::{Name, NamePath, display, shown};
 pub use refs::{Settled, resolve};
 
 use crate::id::VertexId;

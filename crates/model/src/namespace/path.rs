@@ -69,6 +69,32 @@ pub fn display(bytes: &[u8]) -> impl fmt::Display + '_ {
     Shown(bytes)
 }
 
+/// The bytes that [`display`] shows so; `None` if it shows none so: a backslash alone.
+pub fn shown(text: &str) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        rest = behind;
+        if *first != b'\\' {
+            out.push(*first);
+            continue;
+        }
+        match rest {
+            [b'\\', behind @ ..] => {
+                out.push(b'\\');
+                rest = behind;
+            }
+            [b'x', high, low, behind @ ..] => {
+                let digit = |d: &u8| char::from(*d).to_digit(16);
+                out.push(u8::try_from(digit(high)? * 16 + digit(low)?).ok()?);
+                rest = behind;
+            }
+            _ => return None,
+        }
+    }
+    Some(out)
+}
+
 /// An absolute path, without `.`, `..`, repeated or closing slashes. `/` is the root.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamePath(Box<[u8]>);

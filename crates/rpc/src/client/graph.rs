@@ -152,7 +152,7 @@ impl Client {
 }
 
 /// Hands items on one by one.
-fn each<M, T>(
+pub(super) fn each<M, T>(
     items: Vec<M>,
     decode: impl Fn(M) -> convert::Decoded<T>,
     mut sink: impl FnMut(T) -> Flow,

@@ -11,6 +11,7 @@ mod connect;
 mod connection;
 mod driver;
 mod graph;
+mod namespace;
 mod objects;
 mod outgoing;
 mod peer;

@@ -10,6 +10,7 @@ mod admin;
 mod graph;
 mod ids;
 mod mutation;
+mod namespace;
 mod object;
 mod schema;
 mod travel;
@@ -25,6 +26,12 @@ pub use ids::{
     ids_out, number_in, range_in, range_out, type_in, vertex_id, vertex_ref_in, vertex_ref_out,
 };
 pub use mutation::{batch_in, batch_out, commit_in, commit_out, mutation_in, mutation_out};
+pub use namespace::{
+    changes_in, changes_out, cookie_in, cookie_out, directory_usage_in, directory_usage_out,
+    entry_in, entry_out, file_change_in, file_change_out, inode_in, inode_out, outcome_in,
+    outcomes_in, outcomes_out, partition_in, partition_out, path_in, path_out, space_by_in,
+    space_by_out, space_in, space_out, usage_in, usage_out, walked_in, walked_out,
+};
 pub use object::{
     asker_in, asker_out, find_in, find_out, found_in, found_out, identity_in, identity_out,
     object_key_in, object_key_out, report_in, report_out, tag_info_in, tag_info_out, tag_report_in,

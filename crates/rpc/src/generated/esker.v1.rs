@@ -1349,6 +1349,510 @@ pub struct PlacementReply {
     #[prost(bytes = "vec", tag = "6")]
     pub splits: ::prost::alloc::vec::Vec<u8>,
 }
+/// Where a file's content is; nowhere that Esker knows if nothing is set.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FileContent {
+    #[prost(oneof = "file_content::Content", tags = "1, 2, 3")]
+    pub content: ::core::option::Option<file_content::Content>,
+}
+/// Nested message and enum types in `FileContent`.
+pub mod file_content {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Content {
+        /// What a symbolic link says.
+        #[prost(bytes, tag = "1")]
+        Symlink(::prost::alloc::vec::Vec<u8>),
+        /// Here.
+        #[prost(bytes, tag = "2")]
+        Inline(::prost::alloc::vec::Vec<u8>),
+        /// In the file of that path in an underlying file system.
+        #[prost(bytes, tag = "3")]
+        Object(::prost::alloc::vec::Vec<u8>),
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Xattr {
+    #[prost(bytes = "vec", tag = "1")]
+    pub name: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub value: ::prost::alloc::vec::Vec<u8>,
+}
+/// A file's attributes. Times are nanoseconds since 1970.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Inode {
+    /// The vertex.
+    #[prost(fixed64, tag = "1")]
+    pub high: u64,
+    #[prost(fixed64, tag = "2")]
+    pub low: u64,
+    /// When it took these attributes.
+    #[prost(fixed64, tag = "3")]
+    pub version: u64,
+    /// Type and permission bits, as `st_mode`.
+    #[prost(uint32, tag = "4")]
+    pub mode: u32,
+    #[prost(uint32, tag = "5")]
+    pub uid: u32,
+    #[prost(uint32, tag = "6")]
+    pub gid: u32,
+    #[prost(uint32, tag = "7")]
+    pub links: u32,
+    #[prost(uint64, tag = "8")]
+    pub size: u64,
+    /// Blocks of 512 bytes.
+    #[prost(uint64, tag = "9")]
+    pub blocks: u64,
+    #[prost(uint64, tag = "10")]
+    pub rdev: u64,
+    #[prost(sfixed64, tag = "11")]
+    pub atime: i64,
+    #[prost(sfixed64, tag = "12")]
+    pub mtime: i64,
+    #[prost(sfixed64, tag = "13")]
+    pub ctime: i64,
+    #[prost(sfixed64, tag = "14")]
+    pub btime: i64,
+    #[prost(message, optional, tag = "15")]
+    pub content: ::core::option::Option<FileContent>,
+    #[prost(message, repeated, tag = "16")]
+    pub xattrs: ::prost::alloc::vec::Vec<Xattr>,
+    /// Whether the graph has rows of it: tags, edges, attributes.
+    #[prost(bool, tag = "17")]
+    pub tracked: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StatFileRequest {
+    #[prost(message, optional, tag = "1")]
+    pub asker: ::core::option::Option<Asker>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub path: ::prost::alloc::vec::Vec<u8>,
+    /// Where the path names a symbolic link: of what it leads to.
+    #[prost(bool, tag = "3")]
+    pub follow: bool,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct StatFileReply {
+    #[prost(message, optional, tag = "1")]
+    pub inode: ::core::option::Option<Inode>,
+}
+/// Where a listing is: behind the name with that hash, and that number among names with the same one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FileCookie {
+    #[prost(fixed64, tag = "1")]
+    pub hash: u64,
+    #[prost(uint32, tag = "2")]
+    pub n: u32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListFilesRequest {
+    #[prost(message, optional, tag = "1")]
+    pub asker: ::core::option::Option<Asker>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub path: ::prost::alloc::vec::Vec<u8>,
+    /// Go on behind that entry, whatever came and went since.
+    #[prost(message, optional, tag = "3")]
+    pub after: ::core::option::Option<FileCookie>,
+    /// At most so many entries; 0 for all.
+    #[prost(uint64, tag = "4")]
+    pub limit: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListFilesReply {
+    /// In the order of the hashes of their names.
+    #[prost(message, repeated, tag = "1")]
+    pub entries: ::prost::alloc::vec::Vec<list_files_reply::Entry>,
+}
+/// Nested message and enum types in `ListFilesReply`.
+pub mod list_files_reply {
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Entry {
+        /// Goes on behind this entry.
+        #[prost(message, optional, tag = "1")]
+        pub cookie: ::core::option::Option<super::FileCookie>,
+        #[prost(bytes = "vec", tag = "2")]
+        pub name: ::prost::alloc::vec::Vec<u8>,
+        #[prost(message, optional, tag = "3")]
+        pub inode: ::core::option::Option<super::Inode>,
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WalkFilesRequest {
+    #[prost(message, optional, tag = "1")]
+    pub asker: ::core::option::Option<Asker>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub path: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WalkFilesReply {
+    /// The path asked for first, directories before what is in them.
+    #[prost(message, repeated, tag = "1")]
+    pub files: ::prost::alloc::vec::Vec<walk_files_reply::File>,
+}
+/// Nested message and enum types in `WalkFilesReply`.
+pub mod walk_files_reply {
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct File {
+        #[prost(bytes = "vec", tag = "1")]
+        pub path: ::prost::alloc::vec::Vec<u8>,
+        #[prost(message, optional, tag = "2")]
+        pub inode: ::core::option::Option<super::Inode>,
+    }
+}
+/// A file to be made.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct MakeFile {
+    #[prost(bytes = "vec", tag = "1")]
+    pub path: ::prost::alloc::vec::Vec<u8>,
+    /// Type and permission bits; the caller has taken its umask off.
+    #[prost(uint32, tag = "2")]
+    pub mode: u32,
+    #[prost(uint32, tag = "3")]
+    pub uid: u32,
+    #[prost(uint32, tag = "4")]
+    pub gid: u32,
+    #[prost(uint64, tag = "5")]
+    pub size: u64,
+    #[prost(uint64, tag = "6")]
+    pub blocks: u64,
+    #[prost(uint64, tag = "7")]
+    pub rdev: u64,
+    /// Now where absent. With `ctime` the file is one that has been there before: its directory does not change its own times.
+    #[prost(sfixed64, optional, tag = "8")]
+    pub atime: ::core::option::Option<i64>,
+    #[prost(sfixed64, optional, tag = "9")]
+    pub mtime: ::core::option::Option<i64>,
+    #[prost(sfixed64, optional, tag = "10")]
+    pub ctime: ::core::option::Option<i64>,
+    #[prost(sfixed64, optional, tag = "11")]
+    pub btime: ::core::option::Option<i64>,
+    #[prost(message, optional, tag = "12")]
+    pub content: ::core::option::Option<FileContent>,
+    #[prost(message, repeated, tag = "13")]
+    pub xattrs: ::prost::alloc::vec::Vec<Xattr>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RenameFile {
+    #[prost(bytes = "vec", tag = "1")]
+    pub from: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub to: ::prost::alloc::vec::Vec<u8>,
+    /// `EEXIST` if there is something.
+    #[prost(bool, tag = "3")]
+    pub no_replace: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LinkFile {
+    #[prost(bytes = "vec", tag = "1")]
+    pub from: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub to: ::prost::alloc::vec::Vec<u8>,
+}
+/// Attributes to change: what is absent stays.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetFile {
+    #[prost(bytes = "vec", tag = "1")]
+    pub path: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bool, tag = "2")]
+    pub follow: bool,
+    #[prost(uint32, optional, tag = "3")]
+    pub mode: ::core::option::Option<u32>,
+    #[prost(uint32, optional, tag = "4")]
+    pub uid: ::core::option::Option<u32>,
+    #[prost(uint32, optional, tag = "5")]
+    pub gid: ::core::option::Option<u32>,
+    #[prost(uint64, optional, tag = "6")]
+    pub size: ::core::option::Option<u64>,
+    #[prost(uint64, optional, tag = "7")]
+    pub blocks: ::core::option::Option<u64>,
+    #[prost(sfixed64, optional, tag = "8")]
+    pub atime: ::core::option::Option<i64>,
+    #[prost(sfixed64, optional, tag = "9")]
+    pub mtime: ::core::option::Option<i64>,
+    #[prost(sfixed64, optional, tag = "10")]
+    pub ctime: ::core::option::Option<i64>,
+    #[prost(message, optional, tag = "11")]
+    pub content: ::core::option::Option<FileContent>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetXattr {
+    #[prost(bytes = "vec", tag = "1")]
+    pub path: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub name: ::prost::alloc::vec::Vec<u8>,
+    /// Absent to remove it.
+    #[prost(bytes = "vec", optional, tag = "3")]
+    pub value: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
+    #[prost(enumeration = "set_xattr::Mode", tag = "4")]
+    pub mode: i32,
+}
+/// Nested message and enum types in `SetXattr`.
+pub mod set_xattr {
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Mode {
+        Any = 0,
+        /// It must not be there.
+        Create = 1,
+        /// It must be there.
+        Replace = 2,
+    }
+    impl Mode {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Any => "ANY",
+                Self::Create => "CREATE",
+                Self::Replace => "REPLACE",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "ANY" => Some(Self::Any),
+                "CREATE" => Some(Self::Create),
+                "REPLACE" => Some(Self::Replace),
+                _ => None,
+            }
+        }
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct FileChange {
+    #[prost(oneof = "file_change::Change", tags = "1, 2, 3, 4, 5, 6, 7")]
+    pub change: ::core::option::Option<file_change::Change>,
+}
+/// Nested message and enum types in `FileChange`.
+pub mod file_change {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Change {
+        #[prost(message, tag = "1")]
+        Make(super::MakeFile),
+        /// Removes a name of a file.
+        #[prost(bytes, tag = "2")]
+        Unlink(::prost::alloc::vec::Vec<u8>),
+        /// Removes an empty directory.
+        #[prost(bytes, tag = "3")]
+        Rmdir(::prost::alloc::vec::Vec<u8>),
+        #[prost(message, tag = "4")]
+        Rename(super::RenameFile),
+        #[prost(message, tag = "5")]
+        Link(super::LinkFile),
+        #[prost(message, tag = "6")]
+        Set(super::SetFile),
+        #[prost(message, tag = "7")]
+        Xattr(super::SetXattr),
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ChangeFilesRequest {
+    #[prost(message, optional, tag = "1")]
+    pub asker: ::core::option::Option<Asker>,
+    /// Applied one after the other, each whole or not at all; all that succeed in one commit.
+    #[prost(message, repeated, tag = "2")]
+    pub changes: ::prost::alloc::vec::Vec<FileChange>,
+    /// A numbered marker, as in ApplyRequest: sent again with the same one, they are not made again, and the answer is that of
+    /// the first time. Markers of other forms are refused.
+    #[prost(bytes = "vec", tag = "3")]
+    pub once: ::prost::alloc::vec::Vec<u8>,
+    /// Wait until they survive a power failure.
+    #[prost(bool, tag = "4")]
+    pub sync: bool,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ChangeFilesReply {
+    /// In the order of the changes.
+    #[prost(message, repeated, tag = "1")]
+    pub outcomes: ::prost::alloc::vec::Vec<change_files_reply::Outcome>,
+}
+/// Nested message and enum types in `ChangeFilesReply`.
+pub mod change_files_reply {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Outcome {
+        #[prost(oneof = "outcome::Outcome", tags = "1, 2")]
+        pub outcome: ::core::option::Option<outcome::Outcome>,
+    }
+    /// Nested message and enum types in `Outcome`.
+    pub mod outcome {
+        #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+        pub enum Outcome {
+            #[prost(message, tag = "1")]
+            Done(super::Done),
+            #[prost(message, tag = "2")]
+            Failure(super::super::Failure),
+        }
+    }
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Done {
+        /// The vertex of what was changed.
+        #[prost(fixed64, tag = "1")]
+        pub high: u64,
+        #[prost(fixed64, tag = "2")]
+        pub low: u64,
+        #[prost(fixed64, tag = "3")]
+        pub version: u64,
+    }
+}
+/// Sums over files.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FileUsage {
+    #[prost(uint64, tag = "1")]
+    pub files: u64,
+    #[prost(uint64, tag = "2")]
+    pub directories: u64,
+    #[prost(uint64, tag = "3")]
+    pub bytes: u64,
+    /// Blocks of 512 bytes.
+    #[prost(uint64, tag = "4")]
+    pub blocks: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UsageRequest {
+    #[prost(message, optional, tag = "1")]
+    pub asker: ::core::option::Option<Asker>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub path: ::prost::alloc::vec::Vec<u8>,
+    /// With all below it that the asker may look into; else its own entries.
+    #[prost(bool, tag = "3")]
+    pub below: bool,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UsageReply {
+    #[prost(message, optional, tag = "1")]
+    pub usage: ::core::option::Option<FileUsage>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UsagesRequest {
+    #[prost(message, optional, tag = "1")]
+    pub asker: ::core::option::Option<Asker>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub path: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct UsagesReply {
+    #[prost(message, repeated, tag = "1")]
+    pub directories: ::prost::alloc::vec::Vec<usages_reply::Directory>,
+}
+/// Nested message and enum types in `UsagesReply`.
+pub mod usages_reply {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Directory {
+        #[prost(bytes = "vec", tag = "1")]
+        pub path: ::prost::alloc::vec::Vec<u8>,
+        /// With all below it.
+        #[prost(message, optional, tag = "2")]
+        pub usage: ::core::option::Option<super::FileUsage>,
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SpaceRequest {
+    #[prost(enumeration = "space_request::By", tag = "1")]
+    pub by: i32,
+}
+/// Nested message and enum types in `SpaceRequest`.
+pub mod space_request {
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum By {
+        User = 0,
+        Group = 1,
+        /// Kind of file.
+        Kind = 2,
+        /// The ending of its name.
+        Ending = 3,
+        /// Days from 1970 to the last change of its content.
+        Day = 4,
+    }
+    impl By {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::User => "USER",
+                Self::Group => "GROUP",
+                Self::Kind => "KIND",
+                Self::Ending => "ENDING",
+                Self::Day => "DAY",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "USER" => Some(Self::User),
+                "GROUP" => Some(Self::Group),
+                "KIND" => Some(Self::Kind),
+                "ENDING" => Some(Self::Ending),
+                "DAY" => Some(Self::Day),
+                _ => None,
+            }
+        }
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SpaceReply {
+    #[prost(message, repeated, tag = "1")]
+    pub rows: ::prost::alloc::vec::Vec<space_reply::Row>,
+}
+/// Nested message and enum types in `SpaceReply`.
+pub mod space_reply {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Row {
+        #[prost(string, tag = "1")]
+        pub key: ::prost::alloc::string::String,
+        #[prost(message, optional, tag = "2")]
+        pub usage: ::core::option::Option<super::FileUsage>,
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PartitionsRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    pub path: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PartitionsReply {
+    #[prost(message, repeated, tag = "1")]
+    pub partitions: ::prost::alloc::vec::Vec<partitions_reply::Partition>,
+}
+/// Nested message and enum types in `PartitionsReply`.
+pub mod partitions_reply {
+    /// One partition of a directory.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Partition {
+        #[prost(uint32, tag = "1")]
+        pub index: u32,
+        /// How many bits of names' hashes tell whether an entry is in it.
+        #[prost(uint32, tag = "2")]
+        pub depth: u32,
+        #[prost(uint32, tag = "3")]
+        pub server: u32,
+        #[prost(uint64, tag = "4")]
+        pub entries: u64,
+    }
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TravelRequest {
     /// The chain, as in `v("file:/C").e("wasWrittenBy").v().e("read").v()`.
@@ -2184,7 +2688,7 @@ pub struct Call {
 pub struct Request {
     #[prost(
         oneof = "request::Call",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 32, 33, 34, 35, 36, 37, 38, 39"
     )]
     pub call: ::core::option::Option<request::Call>,
 }
@@ -2253,6 +2757,23 @@ pub mod request {
         SetIndex(super::SetIndexRequest),
         #[prost(message, tag = "30")]
         Window(super::WindowRequest),
+        /// 31 is that of a failed answer.
+        #[prost(message, tag = "32")]
+        StatFile(super::StatFileRequest),
+        #[prost(message, tag = "33")]
+        ListFiles(super::ListFilesRequest),
+        #[prost(message, tag = "34")]
+        WalkFiles(super::WalkFilesRequest),
+        #[prost(message, tag = "35")]
+        ChangeFiles(super::ChangeFilesRequest),
+        #[prost(message, tag = "36")]
+        Usage(super::UsageRequest),
+        #[prost(message, tag = "37")]
+        Usages(super::UsagesRequest),
+        #[prost(message, tag = "38")]
+        Space(super::SpaceRequest),
+        #[prost(message, tag = "39")]
+        Partitions(super::PartitionsRequest),
     }
 }
 /// The answer is not wanted any more, or not in full: a traversal answers with what it found, other calls end.
@@ -2325,7 +2846,7 @@ pub struct Answer {
 pub struct Reply {
     #[prost(
         oneof = "reply::Reply",
-        tags = "1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31"
+        tags = "1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39"
     )]
     pub reply: ::core::option::Option<reply::Reply>,
 }
@@ -2393,6 +2914,22 @@ pub mod reply {
         Window(super::WindowReply),
         #[prost(message, tag = "31")]
         Failure(super::Failure),
+        #[prost(message, tag = "32")]
+        StatFile(super::StatFileReply),
+        #[prost(message, tag = "33")]
+        ListFiles(super::ListFilesReply),
+        #[prost(message, tag = "34")]
+        WalkFiles(super::WalkFilesReply),
+        #[prost(message, tag = "35")]
+        ChangeFiles(super::ChangeFilesReply),
+        #[prost(message, tag = "36")]
+        Usage(super::UsageReply),
+        #[prost(message, tag = "37")]
+        Usages(super::UsagesReply),
+        #[prost(message, tag = "38")]
+        Space(super::SpaceReply),
+        #[prost(message, tag = "39")]
+        Partitions(super::PartitionsReply),
     }
 }
 /// Generated client implementations.
@@ -3051,6 +3588,170 @@ pub mod esker_client {
             req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "SetIndex"));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn stat_file(
+            &mut self,
+            request: impl tonic::IntoRequest<super::StatFileRequest>,
+        ) -> std::result::Result<tonic::Response<super::StatFileReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/StatFile");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "StatFile"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn list_files(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListFilesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ListFilesReply>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/ListFiles");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "ListFiles"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        pub async fn walk_files(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WalkFilesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::WalkFilesReply>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/WalkFiles");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "WalkFiles"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        pub async fn change_files(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ChangeFilesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ChangeFilesReply>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/esker.v1.Esker/ChangeFiles",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("esker.v1.Esker", "ChangeFiles"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn usage(
+            &mut self,
+            request: impl tonic::IntoRequest<super::UsageRequest>,
+        ) -> std::result::Result<tonic::Response<super::UsageReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/Usage");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Usage"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn usages(
+            &mut self,
+            request: impl tonic::IntoRequest<super::UsagesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::UsagesReply>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/Usages");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Usages"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        pub async fn space(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SpaceRequest>,
+        ) -> std::result::Result<tonic::Response<super::SpaceReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/Space");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Space"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn partitions(
+            &mut self,
+            request: impl tonic::IntoRequest<super::PartitionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::PartitionsReply>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/esker.v1.Esker/Partitions",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Partitions"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -3240,6 +3941,59 @@ pub mod esker_server {
             &self,
             request: tonic::Request<super::SetIndexRequest>,
         ) -> std::result::Result<tonic::Response<super::SetIndexReply>, tonic::Status>;
+        async fn stat_file(
+            &self,
+            request: tonic::Request<super::StatFileRequest>,
+        ) -> std::result::Result<tonic::Response<super::StatFileReply>, tonic::Status>;
+        /// Server streaming response type for the ListFiles method.
+        type ListFilesStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::ListFilesReply, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        async fn list_files(
+            &self,
+            request: tonic::Request<super::ListFilesRequest>,
+        ) -> std::result::Result<tonic::Response<Self::ListFilesStream>, tonic::Status>;
+        /// Server streaming response type for the WalkFiles method.
+        type WalkFilesStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::WalkFilesReply, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        async fn walk_files(
+            &self,
+            request: tonic::Request<super::WalkFilesRequest>,
+        ) -> std::result::Result<tonic::Response<Self::WalkFilesStream>, tonic::Status>;
+        async fn change_files(
+            &self,
+            request: tonic::Request<super::ChangeFilesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ChangeFilesReply>,
+            tonic::Status,
+        >;
+        async fn usage(
+            &self,
+            request: tonic::Request<super::UsageRequest>,
+        ) -> std::result::Result<tonic::Response<super::UsageReply>, tonic::Status>;
+        /// Server streaming response type for the Usages method.
+        type UsagesStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::UsagesReply, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        async fn usages(
+            &self,
+            request: tonic::Request<super::UsagesRequest>,
+        ) -> std::result::Result<tonic::Response<Self::UsagesStream>, tonic::Status>;
+        async fn space(
+            &self,
+            request: tonic::Request<super::SpaceRequest>,
+        ) -> std::result::Result<tonic::Response<super::SpaceReply>, tonic::Status>;
+        async fn partitions(
+            &self,
+            request: tonic::Request<super::PartitionsRequest>,
+        ) -> std::result::Result<tonic::Response<super::PartitionsReply>, tonic::Status>;
     }
     #[derive(Debug)]
     pub struct EskerServer<T> {
@@ -4572,6 +5326,359 @@ pub mod esker_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SetIndexSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/esker.v1.Esker/StatFile" => {
+                    #[allow(non_camel_case_types)]
+                    struct StatFileSvc<T: Esker>(pub Arc<T>);
+                    impl<T: Esker> tonic::server::UnaryService<super::StatFileRequest>
+                    for StatFileSvc<T> {
+                        type Response = super::StatFileReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::StatFileRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Esker>::stat_file(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = StatFileSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/esker.v1.Esker/ListFiles" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListFilesSvc<T: Esker>(pub Arc<T>);
+                    impl<
+                        T: Esker,
+                    > tonic::server::ServerStreamingService<super::ListFilesRequest>
+                    for ListFilesSvc<T> {
+                        type Response = super::ListFilesReply;
+                        type ResponseStream = T::ListFilesStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListFilesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Esker>::list_files(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListFilesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/esker.v1.Esker/WalkFiles" => {
+                    #[allow(non_camel_case_types)]
+                    struct WalkFilesSvc<T: Esker>(pub Arc<T>);
+                    impl<
+                        T: Esker,
+                    > tonic::server::ServerStreamingService<super::WalkFilesRequest>
+                    for WalkFilesSvc<T> {
+                        type Response = super::WalkFilesReply;
+                        type ResponseStream = T::WalkFilesStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WalkFilesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Esker>::walk_files(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WalkFilesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/esker.v1.Esker/ChangeFiles" => {
+                    #[allow(non_camel_case_types)]
+                    struct ChangeFilesSvc<T: Esker>(pub Arc<T>);
+                    impl<T: Esker> tonic::server::UnaryService<super::ChangeFilesRequest>
+                    for ChangeFilesSvc<T> {
+                        type Response = super::ChangeFilesReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ChangeFilesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Esker>::change_files(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ChangeFilesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/esker.v1.Esker/Usage" => {
+                    #[allow(non_camel_case_types)]
+                    struct UsageSvc<T: Esker>(pub Arc<T>);
+                    impl<T: Esker> tonic::server::UnaryService<super::UsageRequest>
+                    for UsageSvc<T> {
+                        type Response = super::UsageReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::UsageRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Esker>::usage(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = UsageSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/esker.v1.Esker/Usages" => {
+                    #[allow(non_camel_case_types)]
+                    struct UsagesSvc<T: Esker>(pub Arc<T>);
+                    impl<
+                        T: Esker,
+                    > tonic::server::ServerStreamingService<super::UsagesRequest>
+                    for UsagesSvc<T> {
+                        type Response = super::UsagesReply;
+                        type ResponseStream = T::UsagesStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::UsagesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Esker>::usages(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = UsagesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/esker.v1.Esker/Space" => {
+                    #[allow(non_camel_case_types)]
+                    struct SpaceSvc<T: Esker>(pub Arc<T>);
+                    impl<T: Esker> tonic::server::UnaryService<super::SpaceRequest>
+                    for SpaceSvc<T> {
+                        type Response = super::SpaceReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::SpaceRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Esker>::space(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SpaceSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/esker.v1.Esker/Partitions" => {
+                    #[allow(non_camel_case_types)]
+                    struct PartitionsSvc<T: Esker>(pub Arc<T>);
+                    impl<T: Esker> tonic::server::UnaryService<super::PartitionsRequest>
+                    for PartitionsSvc<T> {
+                        type Response = super::PartitionsReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::PartitionsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Esker>::partitions(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = PartitionsSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -4,6 +4,7 @@
 
 mod api;
 mod body;
+mod files;
 mod find;
 mod json;
 mod objects;
@@ -87,7 +88,7 @@ const fn read(
     }
 }
 
-const API: [Endpoint; 21] = [
+const API: [Endpoint; 26] = [
     read(
         "/api/v1/schema",
         "schema",
@@ -296,6 +297,51 @@ const API: [Endpoint; 21] = [
         counts_as: 29,
         run: Run::Read(objects::index),
     },
+    read(
+        "/api/v1/files/stat",
+        "statFile",
+        32,
+        &["path", "follow", "uid", "gids"],
+        "File",
+        Run::Read(files::stat),
+        "One file, by its path",
+    ),
+    read(
+        "/api/v1/files/list",
+        "listFiles",
+        33,
+        &["path", "after_entry", "limit", "uid", "gids"],
+        "Entries",
+        Run::Read(files::list),
+        "What is in a directory",
+    ),
+    read(
+        "/api/v1/files/find",
+        "findFiles",
+        34,
+        &["path", "files_filter", "limit", "uid", "gids"],
+        "Files",
+        Run::Read(files::find),
+        "Files below a path, by what holds of them",
+    ),
+    read(
+        "/api/v1/files/usage",
+        "fileUsage",
+        37,
+        &["path", "levels", "limit", "uid", "gids"],
+        "Usages",
+        Run::Read(files::usage),
+        "What directories hold with all below them",
+    ),
+    read(
+        "/api/v1/files/top",
+        "topFiles",
+        38,
+        &["by", "path_under", "limit", "uid", "gids"],
+        "Usages",
+        Run::Read(files::top),
+        "Where the space is: by directory, owner, group, kind, ending or day of the last change",
+    ),
     Endpoint {
         verb: Verb::Get,
         path: "/api/v1/openapi.json",

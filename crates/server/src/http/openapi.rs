@@ -15,6 +15,10 @@ pub(super) fn shown(name: &str) -> &str {
         "vertex_type" => "type",
         "after_object" => "after",
         "object" => "id",
+        "after_entry" => "after",
+        "files_filter" => "filter",
+        "levels" => "depth",
+        "path_under" => "path",
         _ => name,
     }
 }
@@ -31,6 +35,41 @@ fn parameter(name: &str) -> Json {
             "what must hold, in the language of docs/book/filters.md; everything does if it is empty",
             json!({"type": "string", "examples": ["name = 'VPIC' AND step BETWEEN 10 AND 20"]}),
             false,
+        ),
+        "path" => (
+            "from the root; a byte that is no UTF-8 is `\\xHH`, a backslash is doubled, as in answers",
+            json!({"type": "string", "examples": ["/project/run7"]}),
+            true,
+        ),
+        "path_under" => (
+            "by `dir`: directories from there on",
+            json!({"type": "string", "default": "/"}),
+            false,
+        ),
+        "follow" => (
+            "`true`: if it is a symbolic link, what that leads to",
+            json!({"type": "boolean"}),
+            false,
+        ),
+        "after_entry" => (
+            "go on behind that entry: `next` of the answer before",
+            json!({"type": "string"}),
+            false,
+        ),
+        "files_filter" => (
+            "what must hold, in the language of docs/book/filters.md, of the names that docs/book/namespace.md lists",
+            json!({"type": "string", "examples": ["size > 50MiB AND modified < 30d ago"]}),
+            false,
+        ),
+        "levels" => (
+            "directories below it, so many levels down, too",
+            json!({"type": "integer", "minimum": 0, "default": 0}),
+            false,
+        ),
+        "by" => (
+            "what sums are of",
+            json!({"enum": ["dir", "user", "group", "kind", "type", "age"]}),
+            true,
         ),
         "select" => (
             "attributes and tags to give, with commas; all if it is left out",
@@ -341,10 +380,68 @@ pub(super) fn document() -> Json {
             "OpenApi": {"type": "object", "required": ["openapi", "paths"]},
         }},
     });
-    for (name, schema) in object_schemas() {
+    let schemas = object_schemas().into_iter().chain(file_schemas());
+    for (name, schema) in schemas {
         out["components"]["schemas"][name] = schema;
     }
     out
+}
+
+/// What the paths about files give.
+fn file_schemas() -> [(&'static str, Json); 4] {
+    let text = || json!({"type": "string"});
+    let integer = || json!({"type": "integer"});
+    let whole = |of: &str| json!({"type": "array", "items": schema_of(of)});
+    let complete = json!({"type": "boolean", "description": "false where `limit` cut it off"});
+    [
+        (
+            "File",
+            json!({
+                "type": "object",
+                "required": ["path", "vertex", "kind", "mode", "uid", "gid", "size", "version"],
+                "properties": {
+                    "path": {"type": "string", "description": "bytes that are no UTF-8 as `\\xHH`, a backslash doubled"},
+                    "vertex": text(), "kind": text(), "version": text(),
+                    "mode": {"type": "string", "description": "permission bits in octal"},
+                    "links": integer(), "uid": integer(), "gid": integer(), "size": integer(), "blocks": integer(),
+                    "atime": text(), "mtime": text(), "ctime": text(), "btime": text(),
+                    "target": {"type": ["string", "null"], "description": "what a symbolic link says"},
+                },
+            }),
+        ),
+        (
+            "Entries",
+            json!({
+                "type": "object",
+                "required": ["entries", "next"],
+                "properties": {
+                    "entries": whole("File"),
+                    "next": {"type": ["string", "null"], "description": "`after` of the next call; null at the end"},
+                },
+            }),
+        ),
+        (
+            "Files",
+            json!({"type": "object", "required": ["files", "complete"],
+                   "properties": {"files": whole("File"), "complete": complete.clone()}}),
+        ),
+        (
+            "Usages",
+            json!({
+                "type": "object",
+                "required": ["rows", "complete"],
+                "properties": {
+                    "rows": {"type": "array", "items": {
+                        "type": "object",
+                        "required": ["key", "files", "directories", "bytes", "blocks"],
+                        "properties": {"key": text(), "files": integer(), "directories": integer(), "bytes": integer(),
+                                       "blocks": integer()},
+                    }},
+                    "complete": complete,
+                },
+            }),
+        ),
+    ]
 }
 
 /// What the paths about objects take and give.

@@ -6,6 +6,7 @@ mod api;
 mod cluster;
 mod common;
 mod limits;
+mod names;
 mod objects;
 mod plain;
 mod senders;

@@ -1,16 +1,18 @@
 //! What clients ask, as data, and who can answer it: a node of a cluster, or an embedded engine in its place.
 
 use super::exec::LocalFuture;
+use super::names::NamesTold;
 use esker_cluster::Node;
 use esker_engine::Engine;
+use esker_model::namespace::Call;
 use esker_model::object::{
     Find, FindReport, Found, ObjectKey, ObjectRead as _, ObjectWrite as _, TagReport, TagWhere,
 };
 use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
     Batch, Commit, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect, EdgeTypeId,
-    Flow, GraphRead, GraphWrite, NeverCancel, Result, Schema, SchemaChange, Traversal, Version,
-    VersionRange, Vertex, VertexEvent, VertexId, VertexSelect,
+    Error, Flow, GraphRead, GraphWrite, NeverCancel, Result, Schema, SchemaChange, Traversal,
+    Version, VersionRange, Vertex, VertexEvent, VertexId, VertexSelect,
 };
 use std::sync::Arc;
 
@@ -51,6 +53,8 @@ pub enum Ask {
     Find(Find),
     /// `tag_where`.
     TagWhere(TagWhere),
+    /// About files.
+    Names(Box<Call>),
 }
 
 /// What came out.
@@ -90,6 +94,8 @@ pub enum Told {
     Found(Vec<Found>, FindReport),
     /// Of [`Ask::TagWhere`].
     Tagged(TagReport),
+    /// Of [`Ask::Names`].
+    Names(NamesTold),
 }
 
 impl Told {
@@ -113,7 +119,8 @@ impl Told {
             | Self::Degrees(_)
             | Self::Top(_)
             | Self::Counts(_)
-            | Self::Applied(_) => None,
+            | Self::Applied(_)
+            | Self::Names(_) => None,
         };
         newest.unwrap_or(Version::ZERO)
     }
@@ -222,6 +229,7 @@ impl Service for Arc<Node> {
                     Told::Found(found, report)
                 }
                 Ask::TagWhere(change) => Told::Tagged(node.tag_where(&change, seen).await?),
+                Ask::Names(call) => Told::Names(node.names(*call, seen).await?.into()),
             })
         })
     }
@@ -278,5 +286,10 @@ pub fn ask_engine(engine: &Engine, ask: Ask) -> Result<Told> {
             Told::Found(found, report)
         }
         Ask::TagWhere(change) => Told::Tagged(engine.tag_where(&change, &NeverCancel)?),
+        Ask::Names(_) => {
+            return Err(Error::Invalid(
+                "one engine is asked about files itself".into(),
+            ));
+        }
     })
 }

@@ -570,6 +570,12 @@ impl Cluster {
         servers.get(at)?.running.as_ref()?.engine.upgrade()
     }
 
+    /// A server's clock.
+    pub fn clock(&self, at: usize) -> Option<Arc<dyn Clock>> {
+        let servers = self.servers.borrow();
+        Some(Arc::clone(&servers.get(at)?.clock) as Arc<dyn Clock>)
+    }
+
     /// What a server's store holds.
     pub fn store(&self, at: usize) -> Option<Arc<dyn Store>> {
         let servers = self.servers.borrow();

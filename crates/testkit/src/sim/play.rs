@@ -102,6 +102,8 @@ impl Scenario {
                 pending_counters_max: *rng.pick(&[1, 20, 1 << 18]),
                 group_commits: true,
                 index_objects_least: 4,
+                staged_bytes: *rng.pick(&[1, 3000, 1 << 20]),
+                entries_bytes: *rng.pick(&[0, 1 << 16]),
             },
             windows: false,
         };

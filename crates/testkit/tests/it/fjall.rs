@@ -16,6 +16,7 @@ fn histories_on_fjall() {
         pending_counters_max: 20,
         group_commits: true,
         index_objects_least: 4,
+        ..Settings::default()
     };
     let mut opened = 0;
     for seed in seeds("ESKER_FJALL_SEEDS", 6) {

@@ -9,6 +9,7 @@
 use esker_testkit::sim::alone;
 use esker_testkit::sim::cluster::Subject;
 use esker_testkit::sim::liar::Lie;
+use esker_testkit::sim::names;
 use esker_testkit::sim::objects;
 use esker_testkit::sim::play::{Played, Scenario, Weather, explain, play_or_explain};
 use esker_testkit::sim::workload::Ground;
@@ -59,6 +60,26 @@ fn play_objects_by(play: fn(u64, Weather, bool) -> Played, weather: Weather, see
     assert!(total.applied as u64 > 4 * runs, "runs that do nothing");
 }
 
+fn play_files(weather: Weather, seeds: Range<u64>) {
+    let world = Ground::new(1).world;
+    let mut total = Played::default();
+    let runs = seeds.end - seeds.start;
+    for seed in seeds {
+        let name = format!("files, seed {seed}, {weather:?}");
+        let played = explain(&name, &world, 100, &|tracing| {
+            names::together::play(seed, weather, tracing)
+        });
+        total.records += played.records;
+        total.applied += played.applied;
+        total.messages += played.messages;
+    }
+    println!(
+        "{runs} runs of files, {weather:?}: {} calls, {} changes done, {} messages",
+        total.records, total.applied, total.messages
+    );
+    assert!(total.applied as u64 > 8 * runs, "runs that do nothing");
+}
+
 fn play_alone(seeds: Range<u64>) {
     let world = Ground::new(5).world;
     for seed in seeds {
@@ -71,6 +92,24 @@ fn play_alone(seeds: Range<u64>) {
 #[test]
 fn one_client_is_answered_as_by_the_model() {
     play_alone(0..60);
+}
+
+#[test]
+fn one_client_is_answered_about_files_as_by_one_engine() {
+    let world = Ground::new(1).world;
+    let (mut splits, mut rows) = (0, 0);
+    for seed in 0..40 {
+        let played = explain(
+            &format!("files, seed {seed}, alone"),
+            &world,
+            100,
+            &|tracing| names::alone::play(seed, tracing),
+        );
+        splits += played.records;
+        rows += played.applied;
+    }
+    println!("{splits} directories had split, {rows} rows");
+    assert!(splits > 40 && rows > 400, "runs that do nothing");
 }
 
 #[test]
@@ -112,6 +151,26 @@ fn servers_become_more_or_fewer() {
 #[test]
 fn objects_while_servers_become_more_or_fewer() {
     play_objects(Weather::Flood, 0..60);
+}
+
+#[test]
+fn files_of_clients_together() {
+    play_files(Weather::Calm, 0..60);
+}
+
+#[test]
+fn files_while_messages_are_lost() {
+    play_files(Weather::Rain, 0..60);
+}
+
+#[test]
+fn files_while_servers_stand_still() {
+    play_files(Weather::Wind, 0..40);
+}
+
+#[test]
+fn files_while_servers_die() {
+    play_files(Weather::Storm, 0..60);
 }
 
 #[test]

@@ -45,9 +45,15 @@ pub(crate) struct NamespaceBenchArgs {
         default_value = "tmpfs,ext4"
     )]
     pub(super) beside: Vec<Kind>,
+    /// No file system beside
+    #[arg(long, conflicts_with = "beside")]
+    pub(super) alone: bool,
     /// Only create, all files in one directory, and print the rate of each ten seconds
     #[arg(long)]
     pub(super) grow: bool,
+    /// Through a server, by so many clients with one request in flight each; what the file systems do is left out
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
+    pub(super) clients: u16,
     /// How often each side is measured; medians are printed
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(super) rounds: u32,
@@ -62,6 +68,13 @@ pub(crate) struct NamespaceBenchArgs {
     pub(super) json: Option<PathBuf>,
     #[command(flatten)]
     pub(super) format: FormatArgs,
+}
+
+impl NamespaceBenchArgs {
+    /// The file systems beside Esker.
+    pub(super) fn beside(&self) -> &[Kind] {
+        if self.alone { &[] } else { &self.beside }
+    }
 }
 
 /// What is done to files.

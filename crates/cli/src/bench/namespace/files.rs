@@ -1,6 +1,6 @@
 //! A database, given the same.
 
-use super::{Bench, Side};
+use super::{Bench, Side, all};
 use esker::Database;
 use esker_model::namespace::{Change, Kind, Make, Name, NamePath, Namespace as _, SetAttributes};
 use esker_model::{Error, Result};
@@ -39,10 +39,6 @@ impl Files {
             .directory
             .join(&Name::new(format!("file.{number:08}").as_bytes())?))
     }
-}
-
-fn all<T>(done: Vec<Result<T>>) -> Result<()> {
-    done.into_iter().try_for_each(|d| d.map(drop))
 }
 
 impl Side for Files {

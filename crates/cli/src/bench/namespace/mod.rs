@@ -2,12 +2,13 @@
 //! the same run.
 //!
 //! [`args`] says what can be asked, [`disk`] does it to a file system, [`files`] to a database, [`grow`] fills one directory
-//! and watches the rate.
+//! and watches the rate, [`served`] goes through a server.
 
 mod args;
 mod disk;
 mod files;
 mod grow;
+mod served;
 
 pub(crate) use args::NamespaceBenchArgs;
 
@@ -63,6 +64,8 @@ pub(crate) fn run(args: &NamespaceBenchArgs, context: &mut Context) -> anyhow::R
     };
     let ran = if args.grow {
         grow::run(&mut bench)
+    } else if args.clients > 0 {
+        served::run(&mut bench)
     } else {
         compare(&mut bench)
     };
@@ -74,6 +77,7 @@ pub(crate) fn run(args: &NamespaceBenchArgs, context: &mut Context) -> anyhow::R
     let settings = json!({
         "files": args.files,
         "threads": args.threads,
+        "clients": args.clients,
         "batch": args.batch,
         "rounds": args.rounds,
         "memory_bytes": context.globals.memory,
@@ -92,7 +96,7 @@ fn compare(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let mut rates: Vec<(String, Case, f64)> = Vec::new();
     for round in 0..bench.args.rounds {
         let mut disks = Vec::new();
-        for kind in &bench.args.beside {
+        for kind in bench.args.beside() {
             match Disk::make(*kind, bench.scratch) {
                 Ok(disk) => disks.push((kind.name().to_owned(), disk)),
                 Err(e) if round == 0 => bench
@@ -125,7 +129,7 @@ fn compare(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         } else {
             *case
         };
-        for kind in &bench.args.beside {
+        for kind in bench.args.beside() {
             let others: Vec<f64> = rates
                 .iter()
                 .filter(|(s, c, _)| s == kind.name() && *c == theirs)
@@ -141,7 +145,7 @@ fn compare(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             }
             bench.report.add(figure);
         }
-        if bench.args.beside.is_empty() {
+        if bench.args.beside().is_empty() {
             bench
                 .report
                 .add(Figure::new(case.text(), Unit::FilesPerSecond, esker));
@@ -237,6 +241,10 @@ fn measure(
         ));
     }
     Ok(())
+}
+
+fn all<T>(done: Vec<esker_model::Result<T>>) -> esker_model::Result<()> {
+    done.into_iter().try_for_each(|d| d.map(drop))
 }
 
 fn in_parallel(

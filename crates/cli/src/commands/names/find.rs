@@ -7,75 +7,11 @@ use crate::commands::note_if_stopped;
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::output::{Cell, Rows};
-use esker_model::filter::{Fields, Prepared};
-use esker_model::namespace::{Content, Inode, NamePath, Namespace as _, display};
-use esker_model::{Cancel as _, Error, Value};
+use esker_model::filter::{Fields as _, Prepared};
+use esker_model::namespace::{FIELD_NAMES, FileFields, Namespace as _};
+use esker_model::{Cancel as _, Error};
 use std::borrow::Cow;
 use std::ops::ControlFlow;
-
-/// Names that a filter of files may have.
-const NAMES: [&str; 20] = [
-    "path",
-    "name",
-    "type",
-    "kind",
-    "mode",
-    "links",
-    "uid",
-    "owner",
-    "gid",
-    "size",
-    "blocks",
-    "allocated",
-    "atime",
-    "mtime",
-    "modified",
-    "ctime",
-    "btime",
-    "created",
-    "depth",
-    "target",
-];
-
-/// A file, as filters see it.
-struct File<'a> {
-    path: &'a NamePath,
-    inode: &'a Inode,
-}
-
-impl Fields for File<'_> {
-    fn field(&self, name: &str) -> Option<Cow<'_, Value>> {
-        let text = |bytes: &[u8]| Value::String(display(bytes).to_string());
-        let number = |n: u64| Value::I64(n.cast_signed());
-        let inode = self.inode;
-        Some(Cow::Owned(match name {
-            "path" => text(self.path.as_bytes()),
-            "name" => Value::String(
-                self.path
-                    .split()
-                    .map_or_else(|| "/".to_owned(), |(_, n)| n.to_string()),
-            ),
-            "type" | "kind" => Value::String(inode.kind().name().to_owned()),
-            "mode" => number(u64::from(inode.mode & 0o7777)),
-            "links" => number(u64::from(inode.links)),
-            "uid" | "owner" => number(u64::from(inode.uid)),
-            "gid" => number(u64::from(inode.gid)),
-            "size" => number(inode.size),
-            "blocks" => number(inode.blocks),
-            "allocated" => number(inode.blocks.saturating_mul(512)),
-            "atime" => Value::Timestamp(inode.atime),
-            "mtime" | "modified" => Value::Timestamp(inode.mtime),
-            "ctime" => Value::Timestamp(inode.ctime),
-            "btime" | "created" => Value::Timestamp(inode.btime),
-            "depth" => number(self.path.names().count() as u64),
-            "target" => match &inode.content {
-                Content::Symlink(target) => text(target),
-                _ => return None,
-            },
-            _ => return None,
-        }))
-    }
-}
 
 pub(crate) fn run(args: &FindArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     for (given, option) in [
@@ -108,12 +44,16 @@ pub(crate) fn run(args: &FindArgs, context: &mut Context) -> anyhow::Result<Outc
     let root = path(std::ffi::OsStr::new(&args.filter))?;
     let text = args.of_files.as_deref().unwrap_or("");
     let filter = search::parse(text)?;
-    if let Some(unknown) = filter.names().into_iter().find(|n| !NAMES.contains(n)) {
-        let nearest = esker_model::schema::nearest(unknown, NAMES.iter().copied());
+    if let Some(unknown) = filter
+        .names()
+        .into_iter()
+        .find(|n| !FIELD_NAMES.contains(n))
+    {
+        let nearest = esker_model::schema::nearest(unknown, FIELD_NAMES.iter().copied());
         let hint = nearest.map_or_else(String::new, |n| format!(", did you mean `{n}`?"));
         return Err(usage(format!(
             "unknown attribute `{unknown}` of files{hint} (they have: {})",
-            NAMES.join(", ")
+            FIELD_NAMES.join(", ")
         )));
     }
     let prepared = Prepared::new(&filter);
@@ -129,13 +69,13 @@ pub(crate) fn run(args: &FindArgs, context: &mut Context) -> anyhow::Result<Outc
     let mut found = 0_u64;
     let limit = args.limit.unwrap_or(u64::MAX);
     let mut printed = Ok(());
-    let mut walk = |each: &mut dyn FnMut(&File<'_>) -> std::io::Result<()>| {
+    let mut walk = |each: &mut dyn FnMut(&FileFields<'_>) -> std::io::Result<()>| {
         database.walk(
             args.asker.asker.as_ref(),
             &root,
             &interrupt,
             &mut |path, inode| {
-                let file = File { path, inode };
+                let file = FileFields { path, inode };
                 if interrupt.cancelled() || found >= limit {
                     return ControlFlow::Break(());
                 }

@@ -19,7 +19,7 @@ use esker_model::namespace::{Change as NameChange, Changes, Done, Kind};
 use esker_model::object::Asker;
 use esker_model::{Error, Op, Result, Version, VertexId};
 use futures_util::future::join_all;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// How often a change is tried that meets others.
@@ -44,11 +44,8 @@ impl Node {
         let mut answers = Vec::with_capacity(changes.len());
         let mut left = changes.as_slice();
         while !left.is_empty() {
-            // Changes of entries do not build on each other unless they are about the same one, and then they go the same way.
             let root = asker.as_ref().is_none_or(|a| a.uid == 0);
-            let alike = left.iter().take_while(|c| is_plain(c, root));
-            let alike = alike.count().max(1);
-            let (together, rest) = left.split_at(alike);
+            let (together, rest) = left.split_at(independent(left, root));
             answers.extend(self.change_together(asker.as_ref(), together).await?);
             left = rest;
         }
@@ -142,11 +139,14 @@ impl Node {
             return Ok(Some(answers));
         }
         let count = changes.len();
+        let asking = self.begin_call(server);
         let call = NamesCall::Change {
+            call: asking.id,
             asker: asker.cloned(),
             changes,
         };
         match self.ask_names(server, call).await? {
+            NamesReply::Anew => Ok(None),
             NamesReply::Changed(answers, splits) if answers.len() == count => {
                 self.learn_splits(server, &splits)?;
                 Ok(Some(
@@ -317,6 +317,39 @@ impl Node {
             .map(|(server, part)| (server, Arc::new(part)))
             .collect()
     }
+}
+
+/// So many of the first changes do not build on each other, unless they are about the same entry: then they go the same way.
+fn independent(changes: &[NameChange], root: bool) -> usize {
+    let (mut about, mut above) = (HashSet::new(), HashSet::new());
+    let mut removes = false;
+    let first = changes.first().and_then(|c| path_of(c).split());
+    let alike = changes.iter().take_while(|change| {
+        let path = path_of(change);
+        // What is removed may be a symbolic link that others' paths lead through, but for those of the same directory.
+        removes |= matches!(change, NameChange::Unlink(_));
+        let parent = path.split().map(|(parent, _)| parent);
+        if !is_plain(change, root)
+            || above.contains(path.as_bytes())
+            || removes && parent != first.as_ref().map(|(parent, _)| *parent)
+        {
+            return false;
+        }
+        let mut next = parent;
+        while let Some(directory) = next {
+            if about.contains(directory) {
+                return false;
+            }
+            above.insert(directory);
+            let slash = directory.iter().rposition(|b| *b == b'/');
+            next = slash
+                .filter(|at| *at > 0)
+                .and_then(|at| directory.get(..at));
+        }
+        about.insert(path.as_bytes());
+        true
+    });
+    alike.count().max(1)
 }
 
 /// Whether a change is about one entry that is no directory and no way to others.

@@ -60,9 +60,12 @@ impl Node {
                 BUSY_MAX / 1000
             )));
         }
-        let mut looked = false;
-        let again =
-            |_: &mut crate::node::state::State| std::mem::replace(&mut looked, true).then_some(());
+        // It looks twice before it waits.
+        let mut looks = 0;
+        let again = |_: &mut crate::node::state::State| {
+            looks += 1;
+            (looks > 2).then_some(())
+        };
         self.until(LOOK_AGAIN, again).await;
         Ok(())
     }
@@ -173,7 +176,7 @@ impl Node {
     ) -> Result<NamesReply> {
         if server == self.settings.id {
             // A change asks for rows, never for changes: this ends.
-            return Box::pin(self.answer_names(call)).await;
+            return Box::pin(self.answer_names(server, call)).await;
         }
         match self.ask(server, Request::Names(call)).await? {
             Response::Names(reply) => Ok(reply),

@@ -279,6 +279,11 @@ impl Node {
         self.engine.store().scan(Table::Names, &range, sink)
     }
 
+    /// How many vertices and directories have split that have edges or entries here.
+    pub fn splits_here(&self) -> usize {
+        self.state().splits.len()
+    }
+
     /// How a directory's entries have split, as the whole cluster knows it.
     pub(crate) async fn splits_of_entries(self: &Arc<Self>, directory: VertexId) -> Result<Splits> {
         let splits = self.splits(entries_of(directory)).await?;

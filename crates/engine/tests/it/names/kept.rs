@@ -3,6 +3,7 @@
 use super::{change, directory, errno, file, mkdir, path, rename, small, sound, stat, touch};
 use esker_model::VertexId;
 use esker_model::namespace::{Change, Errno, Make, Namespace, SetAttributes, SpaceBy, Usage};
+use esker_store::fault::Operation;
 
 fn rm(engine: &esker_engine::Engine, at: &str) {
     change(engine, None, Change::Unlink(path(at))).unwrap();
@@ -176,6 +177,66 @@ fn sums_follow_each_change() {
         [(String::new(), 1, 1), ("h5".to_owned(), 1, 1024)]
     );
     sound(engine);
+}
+
+/// Whether rows still wait in memory, or are in their table, or some are: after a crash all are there, each once.
+#[test]
+fn what_waits_in_memory_is_there_after_a_crash() {
+    for staged_bytes in [1, 2_000, 32 << 20] {
+        let small = crate::small::Small::with(esker_engine::Settings {
+            durability: esker_store::Durability::Sync,
+            staged_bytes,
+            ..esker_engine::Settings::default()
+        });
+        mkdir(&small.engine, "/a");
+        for n in 0..40 {
+            touch(&small.engine, &format!("/a/{n}"));
+        }
+        for n in (0..40).step_by(3) {
+            rm(&small.engine, &format!("/a/{n}"));
+        }
+        rename(&small.engine, "/a/1", "/a/0").unwrap();
+        sound(&small.engine);
+        rm(&small.engine, "/a/2");
+        for again in [small.after_crash(0), small.after_crash(0).after_crash(0)] {
+            let names = || (0..40).filter(|n| stat(&again.engine, &format!("/a/{n}")).is_ok());
+            let expected = (0..40).filter(|n| *n == 0 || n % 3 != 0 && *n > 2);
+            assert!(
+                names().eq(expected),
+                "{staged_bytes}: {:?}",
+                names().collect::<Vec<_>>()
+            );
+            assert_eq!(
+                again.engine.usage(None, &path("/"), true).unwrap().files,
+                25
+            );
+            touch(&again.engine, "/a/2");
+            sound(&again.engine);
+        }
+    }
+}
+
+/// A store that fails while rows go into their table keeps answering, and tries again with the next commit.
+#[test]
+fn a_table_that_cannot_be_written_costs_nothing() {
+    let small = crate::small::Small::with(esker_engine::Settings {
+        staged_bytes: 1,
+        ..esker_engine::Settings::default()
+    });
+    mkdir(&small.engine, "/a");
+    for n in 0..20_u64 {
+        // The commit itself passes, what merges fails.
+        let full = || esker_model::Error::io("writing", std::io::Error::from_raw_os_error(28));
+        small.fault.fail_once(Operation::Commit, 1 + n % 2, full);
+        touch(&small.engine, &format!("/a/{n}"));
+        small.fault.heal();
+        assert!(stat(&small.engine, &format!("/a/{n}")).is_ok());
+    }
+    sound(&small.engine);
+    assert_eq!(
+        small.engine.usage(None, &path("/"), true).unwrap().files,
+        20
+    );
 }
 
 #[test]

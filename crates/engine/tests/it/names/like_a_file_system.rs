@@ -5,13 +5,15 @@
 //! without, it says so and does nothing. `ESKER_NAMES_CASES` says how many histories, `ESKER_NAMES_SEED` the first one's seed.
 
 use super::disk::{self, Seen, acting, seen};
-use super::{change, errno, path, small, sound};
-use esker_engine::Engine;
+use super::{change, errno, sound};
+use crate::small::Small;
+use esker_engine::{Engine, Settings};
 use esker_model::NeverCancel;
 use esker_model::namespace::{
-    Change, Content, Errno, Inode, Make, NamePath, Namespace, SetAttributes, XattrMode,
+    Change, Content, Errno, Inode, NamePath, Namespace, SetAttributes, XattrMode,
 };
 use esker_model::object::Asker;
+use esker_testkit::names::{NAMES, people, some_change, some_path};
 use esker_testkit::rng::Rng;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -121,126 +123,6 @@ fn inside(root: &str) {
     }
 }
 
-fn people() -> [Asker; 3] {
-    let asker = |uid, gids: &[i64]| Asker {
-        uid,
-        gids: gids.to_vec(),
-    };
-    [
-        asker(0, &[0]),
-        asker(1001, &[1001, 2000]),
-        asker(1002, &[1002, 2000]),
-    ]
-}
-
-fn some_path(rng: &mut Rng) -> NamePath {
-    let mut text = String::new();
-    for _ in 0..=rng.below(3) {
-        text.push('/');
-        text.push_str(["a", "b", "c", "d.x"][rng.below(4)]);
-    }
-    path(&text)
-}
-
-fn some_change(rng: &mut Rng, asker: &Asker) -> Change {
-    let (uid, gid) = (asker.uid as u32, asker.gids[0] as u32);
-    let mode = [
-        0o777, 0o755, 0o700, 0o070, 0o007, 0o1777, 0o2775, 0o711, 0o4755, 0o666,
-    ][rng.below(10)];
-    let at = some_path(rng);
-    let set = |set: SetAttributes, rng: &mut Rng, at: NamePath| Change::Set {
-        path: at,
-        follow: rng.below(2) == 0,
-        set,
-    };
-    match rng.below(24) {
-        0..=4 => Change::Make(at, Make::new(0o4_0000 | mode & 0o1777, uid, gid)),
-        5..=8 => Change::Make(at, Make::new(0o10_0000 | mode, uid, gid)),
-        9 => Change::Make(at, Make::new(0o1_0000 | mode, uid, gid)),
-        10 => {
-            let target = [
-                "a",
-                "b/c",
-                "../a",
-                "..",
-                "/a/b",
-                "/",
-                ".",
-                "./c/../d.x",
-                "a/..",
-            ][rng.below(9)];
-            let make = Make {
-                content: Content::Symlink(target.as_bytes().to_vec()),
-                ..Make::new(0o12_0777, uid, gid)
-            };
-            Change::Make(at, make)
-        }
-        11..=12 => Change::Unlink(at),
-        13 => Change::Rmdir(at),
-        14..=16 => Change::Rename {
-            from: at,
-            to: some_path(rng),
-            no_replace: rng.below(4) == 0,
-        },
-        17..=18 => Change::Link {
-            from: at,
-            to: some_path(rng),
-        },
-        19 => {
-            let mode = Some(mode);
-            Change::Set {
-                path: at,
-                follow: true,
-                set: SetAttributes {
-                    mode,
-                    ..SetAttributes::default()
-                },
-            }
-        }
-        20 => {
-            let owner = [None, Some(0), Some(1001), Some(1002)][rng.below(4)];
-            let group = [None, Some(1001), Some(2000), Some(1002)][rng.below(4)];
-            let group = if owner.is_none() {
-                Some(group.unwrap_or(2000))
-            } else {
-                group
-            };
-            let attributes = SetAttributes {
-                uid: owner,
-                gid: group,
-                ..SetAttributes::default()
-            };
-            set(attributes, rng, at)
-        }
-        21 => {
-            let size = Some(rng.below(3) as u64 * 700);
-            Change::Set {
-                path: at,
-                follow: true,
-                set: SetAttributes {
-                    size,
-                    ..SetAttributes::default()
-                },
-            }
-        }
-        22 => {
-            let (atime, mtime) = (Some(-5), Some(rng.below(1 << 40) as i64 * 1_000));
-            let attributes = SetAttributes {
-                atime,
-                mtime,
-                ..SetAttributes::default()
-            };
-            set(attributes, rng, at)
-        }
-        _ => Change::Xattr {
-            path: at,
-            name: [b"user.a".as_slice(), b"user.b"][rng.below(2)].to_vec(),
-            value: (rng.below(3) > 0).then(|| vec![b'x'; rng.below(9)]),
-            mode: XattrMode::Any,
-        },
-    }
-}
-
 fn of(inode: &Inode) -> Seen {
     let symlink = match &inode.content {
         Content::Symlink(target) => Some(target.clone()),
@@ -279,7 +161,12 @@ fn tree(engine: &Engine, asker: &Asker) -> BTreeMap<NamePath, Seen> {
 
 fn history(seed: u64, kernel: Kernel, played: &mut Vec<String>) {
     let mut rng = Rng::new(seed);
-    let small = small();
+    // Rows wait in memory for all of a history, for a few changes, for none at all.
+    let small = Small::with(Settings {
+        staged_bytes: *rng.pick(&[1, 3_000, 32 << 20]),
+        entries_bytes: *rng.pick(&[0, 1 << 14, 32 << 20]),
+        ..Settings::default()
+    });
     let engine = &small.engine;
     let people = people();
     // Where all may write, or nothing much happens.
@@ -316,7 +203,7 @@ fn history(seed: u64, kernel: Kernel, played: &mut Vec<String>) {
     change(engine, None, open).unwrap();
     for step in 0..150 {
         let asker = &people[rng.below(3)];
-        let next = some_change(&mut rng, asker);
+        let next = some_change(&mut rng, asker, &NAMES);
         if !kernel.agrees(&next, asker) {
             continue;
         }
@@ -352,7 +239,7 @@ fn history(seed: u64, kernel: Kernel, played: &mut Vec<String>) {
                     "as user {} sees it",
                     asker.uid
                 );
-                let at = some_path(&mut rng);
+                let at = some_path(&mut rng, &NAMES);
                 match (
                     acting(asker, || seen(&at)),
                     engine.stat(Some(asker), &at, false),

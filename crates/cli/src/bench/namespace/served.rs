@@ -1,0 +1,153 @@
+//! Files through a server of its own process, by clients that have a connection each, beside calls that do nothing.
+
+use super::args::Case;
+use super::{Bench, all};
+use crate::bench::report::{Figure, Target, Unit, median};
+use crate::bench::serve::child::Child;
+use crate::bench::serve::load::{Load, Measured};
+use esker::rpc::{Address, Client};
+use esker_model::namespace::{Change, Kind, Make, Name, NamePath, Namespace as _};
+use esker_model::{Error, Result};
+use std::ops::Range;
+
+/// What is to be reached, by four clients with one request in flight each, and in batches.
+const SINGLE: f64 = 50_000.0;
+const BATCHED: f64 = 300_000.0;
+
+/// A directory on a server.
+struct Served {
+    server: Child,
+    clients: Vec<Client>,
+    directory: NamePath,
+}
+
+impl Served {
+    fn start(bench: &Bench<'_>) -> anyhow::Result<Self> {
+        let server = Child::start(bench.context, &bench.scratch.fresh("served")?)?;
+        let address = Address::parse(&server.target())?;
+        let clients = (0..bench.args.clients)
+            .map(|_| Client::connect(&address))
+            .collect::<Result<Vec<_>>>()?;
+        let directory = NamePath::parse(b"/files").map_err(Error::from)?;
+        let make = Make::new(Kind::Directory.bits() | 0o755, 0, 0);
+        let make = Change::Make(directory.clone(), make);
+        if let Some(client) = clients.first() {
+            all(client.change(None, &[make])?)?;
+        }
+        Ok(Self {
+            server,
+            clients,
+            directory,
+        })
+    }
+
+    fn path(&self, number: u64) -> Result<NamePath> {
+        let name = Name::new(format!("file.{number:08}").as_bytes())?;
+        Ok(self.directory.join(&name))
+    }
+
+    /// Does something to ranges of files, each client to one after the other.
+    fn run(
+        &self,
+        first: u64,
+        files: u64,
+        batch: u64,
+        call: &(dyn Fn(&Client, Range<u64>) -> Result<()> + Sync),
+    ) -> anyhow::Result<Measured> {
+        let share = files / self.clients.len() as u64;
+        let part = |client: u64| {
+            let from = first + client * share;
+            (from..from + share)
+                .step_by(batch as usize)
+                .map(|n| n..(n + batch).min(from + share))
+                .collect::<Vec<_>>()
+        };
+        let load = Load {
+            parts: (0..self.clients.len() as u64).map(part).collect(),
+            window: 1,
+        };
+        let begin = |client: usize, range| match self.clients.get(client) {
+            Some(client) => call(client, range),
+            None => Ok(()),
+        };
+        load.run(&begin, &|()| Ok(()), || self.server.cpu_seconds())
+    }
+
+    fn make(&self, client: &Client, files: Range<u64>) -> Result<()> {
+        let make = Make::new(Kind::File.bits() | 0o644, 1000, 1000);
+        let changes = files
+            .map(|n| Ok(Change::Make(self.path(n)?, make.clone())))
+            .collect::<Result<Vec<_>>>()?;
+        all(client.change(None, &changes)?)
+    }
+}
+
+/// All cases, again and again.
+pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+    let (files, batch) = (u64::from(bench.args.files), u64::from(bench.args.batch));
+    let singles = files.min(200_000);
+    let (mut nulls, mut single, mut batched, mut stats) = (vec![], vec![], vec![], vec![]);
+    for round in 0..bench.args.rounds {
+        bench.context.note(&format!("served, round {}", round + 1));
+        let served = Served::start(bench)?;
+        bench.go_on()?;
+        nulls.push(served.run(0, singles, 1, &|client, _| client.ping())?);
+        bench.go_on()?;
+        single.push(served.run(0, singles, 1, &|c, files| served.make(c, files))?);
+        bench.go_on()?;
+        batched.push(served.run(singles, files, batch, &|c, files| served.make(c, files))?);
+        bench.go_on()?;
+        // In an order that no cache has been given.
+        let anywhere = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % singles.max(1);
+        let known = singles / served.clients.len() as u64 * served.clients.len() as u64;
+        stats.push(served.run(0, singles, 1, &|client, files| {
+            let path = served.path(anywhere(files.start) % known.max(1))?;
+            client.stat(None, &path, false).map(drop)
+        })?);
+        let Served {
+            server, clients, ..
+        } = served;
+        drop(clients);
+        server.stop()?;
+    }
+    let rate = |rounds: &[Measured], count: u64| {
+        count as f64 / median(rounds.iter().map(|m| m.wall).collect())
+    };
+    let null = rate(&nulls, singles);
+    let clients = bench.args.clients;
+    let mut print = |case: String, rounds: &[Measured], count: u64, unit, target: Option<f64>| {
+        let middle = |of: fn(&Measured) -> f64| median(rounds.iter().map(of).collect());
+        let mut figure = Figure::new(case, unit, rate(rounds, count)).raw(null);
+        if let Some(target) = target {
+            figure = figure.target(Target::AtLeast(target));
+        }
+        let each = |seconds: f64| seconds * 1e6 / count as f64;
+        bench.report.add(figure.note(format!(
+            "beside calls that do nothing; p50 {:.0} us, p99 {:.0} us; CPU us each: client {:.2}, server {:.2}",
+            middle(|m| m.p50),
+            middle(|m| m.p99),
+            each(middle(|m| m.client_cpu)),
+            each(middle(|m| m.server_cpu)),
+        )));
+    };
+    let of = |text: &str| format!("{text}, {clients} clients");
+    print(
+        of("a call that does nothing"),
+        &nulls,
+        singles,
+        Unit::CallsPerSecond,
+        None,
+    );
+    let unit = Unit::FilesPerSecond;
+    print(
+        of(Case::Single.text()),
+        &single,
+        singles,
+        unit,
+        Some(SINGLE),
+    );
+    let text = format!("create, {batch} at once");
+    print(of(&text), &batched, files, unit, Some(BATCHED));
+    print(of(Case::Stat.text()), &stats, singles, unit, None);
+    Ok(())
+}

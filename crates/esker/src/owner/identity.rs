@@ -1,0 +1,186 @@
+//! Who is at the other end of the socket, and what they may ask.
+//!
+//! Whoever owns the database's folder, whoever has it open, and user 0 may ask for everything, also on behalf of others. If
+//! the folder `owner` in it lets others in (`chmod 755`), they may look at and change what the namespace's permission bits
+//! let them: in their own name, which the kernel says, whatever they say.
+
+use super::core::Core;
+use crate::wire::request::Request;
+use esker_model::object::Asker;
+use esker_model::{Error, Result};
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+/// Who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Identity {
+    /// Somebody who may do everything.
+    Trusted,
+    /// Somebody else.
+    Other {
+        asker: Asker,
+        /// Whose the folder is.
+        owner: u32,
+    },
+}
+
+/// What a line of `/proc/PID/status` says.
+fn line<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|l| l.strip_prefix(name))
+}
+
+/// The groups of a process beside its first, if it is that user's.
+fn groups(status: &str, uid: u32) -> Vec<i64> {
+    // Real, effective, saved, of the file system.
+    let effective = line(status, "Uid:").and_then(|ids| ids.split_whitespace().nth(1));
+    // The process may have ended, and another one have its number.
+    if effective != Some(uid.to_string().as_str()) {
+        return Vec::new();
+    }
+    let groups = line(status, "Groups:").unwrap_or_default();
+    groups
+        .split_whitespace()
+        .filter_map(|g| g.parse().ok())
+        .collect()
+}
+
+/// Whether the folder of the socket lets others in, so that the socket is to do so, too.
+pub(super) fn lets_others_in(folder: &Path) -> bool {
+    std::fs::metadata(folder).is_ok_and(|m| m.mode() & 0o011 != 0)
+}
+
+impl Identity {
+    /// Who is at the other end.
+    pub(super) fn of(stream: &UnixStream, core: &Core) -> Result<Self> {
+        let failed = |e: std::io::Error| core.folder.failed("asking who attaches to", e);
+        let peer = rustix::net::sockopt::socket_peercred(stream).map_err(|e| failed(e.into()))?;
+        let uid = peer.uid.as_raw();
+        let owner = std::fs::metadata(&core.folder.path).map_err(failed)?.uid();
+        if uid == 0 || uid == owner || uid == rustix::process::geteuid().as_raw() {
+            return Ok(Self::Trusted);
+        }
+        let pid = peer.pid.as_raw_nonzero();
+        // Without it, they are in the group that the kernel names.
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let first = i64::from(peer.gid.as_raw());
+        let mut gids = vec![first];
+        gids.extend(groups(&status, uid).into_iter().filter(|g| *g != first));
+        let asker = Asker {
+            uid: uid.into(),
+            gids,
+        };
+        Ok(Self::Other { asker, owner })
+    }
+
+    /// A request as it is to be answered: in the name of whoever sends it.
+    pub(super) fn admit(&self, mut request: Request) -> Result<Request> {
+        let Self::Other { asker, owner } = self else {
+            return Ok(request);
+        };
+        let put = |slot: &mut Option<Asker>| match slot {
+            None => {
+                *slot = Some(asker.clone());
+                Ok(())
+            }
+            Some(said) if said.uid == asker.uid => {
+                // Fewer groups than they are in they may say.
+                said.gids.retain(|g| asker.gids.contains(g));
+                Ok(())
+            }
+            Some(said) => Err(Error::Target(format!(
+                "user {} may not ask on behalf of user {}: only user 0 and user {owner}, who owns the database, may; leave out \
+                 --as",
+                asker.uid, said.uid
+            ))),
+        };
+        match &mut request {
+            Request::ReadObjects(_, slot)
+            | Request::Tags(slot)
+            | Request::Stat(slot, ..)
+            | Request::List(slot, ..)
+            | Request::Walk(slot, _)
+            | Request::Usage(slot, ..)
+            | Request::Usages(slot, _) => put(slot)?,
+            Request::Find(find) => put(&mut find.asker)?,
+            Request::TagWhere(change) => put(&mut change.asker)?,
+            Request::Change(changes) => put(&mut changes.asker)?,
+            // What types there are is no secret; and that is asked for with each change in mode `sync`.
+            Request::Schema | Request::Persist => {}
+            _ => {
+                return Err(Error::Target(format!(
+                    "user {} may ask for files and objects here: the rest of the database is for user {owner}, who owns it",
+                    asker.uid
+                )));
+            }
+        }
+        Ok(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_model::namespace::{Changes, NamePath};
+
+    fn ada() -> Identity {
+        Identity::Other {
+            asker: Asker {
+                uid: 1001,
+                gids: vec![1001, 7],
+            },
+            owner: 5,
+        }
+    }
+
+    fn stat(asker: Option<Asker>) -> Request {
+        Request::Stat(asker, NamePath::root(), false)
+    }
+
+    #[test]
+    fn the_kernel_says_who_asks() {
+        let Identity::Other { asker, .. } = ada() else {
+            panic!("somebody else")
+        };
+        assert_eq!(ada().admit(stat(None)).unwrap(), stat(Some(asker.clone())));
+        // Groups that they are not in do not become theirs.
+        let said = Asker {
+            uid: 1001,
+            gids: vec![0, 7],
+        };
+        let own = Asker {
+            uid: 1001,
+            gids: vec![7],
+        };
+        assert_eq!(ada().admit(stat(Some(said))).unwrap(), stat(Some(own)));
+        let changes = ada().admit(Request::Change(Changes::default())).unwrap();
+        assert_eq!(
+            changes,
+            Request::Change(Changes {
+                asker: Some(asker),
+                ..Changes::default()
+            })
+        );
+        let root = Asker::default();
+        for (request, said) in [
+            (stat(Some(root.clone())), "on behalf of user 0"),
+            (Request::Counts, "for user 5"),
+            (
+                Request::Space(esker_model::namespace::SpaceBy::User),
+                "for user 5",
+            ),
+        ] {
+            let refused = ada().admit(request.clone()).unwrap_err().to_string();
+            assert!(refused.contains(said), "{refused}");
+            assert_eq!(Identity::Trusted.admit(request.clone()).unwrap(), request);
+        }
+    }
+
+    #[test]
+    fn groups_are_those_of_the_process() {
+        let status = "Name:\tx\nUid:\t1\t1001\t3\t4\nGroups:\t7 8 \n";
+        assert_eq!(groups(status, 1001), [7, 8]);
+        assert!(groups(status, 1).is_empty());
+        assert!(groups("", 1001).is_empty());
+    }
+}

@@ -1,0 +1,95 @@
+//! Files by path through other processes: who asks is whoever the kernel says.
+
+use crate::child::Child;
+use crate::processes::open;
+use esker::Database;
+use esker::model::namespace::{Change, Errno, Kind, Make, NamePath, Namespace as _};
+use esker::model::object::Asker;
+use esker::model::{Error, Result};
+use std::ops::ControlFlow;
+use std::os::unix::fs::PermissionsExt as _;
+
+fn path(text: &str) -> NamePath {
+    NamePath::parse(text.as_bytes()).unwrap()
+}
+
+fn one(db: &Database, asker: Option<&Asker>, change: Change) -> Result<()> {
+    db.change(asker, &[change])?.remove(0).map(drop)
+}
+
+pub(crate) fn mkdir(db: &Database, asker: Option<&Asker>, at: &str, mode: u32) -> Result<()> {
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    let make = Make::new(Kind::Directory.bits() | mode, uid.as_raw(), gid.as_raw());
+    one(db, asker, Change::Make(path(at), make))
+}
+
+/// Two changes that fail if they are made twice.
+pub(crate) fn make_and_move(db: &Database, name: &str) -> Result<()> {
+    mkdir(db, None, &format!("/{name}"), 0o755)?;
+    let rename = Change::Rename {
+        from: path(&format!("/{name}")),
+        to: path(&format!("/{name}.moved")),
+        no_replace: true,
+    };
+    one(db, None, rename)
+}
+
+pub(crate) fn list(db: &Database, at: &str) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    db.list(None, &path(at), None, &mut |_, entry| {
+        names.push(entry.name.to_string());
+        ControlFlow::Continue(())
+    })?;
+    names.sort();
+    Ok(names)
+}
+
+/// Somebody else may attach where the owner lets them, and sees and does what the bits let them, whatever they say.
+#[test]
+fn others_are_who_the_kernel_says() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not run: only user 0 can start processes of others");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let readable = || std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(dir.path(), readable()).unwrap();
+    let at = crate::processes::database(dir.path());
+    let Some(mut nobody) = Child::as_nobody(dir.path()) else {
+        eprintln!("not run: `nobody` cannot reach {}", dir.path().display());
+        return;
+    };
+    let owner = open(&at);
+    mkdir(&owner, None, "/open", 0o777).unwrap();
+    mkdir(&owner, None, "/closed", 0o700).unwrap();
+    mkdir(&owner, None, "/closed/in", 0o700).unwrap();
+    let refused = nobody.open(&at);
+    assert!(refused.starts_with("error"), "{refused}");
+    owner.close().unwrap();
+
+    std::fs::set_permissions(at.join("owner"), readable()).unwrap();
+    let owner = open(&at);
+    let attached = nobody.open(&at);
+    assert!(attached.starts_with("attached"), "{attached}");
+    assert_eq!(nobody.tell("ls /"), "closed open");
+    for (command, said) in [
+        ("ls /closed", "/closed: permission denied (EACCES)"),
+        ("mkdir /closed/x", "permission denied (EACCES)"),
+        ("graph", "for user 0, who owns it"),
+    ] {
+        let told = nobody.tell(command);
+        assert!(told.contains(said), "{command}: {told}");
+    }
+    assert_eq!(nobody.tell("mkdir /open/mine"), "made");
+    let made = owner.stat(None, &path("/open/mine"), false).unwrap();
+    assert_eq!((made.uid, made.gid), (65_534, 65_534));
+    let told = nobody.tell("ls-as-root /closed");
+    assert!(told.contains("may not ask on behalf of user 0"), "{told}");
+    // The owner may.
+    let nobody = Asker {
+        uid: 65_534,
+        gids: vec![65_534],
+    };
+    let refused = mkdir(&owner, Some(&nobody), "/closed/x", 0o755).unwrap_err();
+    assert!(matches!(refused, Error::File(e) if e.errno == Errno::Access));
+}

@@ -1,0 +1,181 @@
+//! Files over the wire.
+
+use super::graph::{LONG, SHORT, cancellable, each, expected, extend};
+use super::{Broken, Client};
+use crate::convert;
+use crate::proto;
+use crate::proto::reply::Reply;
+use crate::proto::request::Call;
+use esker_model::namespace::{
+    Change, Changes, Cookie, Done, Entry, Inode, NamePath, Namespace, Partition, Space, SpaceBy,
+    Usage,
+};
+use esker_model::object::Asker;
+use esker_model::{Cancel, Error, Flow, Result, Version};
+
+impl Client {
+    /// Changes files; with `sync`, the changes survive a power failure before this returns. They get a marker, so that they
+    /// are made once however often they are sent, and answered as the first time.
+    pub fn change_with(
+        &self,
+        asker: Option<&Asker>,
+        changes: &[Change],
+        sync: bool,
+    ) -> Result<Vec<Result<Done>>> {
+        let number = self.shared.sender.next(self.server_millis())?;
+        let changes = Changes {
+            asker: asker.cloned(),
+            changes: changes.to_vec(),
+            once: Some(number.marker()),
+        };
+        let outcomes = self.change_marked(&changes, sync);
+        // Whoever is told that it failed may do it anew, and must not find these done too later.
+        number.settle();
+        outcomes
+    }
+
+    /// The same with a marker of the caller's.
+    pub fn change_marked(&self, changes: &Changes, sync: bool) -> Result<Vec<Result<Done>>> {
+        let call = Call::ChangeFiles(convert::changes_out(changes, sync));
+        let outcomes: Vec<Result<Done>> = self.collect(call, SHORT, |all, reply| {
+            expected!(reply, ChangeFiles, piece => extend(all, piece.outcomes, convert::outcome_in))
+        })?;
+        let outcomes = self.whole(outcomes, changes.changes.len())?;
+        let newest = outcomes.iter().flatten().map(|done| done.version).max();
+        self.saw(newest.unwrap_or(Version::ZERO));
+        Ok(outcomes)
+    }
+
+    fn lost_in_a_walk(&self) -> Broken {
+        Broken::Failed(Error::Unavailable(format!(
+            "the connection to {} was lost in the middle of a walk: repeat",
+            self.shared.address.authority()
+        )))
+    }
+}
+
+impl Namespace for Client {
+    fn stat(&self, asker: Option<&Asker>, path: &NamePath, follow: bool) -> Result<Inode> {
+        let call = Call::StatFile(proto::StatFileRequest {
+            asker: convert::asker_out(asker),
+            path: convert::path_out(path),
+            follow,
+        });
+        self.value(call, SHORT, |reply| {
+            Ok(expected!(reply, StatFile, reply => Some(convert::inode_in(reply.inode)?)))
+        })
+    }
+
+    /// If the connection goes away in the middle, the listing goes on behind the last entry.
+    fn list(
+        &self,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        after: Option<Cookie>,
+        sink: &mut dyn FnMut(Cookie, Entry) -> Flow,
+    ) -> Result<()> {
+        let mut after = after;
+        self.run(None, |connection| {
+            let request = proto::Request {
+                call: Some(Call::ListFiles(proto::ListFilesRequest {
+                    asker: convert::asker_out(asker),
+                    path: convert::path_out(path),
+                    after: after.map(convert::cookie_out),
+                    limit: 0,
+                })),
+            };
+            self.exchange(connection, &request, LONG, &mut |reply| {
+                let Reply::ListFiles(piece) = reply else {
+                    return Err(self.stray());
+                };
+                each(piece.entries, convert::entry_in, |(cookie, entry)| {
+                    after = Some(cookie);
+                    sink(cookie, entry)
+                })
+            })
+        })
+    }
+
+    /// If the connection goes away in the middle, that is an error: where the walk was cannot be told.
+    fn walk(
+        &self,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        cancel: &dyn Cancel,
+        sink: &mut dyn FnMut(&NamePath, &Inode) -> Flow,
+    ) -> Result<()> {
+        let request = proto::Request {
+            call: Some(Call::WalkFiles(proto::WalkFilesRequest {
+                asker: convert::asker_out(asker),
+                path: convert::path_out(path),
+            })),
+        };
+        let mut given = false;
+        self.run(Some(cancel), |connection| {
+            if given {
+                return Err(self.lost_in_a_walk());
+            }
+            self.exchange(connection, &request, cancellable(cancel), &mut |reply| {
+                let Reply::WalkFiles(piece) = reply else {
+                    return Err(self.stray());
+                };
+                given |= !piece.files.is_empty();
+                each(piece.files, convert::walked_in, |(path, inode)| {
+                    sink(&path, &inode)
+                })
+            })
+        })
+    }
+
+    fn change(&self, asker: Option<&Asker>, changes: &[Change]) -> Result<Vec<Result<Done>>> {
+        self.change_with(asker, changes, false)
+    }
+
+    fn usage(&self, asker: Option<&Asker>, path: &NamePath, below: bool) -> Result<Usage> {
+        let call = Call::Usage(proto::UsageRequest {
+            asker: convert::asker_out(asker),
+            path: convert::path_out(path),
+            below,
+        });
+        self.value(call, LONG, |reply| {
+            Ok(expected!(reply, Usage, reply => Some(convert::usage_in(reply.usage)?)))
+        })
+    }
+
+    fn usages(
+        &self,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        cancel: &dyn Cancel,
+        sink: &mut dyn FnMut(&NamePath, &Usage) -> Flow,
+    ) -> Result<()> {
+        let call = Call::Usages(proto::UsagesRequest {
+            asker: convert::asker_out(asker),
+            path: convert::path_out(path),
+        });
+        // The whole is there before the first is given: it may have to be asked for anew.
+        let all: Vec<_> = self.collect(call, cancellable(cancel), |all, reply| {
+            expected!(reply, Usages, piece => extend(all, piece.directories, convert::directory_usage_in))
+        })?;
+        let _ = all.iter().try_for_each(|(path, usage)| sink(path, usage));
+        Ok(())
+    }
+
+    fn space(&self, by: SpaceBy) -> Result<Vec<Space>> {
+        let by = convert::space_by_out(by).into();
+        let call = Call::Space(proto::SpaceRequest { by });
+        self.collect(
+            call,
+            LONG,
+            |all, reply| expected!(reply, Space, piece => extend(all, piece.rows, convert::space_in)),
+        )
+    }
+
+    fn partitions(&self, path: &NamePath) -> Result<Vec<Partition>> {
+        let path = convert::path_out(path);
+        let call = Call::Partitions(proto::PartitionsRequest { path });
+        self.collect(call, LONG, |all, reply| {
+            expected!(reply, Partitions, piece => extend(all, piece.partitions, convert::partition_in))
+        })
+    }
+}

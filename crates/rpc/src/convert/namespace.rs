@@ -1,0 +1,442 @@
+//! The namespace: files, what is asked of them and done to them.
+
+use super::ids::{halves, vertex_id};
+use super::object::{asker_in, asker_out};
+use super::{At as _, Decoded, Malformed, list, required};
+use crate::failure::{failure_in, failure_out};
+use crate::proto;
+use crate::proto::change_files_reply::outcome::Outcome as OutcomeMessage;
+use crate::proto::change_files_reply::{Done as DoneMessage, Outcome};
+use crate::proto::file_change::Change as Message;
+use crate::proto::file_content::Content as ContentMessage;
+use crate::proto::set_xattr::Mode as ModeMessage;
+use crate::proto::space_request::By;
+use esker_model::namespace::{
+    Change, Changes, Content, Cookie, Done, Entry, Inode, Make, Name, NamePath, Partition,
+    SetAttributes, Space, SpaceBy, Usage, XattrMode,
+};
+use esker_model::{Result, Version};
+
+/// A path out of bytes. One that is none is refused as a file system does.
+pub fn path_in(bytes: &[u8]) -> Decoded<NamePath> {
+    NamePath::parse(bytes).map_err(Malformed::model)
+}
+
+/// A path as bytes.
+pub fn path_out(path: &NamePath) -> Vec<u8> {
+    path.as_bytes().to_vec()
+}
+
+fn content_out(content: &Content) -> Option<proto::FileContent> {
+    let content = match content {
+        Content::None => return None,
+        Content::Symlink(target) => ContentMessage::Symlink(target.clone()),
+        Content::Inline(data) => ContentMessage::Inline(data.clone()),
+        Content::Object(path) => ContentMessage::Object(path.clone()),
+    };
+    Some(proto::FileContent {
+        content: Some(content),
+    })
+}
+
+fn content_in(content: Option<proto::FileContent>) -> Content {
+    match content.and_then(|c| c.content) {
+        None => Content::None,
+        Some(ContentMessage::Symlink(target)) => Content::Symlink(target),
+        Some(ContentMessage::Inline(data)) => Content::Inline(data),
+        Some(ContentMessage::Object(path)) => Content::Object(path),
+    }
+}
+
+fn xattrs_out(xattrs: &[(Vec<u8>, Vec<u8>)]) -> Vec<proto::Xattr> {
+    let out = |(name, value): &(Vec<u8>, Vec<u8>)| proto::Xattr {
+        name: name.clone(),
+        value: value.clone(),
+    };
+    xattrs.iter().map(out).collect()
+}
+
+fn xattrs_in(xattrs: Vec<proto::Xattr>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    xattrs.into_iter().map(|x| (x.name, x.value)).collect()
+}
+
+/// A file's attributes as a message.
+pub fn inode_out(inode: &Inode) -> proto::Inode {
+    let (high, low) = halves(inode.id);
+    proto::Inode {
+        high,
+        low,
+        version: inode.version.0,
+        mode: inode.mode,
+        uid: inode.uid,
+        gid: inode.gid,
+        links: inode.links,
+        size: inode.size,
+        blocks: inode.blocks,
+        rdev: inode.rdev,
+        atime: inode.atime,
+        mtime: inode.mtime,
+        ctime: inode.ctime,
+        btime: inode.btime,
+        content: content_out(&inode.content),
+        xattrs: xattrs_out(&inode.xattrs),
+        tracked: inode.tracked,
+    }
+}
+
+/// A file's attributes.
+pub fn inode_in(inode: Option<proto::Inode>) -> Decoded<Inode> {
+    let inode = required(inode, "inode")?;
+    Ok(Inode {
+        id: vertex_id(inode.high, inode.low),
+        version: Version(inode.version),
+        mode: inode.mode,
+        uid: inode.uid,
+        gid: inode.gid,
+        links: inode.links,
+        size: inode.size,
+        blocks: inode.blocks,
+        rdev: inode.rdev,
+        atime: inode.atime,
+        mtime: inode.mtime,
+        ctime: inode.ctime,
+        btime: inode.btime,
+        content: content_in(inode.content),
+        xattrs: xattrs_in(inode.xattrs),
+        tracked: inode.tracked,
+    })
+}
+
+/// Where a listing is, as a message.
+pub fn cookie_out(cookie: Cookie) -> proto::FileCookie {
+    proto::FileCookie {
+        hash: cookie.hash,
+        n: cookie.n.into(),
+    }
+}
+
+/// Where a listing is.
+pub fn cookie_in(cookie: proto::FileCookie) -> Decoded<Cookie> {
+    let n = u8::try_from(cookie.n)
+        .map_err(|_| Malformed::new("n", format!("a number up to 255; got {}", cookie.n)))?;
+    Ok(Cookie {
+        hash: cookie.hash,
+        n,
+    })
+}
+
+/// One entry of a listing as a message.
+pub fn entry_out(cookie: Cookie, entry: &Entry) -> proto::list_files_reply::Entry {
+    proto::list_files_reply::Entry {
+        cookie: Some(cookie_out(cookie)),
+        name: entry.name.as_bytes().to_vec(),
+        inode: Some(inode_out(&entry.inode)),
+    }
+}
+
+/// One entry of a listing.
+pub fn entry_in(entry: proto::list_files_reply::Entry) -> Decoded<(Cookie, Entry)> {
+    let cookie = required(entry.cookie, "cookie")?;
+    let name = Name::new(&entry.name).map_err(Malformed::model)?;
+    let inode = inode_in(entry.inode)?;
+    Ok((cookie_in(cookie).at("cookie")?, Entry { name, inode }))
+}
+
+/// One file of a walk as a message.
+pub fn walked_out(path: &NamePath, inode: &Inode) -> proto::walk_files_reply::File {
+    proto::walk_files_reply::File {
+        path: path_out(path),
+        inode: Some(inode_out(inode)),
+    }
+}
+
+/// One file of a walk.
+pub fn walked_in(file: proto::walk_files_reply::File) -> Decoded<(NamePath, Inode)> {
+    Ok((path_in(&file.path)?, inode_in(file.inode)?))
+}
+
+/// A change as a message.
+pub fn file_change_out(change: &Change) -> proto::FileChange {
+    let message = match change {
+        Change::Make(path, make) => {
+            let [atime, mtime, ctime, btime] = make.times;
+            Message::Make(proto::MakeFile {
+                path: path_out(path),
+                mode: make.mode,
+                uid: make.uid,
+                gid: make.gid,
+                size: make.size,
+                blocks: make.blocks,
+                rdev: make.rdev,
+                atime,
+                mtime,
+                ctime,
+                btime,
+                content: content_out(&make.content),
+                xattrs: xattrs_out(&make.xattrs),
+            })
+        }
+        Change::Unlink(path) => Message::Unlink(path_out(path)),
+        Change::Rmdir(path) => Message::Rmdir(path_out(path)),
+        Change::Rename {
+            from,
+            to,
+            no_replace,
+        } => Message::Rename(proto::RenameFile {
+            from: path_out(from),
+            to: path_out(to),
+            no_replace: *no_replace,
+        }),
+        Change::Link { from, to } => Message::Link(proto::LinkFile {
+            from: path_out(from),
+            to: path_out(to),
+        }),
+        Change::Set { path, follow, set } => Message::Set(proto::SetFile {
+            path: path_out(path),
+            follow: *follow,
+            mode: set.mode,
+            uid: set.uid,
+            gid: set.gid,
+            size: set.size,
+            blocks: set.blocks,
+            atime: set.atime,
+            mtime: set.mtime,
+            ctime: set.ctime,
+            content: set.content.as_ref().map(|content| {
+                // Set, and empty, is another thing than absent.
+                content_out(content).unwrap_or_default()
+            }),
+        }),
+        Change::Xattr {
+            path,
+            name,
+            value,
+            mode,
+        } => Message::Xattr(proto::SetXattr {
+            path: path_out(path),
+            name: name.clone(),
+            value: value.clone(),
+            mode: match mode {
+                XattrMode::Any => ModeMessage::Any,
+                XattrMode::Create => ModeMessage::Create,
+                XattrMode::Replace => ModeMessage::Replace,
+            }
+            .into(),
+        }),
+    };
+    proto::FileChange {
+        change: Some(message),
+    }
+}
+
+/// A change.
+pub fn file_change_in(change: proto::FileChange) -> Decoded<Change> {
+    Ok(match change.change {
+        Some(Message::Make(make)) => Change::Make(
+            path_in(&make.path)?,
+            Make {
+                mode: make.mode,
+                uid: make.uid,
+                gid: make.gid,
+                size: make.size,
+                blocks: make.blocks,
+                rdev: make.rdev,
+                times: [make.atime, make.mtime, make.ctime, make.btime],
+                content: content_in(make.content),
+                xattrs: xattrs_in(make.xattrs),
+            },
+        ),
+        Some(Message::Unlink(path)) => Change::Unlink(path_in(&path)?),
+        Some(Message::Rmdir(path)) => Change::Rmdir(path_in(&path)?),
+        Some(Message::Rename(rename)) => Change::Rename {
+            from: path_in(&rename.from)?,
+            to: path_in(&rename.to)?,
+            no_replace: rename.no_replace,
+        },
+        Some(Message::Link(link)) => Change::Link {
+            from: path_in(&link.from)?,
+            to: path_in(&link.to)?,
+        },
+        Some(Message::Set(set)) => Change::Set {
+            path: path_in(&set.path)?,
+            follow: set.follow,
+            set: SetAttributes {
+                mode: set.mode,
+                uid: set.uid,
+                gid: set.gid,
+                size: set.size,
+                blocks: set.blocks,
+                atime: set.atime,
+                mtime: set.mtime,
+                ctime: set.ctime,
+                content: set.content.map(|content| content_in(Some(content))),
+            },
+        },
+        Some(Message::Xattr(xattr)) => Change::Xattr {
+            mode: match xattr.mode() {
+                ModeMessage::Any => XattrMode::Any,
+                ModeMessage::Create => XattrMode::Create,
+                ModeMessage::Replace => XattrMode::Replace,
+            },
+            path: path_in(&xattr.path)?,
+            name: xattr.name,
+            value: xattr.value,
+        },
+        None => return Err(Malformed::new("change", "one of its fields to be set")),
+    })
+}
+
+/// Changes of one caller as a message.
+pub fn changes_out(changes: &Changes, sync: bool) -> proto::ChangeFilesRequest {
+    proto::ChangeFilesRequest {
+        asker: asker_out(changes.asker.as_ref()),
+        changes: changes.changes.iter().map(file_change_out).collect(),
+        once: changes.once.clone().unwrap_or_default(),
+        sync,
+    }
+}
+
+/// Changes of one caller, and whether they are to survive a power failure.
+pub fn changes_in(request: proto::ChangeFilesRequest) -> Decoded<(Changes, bool)> {
+    let changes = Changes {
+        asker: asker_in(request.asker),
+        changes: list(request.changes, "changes", file_change_in)?,
+        once: (!request.once.is_empty()).then_some(request.once),
+    };
+    Ok((changes, request.sync))
+}
+
+/// What became of changes, as a message.
+pub fn outcomes_out(outcomes: &[Result<Done>]) -> proto::ChangeFilesReply {
+    let out = |outcome: &Result<Done>| Outcome {
+        outcome: Some(match outcome {
+            Ok(done) => {
+                let (high, low) = halves(done.id);
+                OutcomeMessage::Done(DoneMessage {
+                    high,
+                    low,
+                    version: done.version.0,
+                })
+            }
+            Err(e) => OutcomeMessage::Failure(failure_out(e)),
+        }),
+    };
+    proto::ChangeFilesReply {
+        outcomes: outcomes.iter().map(out).collect(),
+    }
+}
+
+/// What became of one change.
+pub fn outcome_in(outcome: Outcome) -> Decoded<Result<Done>> {
+    match outcome.outcome {
+        Some(OutcomeMessage::Done(done)) => Ok(Ok(Done {
+            id: vertex_id(done.high, done.low),
+            version: Version(done.version),
+        })),
+        Some(OutcomeMessage::Failure(failure)) => Ok(Err(failure_in(failure))),
+        None => Err(Malformed::new("outcome", "one of its fields to be set")),
+    }
+}
+
+/// Sums as a message.
+pub fn usage_out(usage: &Usage) -> proto::FileUsage {
+    proto::FileUsage {
+        files: usage.files,
+        directories: usage.directories,
+        bytes: usage.bytes,
+        blocks: usage.blocks,
+    }
+}
+
+/// Sums.
+pub fn usage_in(usage: Option<proto::FileUsage>) -> Decoded<Usage> {
+    let usage = required(usage, "usage")?;
+    Ok(Usage {
+        files: usage.files,
+        directories: usage.directories,
+        bytes: usage.bytes,
+        blocks: usage.blocks,
+    })
+}
+
+/// Sums of a directory as a message.
+pub fn directory_usage_out(path: &NamePath, usage: &Usage) -> proto::usages_reply::Directory {
+    proto::usages_reply::Directory {
+        path: path_out(path),
+        usage: Some(usage_out(usage)),
+    }
+}
+
+/// Sums of a directory.
+pub fn directory_usage_in(directory: proto::usages_reply::Directory) -> Decoded<(NamePath, Usage)> {
+    Ok((path_in(&directory.path)?, usage_in(directory.usage)?))
+}
+
+/// By what sums are asked for, as a message.
+pub fn space_by_out(by: SpaceBy) -> By {
+    match by {
+        SpaceBy::User => By::User,
+        SpaceBy::Group => By::Group,
+        SpaceBy::Kind => By::Kind,
+        SpaceBy::Ending => By::Ending,
+        SpaceBy::Day => By::Day,
+    }
+}
+
+/// By what sums are asked for.
+pub fn space_by_in(by: i32) -> Decoded<SpaceBy> {
+    Ok(match By::try_from(by) {
+        Ok(By::User) => SpaceBy::User,
+        Ok(By::Group) => SpaceBy::Group,
+        Ok(By::Kind) => SpaceBy::Kind,
+        Ok(By::Ending) => SpaceBy::Ending,
+        Ok(By::Day) => SpaceBy::Day,
+        Err(_) => {
+            return Err(Malformed::new(
+                "by",
+                format!("a number from 0 to 4; got {by}"),
+            ));
+        }
+    })
+}
+
+/// One row of sums as a message.
+pub fn space_out(space: &Space) -> proto::space_reply::Row {
+    proto::space_reply::Row {
+        key: space.key.clone(),
+        usage: Some(usage_out(&space.usage)),
+    }
+}
+
+/// One row of sums.
+pub fn space_in(row: proto::space_reply::Row) -> Decoded<Space> {
+    Ok(Space {
+        key: row.key,
+        usage: usage_in(row.usage)?,
+    })
+}
+
+/// A partition as a message.
+pub fn partition_out(partition: &Partition) -> proto::partitions_reply::Partition {
+    proto::partitions_reply::Partition {
+        index: partition.index,
+        depth: partition.depth,
+        server: partition.server,
+        entries: partition.entries,
+    }
+}
+
+/// A partition.
+pub fn partition_in(partition: proto::partitions_reply::Partition) -> Decoded<Partition> {
+    Ok(Partition {
+        index: partition.index,
+        depth: partition.depth,
+        server: partition.server,
+        entries: partition.entries,
+    })
+}
+
+/// What became of all changes, one for each that was sent.
+pub fn outcomes_in(reply: proto::ChangeFilesReply) -> Decoded<Vec<Result<Done>>> {
+    list(reply.outcomes, "outcomes", outcome_in)
+}

@@ -1,0 +1,255 @@
+//! Files as JSON: by path, in a directory, below one; and what they take.
+
+use super::Refused;
+use super::api::{Answer, Asked};
+use super::find::filter;
+use super::json::{value_out, version_out};
+use super::query::Query;
+use crate::cluster::Names;
+use crate::limits::JSON_ANSWER_BYTES;
+use esker_model::filter::Prepared;
+use esker_model::namespace::{
+    Content, Cookie, FIELD_NAMES, FileFields, Inode, NamePath, Space, SpaceBy, Usage, display,
+    shown,
+};
+use esker_model::object::Asker;
+use esker_model::schema::nearest;
+use esker_model::{Value, Version};
+use serde_json::{Value as Json, json};
+use std::ops::ControlFlow;
+
+fn names<'a>(asked: &Asked<'a>) -> Names<'a> {
+    let seen = asked.service.cluster.as_ref().map(|c| c.node.newest());
+    asked.service.names(seen.unwrap_or(Version::ZERO))
+}
+
+/// A path as it is shown.
+fn path_of(text: &str) -> Result<NamePath, Refused> {
+    let bytes = shown(text).ok_or_else(|| {
+        Refused::bad(format!(
+            "parameter `path`: expected `\\\\` for a backslash and `\\xHH` for a byte; got `{text}`"
+        ))
+    })?;
+    Ok(NamePath::parse(&bytes)?)
+}
+
+fn path(query: &Query) -> Result<NamePath, Refused> {
+    path_of(query.required("path")?)
+}
+
+fn file_out(path: &NamePath, inode: &Inode) -> Json {
+    let time = |t| value_out(&Value::Timestamp(t));
+    let target = match &inode.content {
+        Content::Symlink(target) => Json::String(display(target).to_string()),
+        _ => Json::Null,
+    };
+    json!({
+        "path": path.to_string(),
+        "vertex": inode.id.to_string(),
+        "kind": inode.kind().name(),
+        "mode": format!("{:04o}", inode.mode & 0o7777),
+        "links": inode.links,
+        "uid": inode.uid,
+        "gid": inode.gid,
+        "size": inode.size,
+        "blocks": inode.blocks,
+        "atime": time(inode.atime),
+        "mtime": time(inode.mtime),
+        "ctime": time(inode.ctime),
+        "btime": time(inode.btime),
+        "version": version_out(inode.version),
+        "target": target,
+    })
+}
+
+/// Files until there are enough, or they are too long together.
+struct Gathered {
+    files: Vec<Json>,
+    limit: usize,
+    bytes: usize,
+    complete: bool,
+}
+
+impl Gathered {
+    fn new(limit: usize) -> Self {
+        Self {
+            files: Vec::new(),
+            limit,
+            bytes: 0,
+            complete: true,
+        }
+    }
+
+    /// False if it does not fit any more.
+    fn add(&mut self, path: &NamePath, inode: &Inode) -> bool {
+        if self.files.len() >= self.limit || self.bytes > JSON_ANSWER_BYTES {
+            self.complete = false;
+            return false;
+        }
+        // The names and numbers around take about so much.
+        self.bytes += 400 + 2 * path.as_bytes().len();
+        self.files.push(file_out(path, inode));
+        true
+    }
+}
+
+/// `GET /api/v1/files/stat`.
+pub(super) fn stat(asked: &Asked<'_>) -> Answer {
+    let (path, asker) = (path(&asked.query)?, asked.query.asker()?);
+    let follow = asked.query.flag("follow")?;
+    let inode = names(asked).stat(asker.as_ref(), &path, follow)?;
+    Ok(file_out(&path, &inode).to_string())
+}
+
+fn cookie_in(text: &str) -> Result<Cookie, Refused> {
+    let parsed = text.split_once('-').and_then(|(hash, n)| {
+        Some(Cookie {
+            hash: u64::from_str_radix(hash, 16).ok()?,
+            n: n.parse().ok()?,
+        })
+    });
+    parsed.ok_or_else(|| {
+        Refused::bad(format!(
+            "parameter `after`: expected what `next` of the answer before said; got `{text}`"
+        ))
+    })
+}
+
+/// `GET /api/v1/files/list`.
+pub(super) fn list(asked: &Asked<'_>) -> Answer {
+    let (path, asker) = (path(&asked.query)?, asked.query.asker()?);
+    let after = asked.query.get("after").map(cookie_in).transpose()?;
+    let mut all = Gathered::new(asked.query.limit()?);
+    let mut last = None;
+    names(asked).list(asker.as_ref(), &path, after, &mut |cookie, entry| {
+        if !all.add(&path.join(&entry.name), &entry.inode) {
+            return ControlFlow::Break(());
+        }
+        last = Some(cookie);
+        ControlFlow::Continue(())
+    })?;
+    let next = last.filter(|_| !all.complete);
+    let next = next.map(|c| format!("{:016x}-{}", c.hash, c.n));
+    Ok(json!({"entries": all.files, "next": next}).to_string())
+}
+
+/// `GET /api/v1/files/find`.
+pub(super) fn find(asked: &Asked<'_>) -> Answer {
+    let (path, asker) = (path(&asked.query)?, asked.query.asker()?);
+    let filter = filter(asked.query.get("filter").unwrap_or_default())?;
+    if let Some(unknown) = filter
+        .names()
+        .into_iter()
+        .find(|n| !FIELD_NAMES.contains(n))
+    {
+        let near = nearest(unknown, FIELD_NAMES.iter().copied());
+        let hint = near.map_or_else(String::new, |n| format!(", did you mean `{n}`?"));
+        return Err(Refused::bad(format!(
+            "unknown attribute `{unknown}` of files{hint} (they have: {})",
+            FIELD_NAMES.join(", ")
+        )));
+    }
+    let prepared = Prepared::new(&filter);
+    let mut all = Gathered::new(asked.query.limit()?);
+    names(asked).walk(asker.as_ref(), &path, asked.watch, &mut |path, inode| {
+        let file = FileFields { path, inode };
+        if prepared.holds(&file) && !all.add(path, inode) {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(json!({"files": all.files, "complete": all.complete}).to_string())
+}
+
+fn row(key: &str, usage: &Usage) -> Json {
+    json!({
+        "key": key,
+        "files": usage.files,
+        "directories": usage.directories,
+        "bytes": usage.bytes,
+        "blocks": usage.blocks,
+    })
+}
+
+/// Directories from a path on, so many levels down, with what they hold.
+fn directories(
+    asked: &Asked<'_>,
+    asker: Option<&Asker>,
+    path: &NamePath,
+    levels: u64,
+) -> Result<Vec<(NamePath, Usage)>, Refused> {
+    let top = path.names().count() as u64;
+    let mut all = Vec::new();
+    names(asked).usages(asker, path, asked.watch, &mut |path, usage| {
+        if path.names().count() as u64 - top <= levels {
+            all.push((path.clone(), *usage));
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(all)
+}
+
+fn rows(all: &[(String, Usage)], limit: usize) -> String {
+    let rows: Vec<Json> = all.iter().take(limit).map(|(k, u)| row(k, u)).collect();
+    json!({"rows": rows, "complete": all.len() <= limit}).to_string()
+}
+
+/// `GET /api/v1/files/usage`.
+pub(super) fn usage(asked: &Asked<'_>) -> Answer {
+    let (path, asker) = (path(&asked.query)?, asked.query.asker()?);
+    let limit = asked.query.limit()?;
+    let levels = asked.query.number("depth")?.unwrap_or_default();
+    let names = names(asked);
+    let is_directory = names.stat(asker.as_ref(), &path, false)?.is_directory();
+    let mut all = if levels == 0 || !is_directory {
+        let usage = names.usage(asker.as_ref(), &path, true)?;
+        vec![(path, usage)]
+    } else {
+        directories(asked, asker.as_ref(), &path, levels)?
+    };
+    all.sort_by(|a, b| a.0.cmp(&b.0));
+    let all: Vec<_> = all.iter().map(|(p, u)| (p.to_string(), *u)).collect();
+    Ok(rows(&all, limit))
+}
+
+/// `GET /api/v1/files/top`.
+pub(super) fn top(asked: &Asked<'_>) -> Answer {
+    let (limit, asker) = (asked.query.limit()?, asked.query.asker()?);
+    let by = match asked.query.required("by")? {
+        "dir" => None,
+        "user" => Some(SpaceBy::User),
+        "group" => Some(SpaceBy::Group),
+        "kind" => Some(SpaceBy::Kind),
+        "type" => Some(SpaceBy::Ending),
+        "age" => Some(SpaceBy::Day),
+        other => {
+            return Err(Refused::bad(format!(
+                "parameter `by`: expected dir, user, group, kind, type or age; got `{other}`"
+            )));
+        }
+    };
+    let mut all: Vec<(String, Usage)> = match by {
+        None => {
+            let path = path_of(asked.query.get("path").unwrap_or("/"))?;
+            let all = directories(asked, asker.as_ref(), &path, u64::MAX)?;
+            all.iter().map(|(p, u)| (p.to_string(), *u)).collect()
+        }
+        Some(_) if asked.query.get("path").is_some() => {
+            return Err(Refused::bad("parameter `path` goes with by=dir".into()));
+        }
+        Some(_) if asker.as_ref().is_some_and(|a| a.uid != 0) => {
+            return Err(Refused::bad(
+                "sums over the whole namespace are not on somebody\'s behalf: leave out `uid`, or ask by=dir".into(),
+            ));
+        }
+        Some(by) => {
+            let space = names(asked).space(by)?;
+            space
+                .into_iter()
+                .map(|Space { key, usage }| (key, usage))
+                .collect()
+        }
+    };
+    all.sort_by(|a, b| b.1.bytes.cmp(&a.1.bytes).then_with(|| a.0.cmp(&b.0)));
+    Ok(rows(&all, limit))
+}

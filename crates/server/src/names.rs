@@ -1,0 +1,198 @@
+//! Calls about files, answered.
+
+use crate::answer::{Pieces, Stop, all, wanted, within};
+use crate::call::Call;
+use crate::service::Service;
+use esker_model::namespace::{Answer, Call as NamesCall, Changes, Done, Namespace};
+use esker_model::{Error, Result, Version};
+use esker_rpc::convert;
+use esker_rpc::proto;
+use esker_rpc::proto::reply::Reply;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+pub(crate) fn stat(names: &dyn Namespace, request: &proto::StatFileRequest) -> Result<Reply, Stop> {
+    let asker = convert::asker_in(request.asker.clone());
+    let path = convert::path_in(&request.path)?;
+    let inode = names.stat(asker.as_ref(), &path, request.follow)?;
+    Ok(Reply::StatFile(proto::StatFileReply {
+        inode: Some(convert::inode_out(&inode)),
+    }))
+}
+
+pub(crate) fn list(
+    names: &dyn Namespace,
+    request: proto::ListFilesRequest,
+    call: &Call,
+) -> Result<Reply, Stop> {
+    let asker = convert::asker_in(request.asker);
+    let path = convert::path_in(&request.path)?;
+    let after = request.after.map(convert::cookie_in).transpose()?;
+    let mut left = match request.limit {
+        0 => u64::MAX,
+        limit => limit,
+    };
+    let mut pieces = Pieces::new(call, |entries| {
+        Reply::ListFiles(proto::ListFilesReply { entries })
+    });
+    let (mut gone, mut stopped) = (false, false);
+    names.list(asker.as_ref(), &path, after, &mut |cookie, entry| {
+        // Nobody else looks whether a long listing is wanted still.
+        stopped = wanted(call).is_err();
+        if stopped {
+            return ControlFlow::Break(());
+        }
+        left -= 1;
+        let flow = pieces.flow(convert::entry_out(cookie, &entry), &mut gone);
+        if left == 0 {
+            return ControlFlow::Break(());
+        }
+        flow
+    })?;
+    if gone {
+        return Err(Stop::Gone);
+    }
+    if stopped {
+        return Err(Stop::Failed(Error::Interrupted));
+    }
+    Ok(pieces.last())
+}
+
+pub(crate) fn walk(
+    names: &dyn Namespace,
+    request: proto::WalkFilesRequest,
+    call: &Call,
+) -> Result<Reply, Stop> {
+    let asker = convert::asker_in(request.asker);
+    let path = convert::path_in(&request.path)?;
+    let mut pieces = Pieces::new(call, |files| {
+        Reply::WalkFiles(proto::WalkFilesReply { files })
+    });
+    let mut gone = false;
+    names.walk(asker.as_ref(), &path, &*call.watch, &mut |path, inode| {
+        pieces.flow(convert::walked_out(path, inode), &mut gone)
+    })?;
+    if gone {
+        return Err(Stop::Gone);
+    }
+    Ok(pieces.last())
+}
+
+pub(crate) fn usage(names: &dyn Namespace, request: proto::UsageRequest) -> Result<Reply, Stop> {
+    let asker = convert::asker_in(request.asker);
+    let path = convert::path_in(&request.path)?;
+    let usage = names.usage(asker.as_ref(), &path, request.below)?;
+    Ok(Reply::Usage(proto::UsageReply {
+        usage: Some(convert::usage_out(&usage)),
+    }))
+}
+
+pub(crate) fn usages(
+    names: &dyn Namespace,
+    request: proto::UsagesRequest,
+    call: &Call,
+) -> Result<Reply, Stop> {
+    let asker = convert::asker_in(request.asker);
+    let path = convert::path_in(&request.path)?;
+    let mut pieces = Pieces::new(call, |directories| {
+        Reply::Usages(proto::UsagesReply { directories })
+    });
+    let mut gone = false;
+    names.usages(asker.as_ref(), &path, &*call.watch, &mut |path, usage| {
+        pieces.flow(convert::directory_usage_out(path, usage), &mut gone)
+    })?;
+    if gone {
+        return Err(Stop::Gone);
+    }
+    Ok(pieces.last())
+}
+
+pub(crate) fn space(
+    names: &dyn Namespace,
+    request: proto::SpaceRequest,
+    call: &Call,
+) -> Result<Reply, Stop> {
+    let space = names.space(convert::space_by_in(request.by)?)?;
+    all(call, space, convert::space_out, |rows| {
+        Reply::Space(proto::SpaceReply { rows })
+    })
+}
+
+pub(crate) fn partitions(
+    names: &dyn Namespace,
+    request: &proto::PartitionsRequest,
+    call: &Call,
+) -> Result<Reply, Stop> {
+    let path = convert::path_in(&request.path)?;
+    let partitions = names.partitions(&path)?;
+    all(call, partitions, convert::partition_out, |partitions| {
+        Reply::Partitions(proto::PartitionsReply { partitions })
+    })
+}
+
+/// Answers a call with what became of its changes.
+pub(crate) fn tell(service: &Service, call: Call, done: Result<Vec<Result<Done>>>) {
+    match done {
+        Ok(outcomes) => {
+            let newest = outcomes.iter().flatten().map(|done| done.version).max();
+            service.saw(newest.unwrap_or(Version::ZERO));
+            call.done(Reply::ChangeFiles(convert::outcomes_out(&outcomes)));
+        }
+        Err(e) if service.cluster.is_some() => call.failed_for_now(&e),
+        Err(e) => call.failed(&e),
+    }
+}
+
+impl Service {
+    /// Takes changes of files: they are made here if they are few and nobody writes just now, else by the writer.
+    pub(crate) fn change_names(self: &Arc<Self>, request: proto::ChangeFilesRequest, call: Call) {
+        let changes = within(self, "changes", request.changes.len())
+            .and_then(|()| Ok(convert::changes_in(request)?));
+        let (changes, sync) = match changes {
+            Ok(changes) => changes,
+            Err(Stop::Failed(e)) => return call.failed(&e),
+            Err(Stop::Gone) => return,
+        };
+        if self.cluster.is_some() {
+            return self.change_names_everywhere(changes, sync, call);
+        }
+        let count = changes.changes.len();
+        if self.writes_here(count, sync, &call)
+            && let Some(done) = self.database.change_now(&changes)
+        {
+            self.metrics.groups.record(1);
+            self.metrics.batches.record(count as u64);
+            tell(self, call, done);
+            return;
+        }
+        if let Err((call, full)) = self.writer.submit(changes.into(), sync, call) {
+            self.turn_away(call, &full);
+        }
+    }
+
+    /// Changes of files of a cluster, beside others.
+    fn change_names_everywhere(self: &Arc<Self>, changes: Changes, sync: bool, call: Call) {
+        let Some(cluster) = self.cluster.clone() else {
+            return;
+        };
+        if sync && !cluster.is_sync() {
+            return call.failed(&cluster.refuse(
+                "a write that is on disk when it is acknowledged",
+                "set durability = \"sync\" in the cluster file, or write with --durability relaxed",
+            ));
+        }
+        let (service, seen) = (Arc::clone(self), call.terms.at_least.0);
+        self.metrics.batches.record(changes.changes.len() as u64);
+        let inner = Arc::clone(&cluster);
+        cluster.spawn(async move {
+            let done = match inner.names(NamesCall::Change(changes), seen).await {
+                Ok(Answer::Changed(done)) => Ok(done),
+                Ok(_) => Err(Error::Unavailable(
+                    "a server answered another question: use the same release on all".into(),
+                )),
+                Err(e) => Err(e),
+            };
+            tell(&service, call, done);
+        });
+    }
+}

@@ -1,0 +1,96 @@
+//! Files in a cluster: one client at a time is answered as by one engine ([`alone`]); several, with the cluster's troubles, are
+//! told nothing that is not so ([`together`]). Then all rows of all servers are put into one engine, which checks them
+//! ([`whole`]).
+
+pub mod alone;
+pub mod together;
+pub mod whole;
+
+use esker_model::namespace::{
+    Answer, Content, Cookie, Entry, Errno, Inode, Partition, Space, Usage,
+};
+use esker_model::{Error, ErrorKind};
+
+/// What came of a change: refused as a file system does, or for another reason.
+pub type Outcome = Result<(), Refusal>;
+
+/// Why a change was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// As a file system does.
+    File(Errno),
+    /// Perhaps it was done.
+    Unavailable(String),
+    /// For another reason.
+    Other(String),
+}
+
+impl From<Error> for Refusal {
+    fn from(e: Error) -> Self {
+        match e {
+            Error::File(e) => Self::File(e.errno),
+            e if e.kind() == ErrorKind::Unavailable => Self::Unavailable(e.to_string()),
+            e => Self::Other(e.to_string()),
+        }
+    }
+}
+
+/// What a node says about files.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NamesTold {
+    /// Of `Stat`.
+    Inode(Box<Inode>),
+    /// Of `List`.
+    Page(Vec<(Cookie, Entry)>, bool),
+    /// Of `Change`.
+    Changed(Vec<Outcome>),
+    /// Of `Usage`.
+    Usage(Usage),
+    /// Of `Space`.
+    Space(Vec<Space>),
+    /// Of `Partitions`.
+    Partitions(Vec<Partition>),
+}
+
+impl From<Answer> for NamesTold {
+    fn from(answer: Answer) -> Self {
+        match answer {
+            Answer::Inode(inode) => Self::Inode(Box::new(inode)),
+            Answer::Page { entries, more } => Self::Page(entries, more),
+            Answer::Changed(done) => Self::Changed(
+                done.into_iter()
+                    .map(|d| d.map(|_| ()).map_err(Refusal::from))
+                    .collect(),
+            ),
+            Answer::Usage(usage) => Self::Usage(usage),
+            Answer::Space(space) => Self::Space(space),
+            Answer::Partitions(all) => Self::Partitions(all),
+        }
+    }
+}
+
+/// What somebody sees of a file, but for its times and its id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    mode: u32,
+    uid: u32,
+    gid: u32,
+    links: u32,
+    size: u64,
+    content: Content,
+    xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl From<&Inode> for Seen {
+    fn from(inode: &Inode) -> Self {
+        Self {
+            mode: inode.mode,
+            uid: inode.uid,
+            gid: inode.gid,
+            links: inode.links,
+            size: inode.size,
+            content: inode.content.clone(),
+            xattrs: inode.xattrs.clone(),
+        }
+    }
+}
