@@ -1,6 +1,7 @@
 //! Names of vertices: from what a person types to ids, and back.
 
 use esker::Database;
+use esker_model::namespace::resolve;
 use esker_model::{
     Error, GraphRead as _, Result, Schema, Version, VertexId, VertexName, VertexRef,
 };
@@ -16,11 +17,30 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// Reads `TYPE:KEY` under that schema.
-    pub(crate) fn parse(text: &str, schema: &Schema) -> Result<Self> {
+    /// Reads `TYPE:KEY` under that schema; a path is the file that is there now.
+    pub(crate) fn parse(text: &str, database: &Database, schema: &Schema) -> Result<Self> {
         let name = VertexName::parse(text)?;
-        let vertex = name.resolve(schema)?;
+        let found = resolve(database, schema, std::slice::from_ref(&name))?;
+        let vertex = match found.first() {
+            Some(vertex) => *vertex,
+            None => name.resolve(schema)?,
+        };
         Ok(Self { name, vertex })
+    }
+
+    /// The same for many.
+    pub(crate) fn parse_all(
+        texts: &[String],
+        database: &Database,
+        schema: &Schema,
+    ) -> Result<Vec<Self>> {
+        let names: Vec<VertexName> = texts
+            .iter()
+            .map(|text| VertexName::parse(text))
+            .collect::<std::result::Result<_, _>>()?;
+        let found = resolve(database, schema, &names)?;
+        let named = names.into_iter().zip(found);
+        Ok(named.map(|(name, vertex)| Self { name, vertex }).collect())
     }
 
     /// An error that says that there is no such vertex.

@@ -210,6 +210,7 @@ impl Engine {
     ) -> Result<BulkReport> {
         // One that failed in the middle may have left counters that are wrong.
         self.recover_bulk_load()?;
+        self.names.note_vertices();
         let mut writer = lock(&self.writer);
         self.merge_counters(&writer)?;
         let version = writer.clock.tick(self.clock.now_millis());

@@ -219,6 +219,7 @@ impl Check<'_> {
         let name = format!("{}:{}", self.schema.prefix(record.type_id), record.key);
         match self.schema.vertex_type(record.type_id) {
             Some(t) if VertexId::of(&t.name, &record.key) == id => {}
+            Some(_) if self.is_moved_file(id, record.type_id)? => {}
             Some(_) => self.report.note(
                 "vertex",
                 format!("{name} lies under the id of another: {id}"),

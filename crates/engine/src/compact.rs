@@ -46,6 +46,7 @@ impl Engine {
                 )));
             }
             self.archive_until(since, cancel, &mut report)?;
+            self.retain_names(since, cancel, &mut report)?;
         }
         if cancel.cancelled() {
             return Err(Error::Interrupted);

@@ -19,7 +19,7 @@ use esker_model::{
     EdgeTypeId, Flow, GraphRead, GraphWrite, Result, Schema, SchemaChange, Traversal, Version,
     VersionRange, Versions, Vertex, VertexEvent, VertexId, VertexSelect,
 };
-use esker_store::{Durability, Store, Table};
+use esker_store::{Durability, KeyRange, Store, Table};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -103,9 +103,27 @@ impl Engine {
             archive,
             settings,
         };
+        engine.note_names()?;
         engine.recover_bulk_load()?;
         engine.load_unindexed()?;
         Ok(engine)
+    }
+
+    /// Looks whether there is a namespace, and whether files have vertices.
+    fn note_names(&self) -> Result<()> {
+        let first = &mut |_: &[u8], _: &[u8]| {
+            self.names.note_any();
+            Flow::Break(())
+        };
+        self.store
+            .scan(Table::Names, &KeyRange::prefix(&[]), first)?;
+        let schema = self.schema_now();
+        let counts = self.counts()?;
+        let files = |(t, n): &(_, u64)| *n > 0 && crate::names::file_kind(&schema, *t).is_some();
+        if counts.vertices.iter().any(files) {
+            self.names.note_vertices();
+        }
+        Ok(())
     }
 
     /// The store under it.
@@ -286,7 +304,7 @@ impl GraphRead for Engine {
         budget: &Budget,
         cancel: &dyn Cancel,
     ) -> Result<TravelResult> {
-        traverse::run(self, traversal, budget, cancel)
+        traverse::run(self, traversal, budget, cancel, None)
     }
 
     fn applied(&self, once: &[u8]) -> Result<bool> {

@@ -4,7 +4,8 @@
 //! `esker_model::graph`. It has no clock, threads, sockets or files of its own: its host has them.
 //!
 //! Suggested reading order: `engine` (what happens at each call), `txn` (how a batch is applied), `read` (how a
-//! moment is read), `traverse` and `adjacency` (how a chain runs), `counts` (why degrees are exact), `lineage`.
+//! moment is read), `traverse` and `adjacency` (how a chain runs), `counts` (why degrees are exact), `sight` (who sees
+//! what), `lineage`.
 
 mod adjacency;
 mod archive;
@@ -22,6 +23,7 @@ mod names;
 mod object;
 mod read;
 mod settings;
+mod sight;
 mod top;
 mod traverse;
 mod txn;
@@ -38,5 +40,6 @@ pub use names::{
 pub use settings::{
     BulkReport, CheckOptions, CheckReport, CompactReport, Problem, Settings, Stats,
 };
+pub use sight::View;
 pub use traverse::{PartExpansion, PartPlan, PlannedHop, PlannedSegment, assemble_paths, explain};
 pub use txn::{Absent, Beside, EdgeRow, PartChange, PartOp};

@@ -119,6 +119,8 @@ pub struct CompactReport {
     pub archived: u64,
     /// Superseded versions kept.
     pub kept: u64,
+    /// Past states of files, and files that were removed, that are forgotten.
+    pub dropped: u64,
 }
 
 /// What a bulk load did.

@@ -2,15 +2,19 @@
 
 use crate::backup::{self, BackupReport};
 use crate::clock::SystemClock;
-use crate::engine::{BulkReport, CheckOptions, CheckReport, Clock as _, CompactReport, Stats};
+use crate::engine::{
+    BulkReport, CheckOptions, CheckReport, Clock as _, CompactReport, Stats, View,
+};
 use crate::folder::Folder;
 use crate::limits::OWNER_ANSWER_MAX;
 use crate::options::OpenOptions;
+use crate::owner::Owner;
 use crate::remote::{Broken, Receiver, Remote};
 use crate::server;
 use crate::session::{self, Intent, Session};
 use crate::wire::request::Request;
 use crate::wire::travel::Assembly;
+use esker_model::object::Asker;
 use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
     Batch, Cancel, Commit, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect,
@@ -51,6 +55,8 @@ pub enum Role {
 #[derive(Clone)]
 pub struct Database {
     shared: Arc<Shared>,
+    /// On whose behalf the graph is read: `None` sees all.
+    asker: Option<Arc<Asker>>,
 }
 
 struct Shared {
@@ -123,6 +129,42 @@ impl Database {
                 reopening,
                 sender: Arc::new(Sender::new()),
             }),
+            asker: None,
+        }
+    }
+
+    /// The same database, read on somebody's behalf: reads of the graph through this handle show only what they may see
+    /// ([`crate::engine::View`]). `None` sees all. Calls of objects and of the namespace say themselves who asks.
+    #[must_use]
+    pub fn on_behalf_of(&self, asker: Option<&Asker>) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            asker: asker.map(|a| Arc::new(a.clone())),
+        }
+    }
+
+    /// What the asker sees of a database that this process has open.
+    fn view<'o>(&'o self, owner: &'o Owner) -> Result<View<'o>> {
+        Ok(View::new(owner.engine()?, self.asker.as_deref()))
+    }
+
+    /// A read, on the asker's behalf.
+    fn asked(&self, request: Request) -> Request {
+        match &self.asker {
+            Some(asker) => Request::As((**asker).clone(), Box::new(request)),
+            None => request,
+        }
+    }
+
+    /// A server, for who sees all.
+    fn all_of<'c>(&self, client: &'c Client) -> Result<&'c Client> {
+        match self.asker {
+            None => Ok(client),
+            Some(_) => Err(Error::Unavailable(
+                "reading the graph on somebody's behalf is not served over the network: use the folder on the server's \
+                 machine"
+                    .into(),
+            )),
         }
     }
 
@@ -427,17 +469,17 @@ impl GraphRead for Database {
 
     fn read_vertices(&self, ids: &[VertexId], as_of: Version) -> Result<Vec<Option<Vertex>>> {
         self.run(|s| match s {
-            Session::Owner(o) => Ok(o.engine()?.read_vertices(ids, as_of)?),
-            Session::Attached(r) => r.list(&Request::ReadVertices(ids.to_vec(), as_of)),
-            Session::Server(c) => Ok(c.read_vertices(ids, as_of)?),
+            Session::Owner(o) => Ok(self.view(o)?.read_vertices(ids, as_of)?),
+            Session::Attached(r) => r.list(&self.asked(Request::ReadVertices(ids.to_vec(), as_of))),
+            Session::Server(c) => Ok(self.all_of(c)?.read_vertices(ids, as_of)?),
         })
     }
 
     fn read_edges(&self, keys: &[EdgeKey], as_of: Version) -> Result<Vec<Option<Edge>>> {
         self.run(|s| match s {
-            Session::Owner(o) => Ok(o.engine()?.read_edges(keys, as_of)?),
-            Session::Attached(r) => r.list(&Request::ReadEdges(keys.to_vec(), as_of)),
-            Session::Server(c) => Ok(c.read_edges(keys, as_of)?),
+            Session::Owner(o) => Ok(self.view(o)?.read_edges(keys, as_of)?),
+            Session::Attached(r) => r.list(&self.asked(Request::ReadEdges(keys.to_vec(), as_of))),
+            Session::Server(c) => Ok(self.all_of(c)?.read_edges(keys, as_of)?),
         })
     }
 
@@ -451,17 +493,18 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => {
                 let (from, rest) = resume.rest(frontier);
-                Ok(o.engine()?
+                Ok(self
+                    .view(o)?
                     .scan_edges(rest, select, &mut |i, e| resume.pass(from + i, e, sink))?)
             }
             Session::Attached(r) => {
                 let (from, rest) = resume.rest(frontier);
-                let request = Request::ScanEdges(rest.to_vec(), select.clone());
+                let request = self.asked(Request::ScanEdges(rest.to_vec(), select.clone()));
                 r.stream(&request, &mut |(i, e): (usize, Edge)| {
                     resume.pass(from + i, e, sink)
                 })
             }
-            Session::Server(c) => Ok(c.scan_edges(frontier, select, sink)?),
+            Session::Server(c) => Ok(self.all_of(c)?.scan_edges(frontier, select, sink)?),
         })
     }
 
@@ -478,55 +521,55 @@ impl GraphRead for Database {
             };
             match s {
                 Session::Owner(o) => {
-                    let engine = o.engine()?;
-                    Ok(engine.scan_vertices(&rest, &mut |v| resume.pass(v, sink))?)
+                    let view = self.view(o)?;
+                    Ok(view.scan_vertices(&rest, &mut |v| resume.pass(v, sink))?)
                 }
                 Session::Attached(r) => {
-                    let request = Request::ScanVertices(rest);
+                    let request = self.asked(Request::ScanVertices(rest));
                     r.stream(&request, &mut |v: Vertex| resume.pass(v, sink))
                 }
-                Session::Server(c) => Ok(c.scan_vertices(select, sink)?),
+                Session::Server(c) => Ok(self.all_of(c)?.scan_vertices(select, sink)?),
             }
         })
     }
 
     fn vertex_history(&self, id: VertexId, range: VersionRange) -> Result<Vec<VertexEvent>> {
         self.run(|s| match s {
-            Session::Owner(o) => Ok(o.engine()?.vertex_history(id, range)?),
-            Session::Attached(r) => r.list(&Request::VertexHistory(id, range)),
-            Session::Server(c) => Ok(c.vertex_history(id, range)?),
+            Session::Owner(o) => Ok(self.view(o)?.vertex_history(id, range)?),
+            Session::Attached(r) => r.list(&self.asked(Request::VertexHistory(id, range))),
+            Session::Server(c) => Ok(self.all_of(c)?.vertex_history(id, range)?),
         })
     }
 
     fn edge_history(&self, key: EdgeKey, range: VersionRange) -> Result<Vec<EdgeEvent>> {
         self.run(|s| match s {
-            Session::Owner(o) => Ok(o.engine()?.edge_history(key, range)?),
-            Session::Attached(r) => r.list(&Request::EdgeHistory(key, range)),
-            Session::Server(c) => Ok(c.edge_history(key, range)?),
+            Session::Owner(o) => Ok(self.view(o)?.edge_history(key, range)?),
+            Session::Attached(r) => r.list(&self.asked(Request::EdgeHistory(key, range))),
+            Session::Server(c) => Ok(self.all_of(c)?.edge_history(key, range)?),
         })
     }
 
     fn degrees(&self, of: &[(VertexId, EdgeTypeId)]) -> Result<Vec<u64>> {
         self.run(|s| match s {
-            Session::Owner(o) => Ok(o.engine()?.degrees(of)?),
-            Session::Attached(r) => r.value(&Request::Degrees(of.to_vec()), None),
-            Session::Server(c) => Ok(c.degrees(of)?),
+            Session::Owner(o) => Ok(self.view(o)?.degrees(of)?),
+            Session::Attached(r) => r.value(&self.asked(Request::Degrees(of.to_vec())), None),
+            Session::Server(c) => Ok(self.all_of(c)?.degrees(of)?),
         })
     }
 
     fn top_degrees(&self, edge_type: Option<EdgeTypeId>, limit: usize) -> Result<Vec<Degree>> {
         self.run(|s| match s {
-            Session::Owner(o) => Ok(o.engine()?.top_degrees(edge_type, limit)?),
-            Session::Attached(r) => r.list(&Request::TopDegrees(edge_type, limit)),
-            Session::Server(c) => Ok(c.top_degrees(edge_type, limit)?),
+            Session::Owner(o) => Ok(self.view(o)?.top_degrees(edge_type, limit)?),
+            Session::Attached(r) => r.list(&self.asked(Request::TopDegrees(edge_type, limit))),
+            Session::Server(c) => Ok(self.all_of(c)?.top_degrees(edge_type, limit)?),
         })
     }
 
     fn counts(&self) -> Result<Counts> {
         self.run(|s| match s {
-            Session::Owner(o) => Ok(o.engine()?.counts()?),
-            Session::Attached(r) => r.value(&Request::Counts, None),
-            Session::Server(c) => Ok(c.counts()?),
+            Session::Owner(o) => Ok(self.view(o)?.counts()?),
+            Session::Attached(r) => r.value(&self.asked(Request::Counts), None),
+            Session::Server(c) => Ok(self.all_of(c)?.counts()?),
         })
     }
 
@@ -549,9 +592,11 @@ impl GraphRead for Database {
                 sink(d)
             };
             match s {
-                Session::Owner(o) => Ok(o.engine()?.diff(before, after, &mut pass)?),
-                Session::Attached(r) => r.stream(&Request::Diff(before, after), &mut pass),
-                Session::Server(c) => Ok(c.diff(before, after, &mut pass)?),
+                Session::Owner(o) => Ok(self.view(o)?.diff(before, after, &mut pass)?),
+                Session::Attached(r) => {
+                    r.stream(&self.asked(Request::Diff(before, after)), &mut pass)
+                }
+                Session::Server(c) => Ok(self.all_of(c)?.diff(before, after, &mut pass)?),
             }
         })
     }
@@ -563,7 +608,7 @@ impl GraphRead for Database {
         cancel: &dyn Cancel,
     ) -> Result<TravelResult> {
         self.run(|s| match s {
-            Session::Owner(o) => Ok(o.engine()?.travel(traversal, budget, cancel)?),
+            Session::Owner(o) => Ok(self.view(o)?.travel(traversal, budget, cancel)?),
             Session::Attached(r) => {
                 let mut assembly = Assembly::default();
                 let receiver = Receiver {
@@ -571,10 +616,13 @@ impl GraphRead for Database {
                     progress: &mut |_| {},
                     cancel: Some(cancel),
                 };
-                let rest = r.call(&Request::Travel(traversal.clone(), *budget), receiver)?;
+                let rest = r.call(
+                    &self.asked(Request::Travel(traversal.clone(), *budget)),
+                    receiver,
+                )?;
                 rest.map(|rest| assembly.finish(rest)).ok_or(Broken::Lost)
             }
-            Session::Server(c) => Ok(c.travel(traversal, budget, cancel)?),
+            Session::Server(c) => Ok(self.all_of(c)?.travel(traversal, budget, cancel)?),
         })
     }
 
@@ -583,6 +631,20 @@ impl GraphRead for Database {
             Session::Owner(o) => Ok(o.engine()?.applied(once)?),
             Session::Attached(r) => r.value(&Request::Applied(once.to_vec()), None),
             Session::Server(c) => Ok(c.applied(once)?),
+        })
+    }
+
+    fn left_out(&self, of: &[VertexId], select: &EdgeSelect) -> Result<u64> {
+        if self.asker.is_none() {
+            return Ok(0);
+        }
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(self.view(o)?.left_out(of, select)?),
+            Session::Attached(r) => {
+                let request = Request::LeftOut(of.to_vec(), select.clone());
+                r.value(&self.asked(request), None)
+            }
+            Session::Server(c) => Ok(self.all_of(c)?.left_out(of, select)?),
         })
     }
 }

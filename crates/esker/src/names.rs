@@ -7,11 +7,11 @@ use crate::wire::encoding::Wire;
 use crate::wire::namespace::Outcome;
 use crate::wire::request::Request;
 use esker_model::namespace::{
-    Change, Changes, Cookie, Done, Entry, Inode, NamePath, Namespace, Partition, Space, SpaceBy,
-    Usage,
+    Change, Changes, Cookie, Done, Entry, Inode, Kind, NamePath, Namespace, Partition, Space,
+    SpaceBy, Usage,
 };
 use esker_model::object::Asker;
-use esker_model::{Cancel, Error, Flow, Result};
+use esker_model::{Cancel, Error, Flow, Result, VertexId};
 use esker_rpc::marker::Number;
 use std::ops::ControlFlow;
 
@@ -161,6 +161,18 @@ impl Namespace for Database {
         })?;
         let _ = all.iter().try_for_each(|(path, usage)| sink(path, usage));
         Ok(())
+    }
+
+    fn ids(
+        &self,
+        asker: Option<&Asker>,
+        paths: &[NamePath],
+    ) -> Result<Vec<Option<(VertexId, Kind)>>> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.engine()?.ids(asker, paths)?),
+            Session::Attached(r) => r.list(&Request::FileIds(asker.cloned(), paths.to_vec())),
+            Session::Server(c) => Ok(c.ids(asker, paths)?),
+        })
     }
 
     fn partitions(&self, path: &NamePath) -> Result<Vec<Partition>> {

@@ -78,6 +78,8 @@ pub(crate) fn compact(
     Ok(CompactReport {
         archived: done.archived,
         kept: done.kept,
+        // A server does not say.
+        dropped: 0,
     })
 }
 

@@ -32,7 +32,7 @@ pub(crate) use import::{
     ImportTableArgs, TableFormatArg, TableKind,
 };
 pub(crate) use names::{
-    ChmodArgs, ChownArgs, DuArgs, LnArgs, LsArgs, MkdirArgs, MvArgs, NamespaceArgs,
+    ChmodArgs, ChownArgs, DfArgs, DuArgs, LnArgs, LsArgs, MkdirArgs, MvArgs, NamespaceArgs,
     NamespaceCommand, NamespaceExplainArgs, RmArgs, StatArgs, TouchArgs,
 };
 pub(crate) use object::{
@@ -217,6 +217,8 @@ pub(crate) enum Command {
     Chmod(ChmodArgs),
     /// Change owners and groups
     Chown(ChownArgs),
+    /// What the whole namespace holds
+    Df(DfArgs),
     /// What directories hold, with all below them
     Du(DuArgs),
     /// How the namespace keeps a directory

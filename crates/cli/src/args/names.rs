@@ -200,6 +200,17 @@ pub(crate) struct DuArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Sums are kept with each change: nothing is searched.\n\nExample:\n  esker df lab.esker"
+)]
+pub(crate) struct DfArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+#[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct NamespaceArgs {
     #[command(subcommand)]
@@ -243,6 +254,9 @@ pub(crate) struct ScanTreeHow {
     /// Leave out what has such a name (may be given again)
     #[arg(long, value_name = "NAME")]
     pub(crate) exclude: Vec<OsString>,
+    /// Go on where a scan was interrupted. Each scan does: what is there already is compared, and not written again
+    #[arg(long)]
+    pub(crate) resume: bool,
 }
 
 /// An owner and a group, either or both.

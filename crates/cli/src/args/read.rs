@@ -1,6 +1,7 @@
 //! Arguments of the commands that read.
 
 use super::names::ScanTreeHow;
+use super::object::AskerArg;
 use super::{FormatArgs, Target};
 use crate::times::{parse_as_of, parse_range};
 use clap::{Args, ValueEnum};
@@ -25,6 +26,8 @@ pub(crate) struct GetArgs {
     /// Only that attribute (may be given again)
     #[arg(long = "attribute", value_name = "NAME")]
     pub(crate) attributes: Vec<String>,
+    #[command(flatten)]
+    pub(crate) asker: AskerArg,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }
@@ -64,6 +67,8 @@ pub(crate) struct ScanArgs {
     #[command(flatten)]
     pub(crate) tree: ScanTreeHow,
     #[command(flatten)]
+    pub(crate) asker: AskerArg,
+    #[command(flatten)]
     pub(crate) format: FormatArgs,
 }
 
@@ -89,6 +94,8 @@ pub(crate) struct HistoryArgs {
     #[arg(long, value_name = "FROM..UNTIL", value_parser = parse_range)]
     pub(crate) versions: Option<VersionRange>,
     #[command(flatten)]
+    pub(crate) asker: AskerArg,
+    #[command(flatten)]
     pub(crate) format: FormatArgs,
 }
 
@@ -98,6 +105,8 @@ pub(crate) enum TopBy {
     Degree,
     /// Bytes in directories, with all below them
     Dir,
+    /// Bytes in the directories directly below --under, with all below them: of each project, where projects are directories
+    Project,
     /// Bytes of files, by owner
     User,
     /// Bytes of files, by group
@@ -115,6 +124,7 @@ pub(crate) enum TopBy {
     after_help = "Degrees are exact and of each edge type apart.\n\nExamples:\n  esker top lab.esker --by degree\n  \
                   esker top lab.esker --by degree --type wasReadBy --limit 20\n  \
                   esker top lab.esker --by dir --min 1GiB --under /project\n  \
+                  esker top lab.esker --by project --under /project\n  \
                   esker top lab.esker --by user"
 )]
 pub(crate) struct TopArgs {
@@ -132,9 +142,11 @@ pub(crate) struct TopArgs {
     /// Only what holds so many bytes
     #[arg(long, value_name = "SIZE", value_parser = crate::units::parse_size)]
     pub(crate) min: Option<u64>,
-    /// With --by dir: only directories below that one
+    /// With --by dir: only directories below that one; with --by project: where the projects' directories are
     #[arg(long, value_name = "PATH")]
     pub(crate) under: Option<std::ffi::OsString>,
+    #[command(flatten)]
+    pub(crate) asker: AskerArg,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }

@@ -1,6 +1,7 @@
 //! Arguments of the commands that walk the graph.
 
 use super::Target;
+use super::object::AskerArg;
 use crate::times::{parse_as_of, parse_at};
 use crate::units::parse_size;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -64,6 +65,8 @@ pub(crate) struct WalkArgs {
         default_value = "read"
     )]
     pub(crate) used: Vec<String>,
+    #[command(flatten)]
+    pub(crate) asker: AskerArg,
     /// How to print
     #[arg(long, value_enum, default_value_t = GraphFormat::Table)]
     pub(crate) format: GraphFormat,
@@ -116,6 +119,8 @@ pub(crate) struct TravelArgs {
         conflicts_with = "file"
     )]
     pub(crate) chain: Option<String>,
+    #[command(flatten)]
+    pub(crate) asker: AskerArg,
     /// Read the chain from a file, or from standard input with `-`
     #[arg(long, short, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,

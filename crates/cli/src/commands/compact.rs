@@ -11,18 +11,25 @@ pub(crate) fn run(args: &CompactArgs, context: &mut Context) -> anyhow::Result<O
     let database = context.open(&args.target)?;
     let retain_after = args.retain.map(times::ago);
     let done = database.compact(retain_after, &context.interrupt)?;
+    let dropped = match done.dropped {
+        0 => String::new(),
+        n => format!(
+            ", forgot {}",
+            counted(n, "past state of files", "past states of files")
+        ),
+    };
     let sentence = format!(
-        "archived {}, kept {}",
+        "archived {}, kept {}{dropped}",
         counted(done.archived, "superseded version", "superseded versions"),
         count(done.kept)
     );
-    let cells = vec![Cell::Count(done.archived), Cell::Count(done.kept)];
+    let cells = [done.archived, done.kept, done.dropped].map(Cell::Count);
     report(
         context,
         args.format.format,
         &sentence,
-        &["archived", "kept"],
-        cells,
+        &["archived", "kept", "dropped"],
+        cells.to_vec(),
     )?;
     Ok(super::note_if_stopped(context))
 }

@@ -10,11 +10,11 @@ use esker_model::{Error, GraphRead as _, Op};
 pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let database = context.open(&args.target)?;
     let schema = database.schema()?;
-    let named = Named::parse(&args.vertex, &schema)?;
+    let named = Named::parse(&args.vertex, &database, &schema)?;
     let mut change = Change::new(args.at);
     let name = if let (Some(edge_type), Some(destination)) = (&args.edge_type, &args.destination) {
         let edge_type = schema.edge_type_id(edge_type).map_err(Error::from)?;
-        let destination = Named::parse(destination, &schema)?;
+        let destination = Named::parse(destination, &database, &schema)?;
         change.push(Op::DeleteEdge {
             source: named.vertex,
             edge_type,

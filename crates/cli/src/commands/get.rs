@@ -10,13 +10,11 @@ use esker_model::{GraphRead as _, Schema, Value, Version, Vertex};
 use std::io::{self, Write};
 
 pub(crate) fn run(args: &GetArgs, context: &mut Context) -> anyhow::Result<Outcome> {
-    let database = context.open(&args.target)?;
+    let database = context
+        .open(&args.target)?
+        .on_behalf_of(args.asker.asker.as_ref());
     let schema = database.schema()?;
-    let named: Vec<Named> = args
-        .vertices
-        .iter()
-        .map(|text| Named::parse(text, &schema))
-        .collect::<Result<_, _>>()?;
+    let named = Named::parse_all(&args.vertices, &database, &schema)?;
     let as_of = args.as_of.unwrap_or(Version::MAX);
     let ids: Vec<_> = named.iter().map(|n| n.vertex.id).collect();
     let vertices = database.read_vertices(&ids, as_of)?;

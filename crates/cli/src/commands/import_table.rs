@@ -12,12 +12,15 @@ use crate::units::{counted, elapsed};
 use anyhow::Context as _;
 use esker::Database;
 use esker_import::table::{self, Format, ReadOptions, TableReader};
+use esker_model::namespace::Settled;
 use esker_model::{
-    Batch, Cancel as _, Error, ErrorKind, GraphRead as _, GraphWrite as _, Mutation, Version,
+    Batch, Cancel as _, Error, ErrorKind, GraphRead as _, GraphWrite as _, Mutation, Schema,
+    Version,
 };
 use serde_json::json;
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Instant, UNIX_EPOCH};
 
 /// Mutations in a batch, not counting those of its last record.
@@ -120,14 +123,14 @@ fn import_file(
     options.version = args.at;
     let schema = database.schema()?;
     let reader = if stdin {
-        TableReader::text(std::io::stdin(), format, &options, schema)
+        TableReader::text(std::io::stdin(), format, &options, schema.clone())
     } else {
         let file = File::open(path).with_context(|| format!("reading {name}"))?;
         options.version = args.at.or_else(|| changed(&file));
         match format {
-            Format::Parquet => TableReader::parquet(file, &options, schema),
+            Format::Parquet => TableReader::parquet(file, &options, schema.clone()),
             Format::Csv | Format::Tsv | Format::Ndjson | Format::EdgeList => {
-                TableReader::text(file, format, &options, schema)
+                TableReader::text(file, format, &options, schema.clone())
             }
         }
     };
@@ -144,6 +147,8 @@ fn import_file(
         reader,
         problems,
         sums,
+        schema,
+        settled: Settled::default(),
     };
     if args.bulk {
         import.bulk()?;
@@ -188,6 +193,9 @@ struct FileImport<'a> {
     reader: TableReader,
     problems: Problems<'a>,
     sums: &'a mut Sums,
+    schema: Arc<Schema>,
+    /// Which files the paths are of.
+    settled: Settled,
 }
 
 impl FileImport<'_> {
@@ -201,7 +209,7 @@ impl FileImport<'_> {
                 Ok(mutation) => {
                     let record = self.reader.records();
                     if record != last && waiting.len() >= BATCH_MUTATIONS {
-                        self.apply(&std::mem::take(&mut waiting))?;
+                        self.apply(std::mem::take(&mut waiting))?;
                         if self.problems.context.interrupt.cancelled() {
                             return Ok(());
                         }
@@ -211,13 +219,18 @@ impl FileImport<'_> {
                 }
             }
         }
-        self.apply(&waiting)
+        self.apply(waiting)
     }
 
-    fn apply(&mut self, mutations: &[(u64, Mutation)]) -> anyhow::Result<()> {
+    fn apply(&mut self, mutations: Vec<(u64, Mutation)>) -> anyhow::Result<()> {
         if mutations.is_empty() {
             return Ok(());
         }
+        let (records, mut settled): (Vec<u64>, Vec<Mutation>) = mutations.into_iter().unzip();
+        self.settled
+            .settle(self.database, &self.schema, &mut settled)?;
+        let mutations: Vec<(u64, Mutation)> = records.into_iter().zip(settled).collect();
+        let mutations = mutations.as_slice();
         let records = count_records(mutations);
         let batch = |of: &[(u64, Mutation)]| Batch {
             mutations: of.iter().map(|(_, m)| m.clone()).collect(),

@@ -30,9 +30,11 @@ fn run(
     direction: Direction,
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
-    let database = context.open(&args.target)?;
+    let database = context
+        .open(&args.target)?
+        .on_behalf_of(args.asker.asker.as_ref());
     let schema = database.schema()?;
-    let named = Named::parse(&args.vertex, &schema)?;
+    let named = Named::parse(&args.vertex, &database, &schema)?;
     let options = LineageOptions {
         as_of: args.as_of.unwrap_or(Version::MAX),
         since,
@@ -196,7 +198,11 @@ fn print_lines(found: &Provenance, schema: &Schema, context: &mut Context) -> an
             })
         })
         .collect();
-    let end = json!({"target": name(found.target), "complete": found.complete, "stopped": stopped});
+    let mut end =
+        json!({"target": name(found.target), "complete": found.complete, "stopped": stopped});
+    if found.left_out > 0 {
+        end["left_out"] = found.left_out.into();
+    }
     writeln!(context.out, "{end}")?;
     Ok(())
 }

@@ -10,9 +10,9 @@ use esker_model::{Error, GraphRead as _, Op, Properties, Version};
 pub(crate) fn run(args: &LinkArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let database = context.open(&args.target)?;
     let schema = database.schema()?;
-    let source = Named::parse(&args.source, &schema)?;
+    let source = Named::parse(&args.source, &database, &schema)?;
     let edge_type = schema.edge_type_id(&args.edge_type).map_err(Error::from)?;
-    let destination = Named::parse(&args.destination, &schema)?;
+    let destination = Named::parse(&args.destination, &database, &schema)?;
     schema
         .check_ends(edge_type, source.vertex.type_id, destination.vertex.type_id)
         .map_err(Error::from)?;

@@ -139,6 +139,7 @@ fn run(command: Command, context: &mut Context, interrupt: &Interrupt) -> anyhow
         Command::Ln(args) => names::ln(&args, context),
         Command::Chmod(args) => names::chmod(&args, context),
         Command::Chown(args) => names::chown(&args, context),
+        Command::Df(args) => names::df(&args, context),
         Command::Du(args) => names::du(&args, context),
         Command::Namespace(args) => match &args.command {
             NamespaceCommand::Explain(args) => names::explain(args, context),

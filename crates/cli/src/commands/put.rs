@@ -11,7 +11,7 @@ use esker_model::{GraphRead as _, Op, Properties, Schema, VertexTypeId};
 pub(crate) fn run(args: &PutArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let database = context.open(&args.target)?;
     let schema = database.schema()?;
-    let named = Named::parse(&args.vertex, &schema)?;
+    let named = Named::parse(&args.vertex, &database, &schema)?;
     let (attributes, set) = split(&args.values, &schema, named.vertex.type_id)?;
     let mut change = Change::new(args.at);
     change.push(Op::PutVertex {

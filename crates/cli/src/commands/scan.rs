@@ -16,9 +16,11 @@ use std::thread;
 const CHUNK: usize = 1024;
 
 pub(crate) fn run(args: &ScanArgs, context: &mut Context) -> anyhow::Result<Outcome> {
-    let database = context.open(&args.target)?;
+    let database = context
+        .open(&args.target)?
+        .on_behalf_of(args.asker.asker.as_ref());
     let schema = database.schema()?;
-    let named = Named::parse(&args.vertex, &schema)?;
+    let named = Named::parse(&args.vertex, &database, &schema)?;
     let types = select_types(args, &schema)?;
     let versions = match args.versions {
         Some(range) => Versions::Range(range),

@@ -11,7 +11,7 @@ use esker_model::{GraphRead as _, Op, Version};
 pub(crate) fn run(args: &SetArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let database = context.open(&args.target)?;
     let schema = database.schema()?;
-    let named = Named::parse(&args.vertex, &schema)?;
+    let named = Named::parse(&args.vertex, &database, &schema)?;
     let (predefined, set) = split(&args.values, &schema, named.vertex.type_id)?;
     let both = args
         .remove

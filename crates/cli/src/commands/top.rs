@@ -13,7 +13,9 @@ pub(crate) fn run(args: &TopArgs, context: &mut Context) -> anyhow::Result<Outco
             "--min and --under are for sizes, not for --by degree",
         ));
     }
-    let database = context.open(&args.target)?;
+    let database = context
+        .open(&args.target)?
+        .on_behalf_of(args.asker.asker.as_ref());
     let schema = database.schema()?;
     let edge_type = args
         .edge_type

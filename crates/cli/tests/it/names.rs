@@ -379,20 +379,59 @@ fn a_scan_that_is_killed_goes_on() {
         }
     }
     let tree = tree.to_string_lossy().into_owned();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_esker"))
-        .current_dir(at)
-        .args(["scan", "lab.esker", &tree, "--at", "/t", "--rate", "2k/s"])
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let began = std::time::Instant::now();
-    while json_if(at).is_none_or(|n| n == 0) && began.elapsed().as_secs() < 60 {
-        std::thread::sleep(std::time::Duration::from_millis(50));
+    for n in 0..20 {
+        let (from, to) = (
+            format!("{tree}/d{n}/f0"),
+            format!("{tree}/d{}/again{n}", n + 7),
+        );
+        std::fs::hard_link(from, to).unwrap();
     }
-    child.kill().unwrap();
-    child.wait().unwrap();
-    done(at, &["scan", "lab.esker", &tree, "--at", "/t"]);
-    assert_eq!(json(at, &["du", "lab.esker", "/t"])[0]["files"], 4_000);
+    let kills = std::env::var("ESKER_KILLS").map_or(3, |n| n.parse().unwrap());
+    let mut there = 0;
+    for kill in 0..kills {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_esker"))
+            .current_dir(at)
+            .args([
+                "scan",
+                "lab.esker",
+                &tree,
+                "--at",
+                "/t",
+                "--rate",
+                "3k/s",
+                "--resume",
+            ])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let began = std::time::Instant::now();
+        let told = loop {
+            let now = json_if(at).unwrap_or(0);
+            if now > there || began.elapsed().as_secs() > 60 {
+                break now;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20 + kill * 7));
+        };
+        child.kill().unwrap();
+        child.wait().unwrap();
+        sound(at);
+        there = json_if(at).unwrap_or(0);
+        assert!(there >= told, "{told} files were there, and {there} are");
+        if there >= 4_000 {
+            break;
+        }
+    }
+    done(at, &["scan", "lab.esker", &tree, "--at", "/t", "--resume"]);
+    let once = &json(at, &["du", "lab.esker", "/t"])[0];
+    assert_eq!(
+        (&once["files"], &once["directories"]),
+        (&4_020.into(), &41.into())
+    );
+    let links = json(at, &["stat", "lab.esker", "/t/d3/f0", "/t/d10/again3"]);
+    assert_eq!(
+        (&links[0]["links"], &links[0]["vertex"]),
+        (&2.into(), &links[1]["vertex"])
+    );
     sound(at);
 }
 
@@ -469,4 +508,58 @@ fn leads_into_itself() {
         json(dir.path(), &["du", "lab.esker", "/t"])[0]["directories"],
         3
     );
+}
+
+#[test]
+fn projects_and_the_whole_are_summed_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    done(
+        at,
+        &[
+            "mkdir",
+            "lab.esker",
+            "-p",
+            "/project/a/deep",
+            "/project/b",
+            "/project/c",
+        ],
+    );
+    done(
+        at,
+        &[
+            "touch",
+            "lab.esker",
+            "/project/a/x",
+            "/project/a/deep/y",
+            "/project/b/z",
+            "/top",
+        ],
+    );
+    done(at, &["ln", "lab.esker", "/project/b/z", "/project/b/zz"]);
+    done(at, &["ln", "lab.esker", "/top", "/link", "-s"]);
+    let whole = json(at, &["df", "lab.esker"]);
+    let below = json(at, &["du", "lab.esker", "/"]);
+    for sum in ["size", "allocated", "directories"] {
+        assert_eq!(whole[0][sum], below[0][sum], "{sum}");
+    }
+    // A file with two names is one file of the whole.
+    assert_eq!(
+        (&whole[0]["files"], &below[0]["files"]),
+        (&5.into(), &6.into())
+    );
+    let projects = json(
+        at,
+        &["top", "lab.esker", "--by", "project", "--under", "/project"],
+    );
+    let named: Vec<(&str, u64)> = projects
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| (p["project"].as_str().unwrap(), p["files"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(named.len(), 3);
+    for one in [("/project/a", 2), ("/project/b", 2), ("/project/c", 0)] {
+        assert!(named.contains(&one), "{named:?}");
+    }
 }

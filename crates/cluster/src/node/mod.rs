@@ -247,7 +247,9 @@ impl Node {
                         self.travel_here(from, call).await.map(Response::Travel)
                     }
                     Request::Objects(call) => self.objects_here(call).await.map(Response::Objects),
-                    Request::Names(call) => self.answer_names(call).await.map(Response::Names),
+                    Request::Names(call) => {
+                        self.answer_names(from, call).await.map(Response::Names)
+                    }
                     Request::Hello { .. } | Request::Ping | Request::Persist => Ok(Response::Done),
                 }
             }

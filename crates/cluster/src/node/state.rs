@@ -63,6 +63,10 @@ pub(crate) struct State {
     pub(crate) growth: Map<VertexId, Growth>,
     /// Entries of directories that have some here, by partition: counted since they were first many.
     pub(crate) entries: Map<VertexId, super::names::Counts>,
+    /// Changes of the namespace that this server has asked others for.
+    pub(crate) asked: super::names::Asked,
+    /// What it has answered to others that asked it.
+    pub(crate) calls: Map<ServerId, super::names::Calls>,
     /// Splits that did not succeed, and when they may be tried again, in milliseconds.
     pub(crate) postponed: Map<VertexId, u64>,
     /// Whoever waits for something of the above to change.

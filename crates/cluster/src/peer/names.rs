@@ -35,6 +35,8 @@ pub enum NamesCall {
     },
     /// Changes, whose first entries lie at the answerer.
     Change {
+        /// Which call it is: it may arrive twice, and is done once.
+        call: CallId,
         /// On whose behalf.
         asker: Option<Asker>,
         /// Which.
@@ -75,6 +77,19 @@ pub enum NamesCall {
     },
 }
 
+/// One of a server's calls for changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CallId {
+    /// How often the asker had been started.
+    pub incarnation: u64,
+    /// Counted since then.
+    pub number: u64,
+    /// All of the asker's calls with a smaller number are over.
+    pub over: u64,
+    /// How often the answerer had been started, as far as the asker knows: a later one has forgotten what an earlier one did.
+    pub to: u64,
+}
+
 /// What can come back.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NamesReply {
@@ -82,6 +97,8 @@ pub enum NamesReply {
     Rows(Vec<Option<Vec<u8>>>),
     /// To [`NamesCall::Change`]: what became of each, and how directories have split whose entries lie elsewhere.
     Changed(Vec<Result<Done, Refusal>>, Vec<(VertexId, Vec<u8>)>),
+    /// To [`NamesCall::Change`]: nothing was done, for the answerer was started more often than the asker knew.
+    Anew,
     /// To [`NamesCall::Sums`], in their order.
     Sums(Vec<DirectorySums>),
     /// To [`NamesCall::Page`].
@@ -223,8 +240,15 @@ impl NamesCall {
                 out.push(0);
                 put_list(&mut out, keys, |out, key| put_bytes(out, key));
             }
-            Self::Change { asker, changes } => {
+            Self::Change {
+                call,
+                asker,
+                changes,
+            } => {
                 out.push(1);
+                for n in [call.incarnation, call.number, call.over, call.to] {
+                    put_u64(&mut out, n);
+                }
                 put_option(&mut out, asker.as_ref(), put_asker);
                 put_list(&mut out, changes, put_change);
             }
@@ -272,6 +296,12 @@ impl NamesCall {
                 keys: take_list(&mut r, 1, |r| Ok(r.bytes("a key")?.to_vec()))?,
             },
             1 => Self::Change {
+                call: CallId {
+                    incarnation: r.u64("an incarnation")?,
+                    number: r.u64("a number")?,
+                    over: r.u64("a number")?,
+                    to: r.u64("an incarnation")?,
+                },
                 asker: take_option(&mut r, take_asker)?,
                 changes: take_list(&mut r, 3, take_change)?,
             },
@@ -394,6 +424,7 @@ impl NamesReply {
                 out.push(6);
                 put_splits(&mut out, splits);
             }
+            Self::Anew => out.push(8),
             Self::Count(count) => {
                 out.push(7);
                 put_u64(&mut out, *count);
@@ -433,7 +464,8 @@ impl NamesReply {
             5 => Self::Space(take_counters(&mut r)?),
             6 => Self::Moved(take_splits(&mut r)?),
             7 => Self::Count(r.u64("a count")?),
-            _ => return Err(r.error("a kind of answer (0 to 7)")),
+            8 => Self::Anew,
+            _ => return Err(r.error("a kind of answer (0 to 8)")),
         };
         r.finish()?;
         Ok(reply)
@@ -473,7 +505,14 @@ mod tests {
             keys: vec![vec![1, 2], vec![]],
         });
         let path = NamePath::parse(b"/a/b").unwrap();
+        comes_back(&NamesReply::Anew);
         come_back(&NamesCall::Change {
+            call: CallId {
+                incarnation: 1,
+                number: 2,
+                over: 3,
+                to: 4,
+            },
             asker: Some(Asker {
                 uid: 3,
                 gids: vec![4, 5],

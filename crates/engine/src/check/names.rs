@@ -1,14 +1,14 @@
 //! The namespace: every entry is in a directory, every directory under its parent, and the sums are those of the files.
 
 use super::Check;
-use crate::names::{Committed, corrupt_names, find, space, whereabouts};
+use crate::names::{Committed, corrupt_names, file_kind, find, space, whereabouts};
 use crate::read::FirstError;
 use esker_model::key::Counter;
 use esker_model::namespace::record::{
     Dentry, DentryInode, Past, Whereabouts, decode_child_key, decode_dentry_key,
 };
 use esker_model::namespace::{Inode, display, hash_of, root};
-use esker_model::{Flow, Result, VertexId};
+use esker_model::{Flow, Result, VertexId, VertexTypeId};
 use esker_store::{KeyRange, Table};
 use std::collections::BTreeMap;
 
@@ -42,6 +42,13 @@ impl Check<'_> {
             }
             Ok(())
         })
+    }
+
+    /// Whether a vertex is a file that got its id otherwise than from the path that it was first known by.
+    pub(super) fn is_moved_file(&self, id: VertexId, type_id: VertexTypeId) -> Result<bool> {
+        let moved = |p: Whereabouts| !p.names.is_empty();
+        Ok(file_kind(&self.schema, type_id).is_some()
+            && whereabouts(&Committed(self.read), id)?.is_some_and(moved))
     }
 
     fn dentry(&mut self, key: &[u8], value: &[u8]) -> Result<Option<String>> {

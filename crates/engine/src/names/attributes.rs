@@ -6,6 +6,7 @@ use super::{NamesTxn, rows, space};
 use crate::txn::Txn;
 use esker_model::key::{Counter, Measure, SpaceKey};
 use esker_model::namespace::record::{Dentry, DentryInode};
+use esker_model::namespace::tags::TAG_PREFIX;
 use esker_model::namespace::{
     Content, Errno, INLINE_BYTES_MAX, Inode, Kind, Name, NamePath, SetAttributes, XATTR_BYTES_MAX,
     XATTRS_BYTES_MAX, XattrMode, display,
@@ -19,7 +20,7 @@ const STICKY: u32 = 0o1000;
 const GROUP_EXECUTES: u32 = 0o0010;
 
 /// Where an inode's attributes are written to.
-struct At {
+pub(super) struct At {
     /// The directory whose sums have its size, if one has, and the name whose ending counts.
     sized: Option<(VertexId, Name)>,
     directory: VertexId,
@@ -30,7 +31,7 @@ struct At {
 
 impl Txn<'_, '_> {
     /// An inode, the root's too, and where it is written.
-    fn inode_at(
+    pub(super) fn inode_at(
         &self,
         names: &NamesTxn<'_>,
         asker: Option<&Asker>,
@@ -92,7 +93,7 @@ impl Txn<'_, '_> {
         Ok(changed_by_entries(inode, changed))
     }
 
-    fn put_inode(
+    pub(super) fn put_inode(
         &mut self,
         names: &mut NamesTxn<'_>,
         at: At,
@@ -225,6 +226,9 @@ impl Txn<'_, '_> {
         value: Option<&[u8]>,
         mode: XattrMode,
     ) -> Result<VertexId> {
+        if name.starts_with(TAG_PREFIX) {
+            return self.set_tag(names, asker, (path, true), name, value, mode);
+        }
         let (before, at) = self.inode_at(names, asker, path, true)?;
         check_xattr(&before, asker, name, path)?;
         let mut inode = before.clone();
@@ -311,8 +315,13 @@ fn drop_privileges(inode: &mut Inode, asker: Option<&Asker>) {
 }
 
 /// `user.…` is for files and directories of those who may write them, `trusted.…` and `security.…` for the superuser
-/// (`xattr(7)`); those of a directory with the sticky bit are its owner's. `user.esker.…` are tags, which are set elsewhere.
-fn check_xattr(inode: &Inode, asker: Option<&Asker>, name: &[u8], path: &NamePath) -> Result<()> {
+/// (`xattr(7)`); those of a directory with the sticky bit are its owner's. `user.esker.…` are tags ([`super::vertices`]).
+pub(super) fn check_xattr(
+    inode: &Inode,
+    asker: Option<&Asker>,
+    name: &[u8],
+    path: &NamePath,
+) -> Result<()> {
     let superuser = asker.is_none_or(|a| a.uid == 0);
     let plain = matches!(inode.kind(), Kind::File | Kind::Directory);
     if name.len() > 255 || name.contains(&0) {

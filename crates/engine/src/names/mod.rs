@@ -10,16 +10,20 @@ mod attributes;
 mod change;
 mod directory;
 mod filter;
+pub(crate) mod places;
 mod read;
 mod remove;
 mod rename;
 mod resolve;
+mod retain;
 mod rows;
 pub(crate) mod space;
 mod spread;
 mod together;
+mod vertices;
 
 pub(crate) use rows::{Committed, corrupt as corrupt_names, find, whereabouts};
+pub(crate) use vertices::file_kind;
 
 use crate::Engine;
 use crate::counts::PendingCounters;
@@ -35,6 +39,7 @@ pub use read::sums_of;
 pub use spread::{Here, Plan, PlannedRow, Stopped};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use together::{Admitted, Outcomes, Set};
 
@@ -42,6 +47,36 @@ use together::{Admitted, Outcomes, Set};
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     pub(crate) directories: Directories,
+    /// There are rows: until then, nobody asks where a vertex is.
+    any: AtomicBool,
+    /// The graph has, or had, vertices of files: until then, nobody asks for their tags.
+    vertices: AtomicBool,
+}
+
+impl Names {
+    /// Whether there is a namespace at all.
+    pub(crate) fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    /// From now on there is one. To be called before the first rows of it can be read.
+    pub(crate) fn note_any(&self) {
+        if !self.any() {
+            self.any.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether files may have vertices.
+    pub(crate) fn has_vertices(&self) -> bool {
+        self.vertices.load(Ordering::Acquire)
+    }
+
+    /// From now on they may. To be called before the first one is committed.
+    pub(crate) fn note_vertices(&self) {
+        if !self.has_vertices() {
+            self.vertices.store(true, Ordering::Release);
+        }
+    }
 }
 
 /// Directories that only the present commit knows.
@@ -178,6 +213,7 @@ impl Engine {
         for (counter, change) in names.space.iter() {
             total.changes.add(counter, change);
         }
+        self.names.note_any();
         let structural = names.structural;
         let committed = self.commit_group(writer, overlay, &mut total);
         writer.senders.end(committed.is_ok());

@@ -26,7 +26,7 @@ const READ: u32 = 4;
 const SEARCH: u32 = 1;
 
 impl Engine {
-    fn reach<T>(
+    pub(super) fn reach<T>(
         &self,
         asker: Option<&Asker>,
         call: impl FnOnce(&Way<'_, Committed<'_, dyn esker_store::Store>>) -> Result<T>,
@@ -167,7 +167,11 @@ impl Namespace for Engine {
             Reached::Entry(_, _, Err(_)) => return Err(Errno::NotFound.at(path).into()),
             Reached::Entry(_, _, Ok(found)) => rows::inode(&Committed(&*self.store), found.dentry)?,
         };
-        self.seen(asker, inode)
+        let mut inode = self.seen(asker, inode)?;
+        if inode.allows(asker, READ) {
+            self.add_tags(&mut inode)?;
+        }
+        Ok(inode)
     }
 
     fn list(
@@ -314,6 +318,17 @@ impl Namespace for Engine {
             }
         }
         Ok(())
+    }
+
+    fn ids(
+        &self,
+        asker: Option<&Asker>,
+        paths: &[NamePath],
+    ) -> Result<Vec<Option<(VertexId, Kind)>>> {
+        if !self.names.any() {
+            return Ok(vec![None; paths.len()]);
+        }
+        paths.iter().map(|path| self.id_at(asker, path)).collect()
     }
 
     fn partitions(&self, path: &NamePath) -> Result<Vec<Partition>> {

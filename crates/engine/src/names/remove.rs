@@ -132,7 +132,11 @@ impl Txn<'_, '_> {
 
     /// The vertex of a file that goes is deleted, too, if the graph knows of it.
     fn forget_vertex(&mut self, names: &NamesTxn<'_>, inode: &Inode) -> Result<()> {
-        if !inode.tracked {
+        let known = match names.apart {
+            Some(_) => inode.tracked,
+            None => self.names.has_vertices(),
+        };
+        if !known {
             return Ok(());
         }
         let vertex = VertexRef {

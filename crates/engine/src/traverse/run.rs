@@ -7,8 +7,10 @@ use super::plan::{Plan, PlanHop, PlanSegment, PlanStart, plan};
 use super::stop::Stopper;
 use crate::Engine;
 use crate::read;
+use crate::sight::Sight;
+use esker_model::namespace::resolve;
 use esker_model::traversal::{
-    Budget, Repeat, StepProfile, Stop, StopReason, TravelResult, WorkingSet,
+    Budget, Repeat, Start, StepProfile, Stop, StopReason, TravelResult, WorkingSet,
 };
 use esker_model::{
     Cancel, EdgeKey, Flow, Result, Traversal, Version, VersionRange, Versions, VertexId,
@@ -20,8 +22,12 @@ pub(crate) fn run(
     traversal: &Traversal,
     budget: &Budget,
     cancel: &dyn Cancel,
+    sight: Option<&Sight<'_>>,
 ) -> Result<TravelResult> {
-    let plan = plan(&engine.schema_now(), traversal)?;
+    let mut plan = plan(&engine.schema_now(), traversal)?;
+    if sight.is_some() {
+        present_starts(engine, traversal, &mut plan)?;
+    }
     let (oldest, until) = match plan.versions {
         Versions::AsOf(v) => (v, v.next()),
         Versions::Range(r) => (r.from, r.until),
@@ -38,6 +44,7 @@ pub(crate) fn run(
     let adjacency = &engine.adjacency;
     let mut run = Run {
         engine,
+        sight,
         moment: Moment {
             adjacency,
             view,
@@ -69,8 +76,20 @@ pub(crate) fn run(
     })
 }
 
+/// Starts that are paths of files: the files that are there now.
+fn present_starts(engine: &Engine, traversal: &Traversal, plan: &mut Plan) -> Result<()> {
+    if let (Start::Vertices(names), PlanStart::Vertices(vertices)) =
+        (&traversal.start, &mut plan.start)
+    {
+        *vertices = resolve(engine, &engine.schema_now(), names)?;
+    }
+    Ok(())
+}
+
 struct Run<'e> {
     engine: &'e Engine,
+    /// Names files by their present paths, and keeps what the asker may not see out.
+    sight: Option<&'e Sight<'e>>,
     moment: Moment<'e>,
     budget: &'e Budget,
     limit: Option<u64>,
@@ -496,6 +515,7 @@ impl Run<'_> {
                 })?;
             kept
         };
+        let fresh = self.visible(seen, fresh)?;
         if let Some(paths) = &mut self.paths {
             let inner = self.moment.read();
             for n in &fresh {
@@ -505,6 +525,23 @@ impl Run<'_> {
         self.set_bytes += 5 * fresh.len() as u64;
         seen.visited.extend(fresh);
         Ok(())
+    }
+
+    /// Those of them that the asker sees; the others are marked as refused.
+    fn visible(&self, seen: &mut Seen, fresh: Vec<u32>) -> Result<Vec<u32>> {
+        let Some(sight) = self.sight else {
+            return Ok(fresh);
+        };
+        let mut kept = Vec::with_capacity(fresh.len());
+        for number in fresh {
+            let id = self.moment.read().ids[number as usize];
+            if sight.sees_id(id)? {
+                kept.push(number);
+            } else {
+                *seen.state(number) = REFUSED;
+            }
+        }
+        Ok(kept)
     }
 
     /// What is now, nothing ever deleted, nothing asked: every vertex reached may be visited unseen.
@@ -526,7 +563,10 @@ impl Run<'_> {
             Versions::AsOf(as_of) => as_of,
             Versions::Range(range) => Version(range.until.0.saturating_sub(1)),
         };
-        let vertex = read::read_vertex(source, id, as_of)?;
+        let mut vertex = read::read_vertex(source, id, as_of)?;
+        if let (Some(sight), Some(vertex)) = (self.sight, &mut vertex) {
+            sight.name(vertex)?;
+        }
         Ok(vertex.is_some_and(|v| filters.iter().all(|f| f.holds(&v))))
     }
 

@@ -115,6 +115,7 @@ pub(crate) struct Txn<'a, 's> {
     pub(crate) objects: &'a ObjectStore,
     /// What time it is.
     pub(crate) now_millis: u64,
+    pub(crate) names: &'a crate::names::Names,
 }
 
 impl Engine {
@@ -369,6 +370,7 @@ impl<'a, 's> Txn<'a, 's> {
             senders,
             objects: &engine.objects,
             now_millis,
+            names: &engine.names,
         }
     }
 }

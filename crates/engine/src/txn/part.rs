@@ -259,6 +259,7 @@ impl Engine {
             senders,
             objects: &self.objects,
             now_millis: self.clock.now_millis(),
+            names: &self.names,
         }
     }
 

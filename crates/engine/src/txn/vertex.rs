@@ -4,7 +4,8 @@
 //! changes that arrive late go to their place in the past without touching what is newer.
 
 use super::Txn;
-use super::checks::{check_properties, check_row, check_static, check_tag_name, check_vertex};
+use super::checks::{check_properties, check_row, check_static, check_tag_name};
+use crate::names::file_kind;
 
 use esker_model::key::{
     Counter, attribute_history, deleted_index, static_history, type_index, vertex as vertex_key,
@@ -36,14 +37,14 @@ impl Txn<'_, '_> {
         attributes: Properties,
         at: Option<Version>,
     ) -> Result<()> {
-        check_vertex(self.schema, vertex, &key)?;
+        self.check_name(vertex, &key)?;
         check_static(self.schema, vertex, &attributes)?;
         let current = self.current_vertex(vertex.id)?;
         let Some(mut record) = current else {
             let version = self.version_after(at, Version::ZERO);
             return self.create_vertex(vertex, key, (attributes, false), version);
         };
-        check_same(&record, vertex, &key)?;
+        self.check_same(&record, vertex, &key)?;
         let version = self.version_after(at, record.static_version);
         if version < record.static_version {
             let put = StaticRecord {
@@ -72,13 +73,13 @@ impl Txn<'_, '_> {
         self.store_vertex(vertex.id, record, version)
     }
 
-    pub(super) fn ensure_vertex(
+    pub(crate) fn ensure_vertex(
         &mut self,
         vertex: VertexRef,
         key: String,
         at: Option<Version>,
     ) -> Result<()> {
-        check_vertex(self.schema, vertex, &key)?;
+        self.check_name(vertex, &key)?;
         let Some(record) = self.current_vertex(vertex.id)? else {
             self.refuse_object(vertex, "there is no such object")?;
             let version = self.version_after(at, Version::ZERO);
@@ -87,7 +88,7 @@ impl Txn<'_, '_> {
         if record.gone {
             self.refuse_object(vertex, "the object was deleted")?;
         }
-        check_same(&record, vertex, &key)?;
+        self.check_same(&record, vertex, &key)?;
         let version = self.version_after(
             at,
             if record.gone {
@@ -112,7 +113,7 @@ impl Txn<'_, '_> {
         Ok(())
     }
 
-    pub(super) fn set_attributes(
+    pub(crate) fn set_attributes(
         &mut self,
         vertex: VertexRef,
         set: Properties,
@@ -229,6 +230,9 @@ impl Txn<'_, '_> {
             .put(Table::Index, type_index(vertex.type_id, vertex.id), []);
         self.count(Counter::Vertices(vertex.type_id), 1);
         self.effects.vertices_created += 1;
+        if file_kind(self.schema, vertex.type_id).is_some() {
+            self.names.note_vertices();
+        }
         let record = VertexRecord {
             gone: false,
             mentioned,
@@ -431,7 +435,7 @@ impl Txn<'_, '_> {
         self.effects.deleted.push(id);
     }
 
-    pub(super) fn current_vertex(&self, id: VertexId) -> Result<Option<VertexRecord>> {
+    pub(crate) fn current_vertex(&self, id: VertexId) -> Result<Option<VertexRecord>> {
         let mut record = None;
         self.overlay
             .get_with(Table::Rows, &vertex_key(id), &mut |value| {
@@ -450,12 +454,24 @@ impl Txn<'_, '_> {
     }
 }
 
-fn check_same(record: &VertexRecord, vertex: VertexRef, key: &str) -> Result<()> {
-    if record.type_id == vertex.type_id && record.key == key {
-        return Ok(());
+impl Txn<'_, '_> {
+    fn check_same(&self, record: &VertexRecord, vertex: VertexRef, key: &str) -> Result<()> {
+        let same_type = record.type_id == vertex.type_id;
+        if same_type && record.key == key {
+            return Ok(());
+        }
+        // A file keeps the key that it was first known by.
+        if same_type
+            && let Some(kind) = file_kind(self.schema, vertex.type_id)
+            && [&record.key, key]
+                .into_iter()
+                .any(|k| VertexId::of(kind.type_name(), k) != vertex.id)
+        {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!(
+            "vertex id {} of `{key}` is taken by `{}`: two names share a 128-bit hash",
+            vertex.id, record.key
+        )))
     }
-    Err(Error::Invalid(format!(
-        "vertex id {} of `{key}` is taken by `{}`: two names share a 128-bit hash",
-        vertex.id, record.key
-    )))
 }

@@ -2,6 +2,7 @@
 
 use super::core::Core;
 use super::server::Connections;
+use crate::engine::View;
 use crate::limits::{CANCEL_POLL, CHUNK_BYTES};
 use crate::wire::encoding::Wire;
 use crate::wire::frame::{self, Kind};
@@ -193,26 +194,36 @@ pub(super) fn answer(core: &Core, request: Request, out: &mut Answer<'_>) -> io:
         return out.failed(&e);
     }
     let engine = &*core.engine;
+    let (asker, request) = match request {
+        Request::As(asker, request) => (Some(asker), *request),
+        request => (None, request),
+    };
+    let view = View::new(engine, asker.as_ref());
     match request {
+        // Refused where it is read.
+        Request::As(..) => out.failed(&Error::Invalid("a request within a request".into())),
+        Request::LeftOut(of, select) => out.end(view.left_out(&of, &select)),
+        Request::FileIds(asker, paths) => out.all(engine.ids(asker.as_ref(), &paths)),
         Request::Schema => out.end(engine.schema().map(|s| (*s).clone())),
-        Request::ReadVertices(ids, as_of) => out.all(engine.read_vertices(&ids, as_of)),
-        Request::ReadEdges(keys, as_of) => out.all(engine.read_edges(&keys, as_of)),
-        Request::ScanEdges(frontier, select) => out
-            .stream(|sink| engine.scan_edges(&frontier, &select, &mut |i, edge| sink(&(i, edge)))),
-        Request::ScanVertices(select) => {
-            out.stream(|sink| engine.scan_vertices(&select, &mut |v| sink(&v)))
+        Request::ReadVertices(ids, as_of) => out.all(view.read_vertices(&ids, as_of)),
+        Request::ReadEdges(keys, as_of) => out.all(view.read_edges(&keys, as_of)),
+        Request::ScanEdges(frontier, select) => {
+            out.stream(|sink| view.scan_edges(&frontier, &select, &mut |i, edge| sink(&(i, edge))))
         }
-        Request::VertexHistory(id, range) => out.all(engine.vertex_history(id, range)),
-        Request::EdgeHistory(key, range) => out.all(engine.edge_history(key, range)),
-        Request::Degrees(of) => out.end(engine.degrees(&of)),
-        Request::TopDegrees(edge_type, limit) => out.all(engine.top_degrees(edge_type, limit)),
-        Request::Counts => out.end(engine.counts()),
+        Request::ScanVertices(select) => {
+            out.stream(|sink| view.scan_vertices(&select, &mut |v| sink(&v)))
+        }
+        Request::VertexHistory(id, range) => out.all(view.vertex_history(id, range)),
+        Request::EdgeHistory(key, range) => out.all(view.edge_history(key, range)),
+        Request::Degrees(of) => out.end(view.degrees(&of)),
+        Request::TopDegrees(edge_type, limit) => out.all(view.top_degrees(edge_type, limit)),
+        Request::Counts => out.end(view.counts()),
         Request::Diff(before, after) => {
-            out.stream(|sink| engine.diff(before, after, &mut |d| sink(&d)))
+            out.stream(|sink| view.diff(before, after, &mut |d| sink(&d)))
         }
         Request::Travel(traversal, budget) => {
             let watch = out.watch();
-            match engine.travel(&traversal, &budget, &watch) {
+            match view.travel(&traversal, &budget, &watch) {
                 Ok(result) => {
                     let rest = travel::pieces(result, |piece| out.item(piece))?;
                     out.end(Ok(rest))

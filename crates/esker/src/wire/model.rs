@@ -112,7 +112,11 @@ wire_struct!(CheckReport {
     problems_total,
     complete
 });
-wire_struct!(CompactReport { archived, kept });
+wire_struct!(CompactReport {
+    archived,
+    kept,
+    dropped
+});
 wire_struct!(BulkReport {
     vertices_created,
     edges_created,

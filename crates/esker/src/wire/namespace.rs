@@ -7,7 +7,7 @@ use super::error;
 use esker_model::codec::{DecodeError, Reader, put_bytes};
 use esker_model::namespace::record::{put_inode, take_inode};
 use esker_model::namespace::{
-    Change, Changes, Content, Cookie, Done, Entry, Inode, Make, Name, NamePath, Partition,
+    Change, Changes, Content, Cookie, Done, Entry, Inode, Kind, Make, Name, NamePath, Partition,
     SetAttributes, Space, SpaceBy, Usage, XattrMode,
 };
 
@@ -101,6 +101,17 @@ wire_struct!(Changes {
     once
 });
 wire_struct!(Done { id, version });
+
+/// As the type bits of a mode.
+impl Wire for Kind {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.bits().put(out);
+    }
+    fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Self::of_mode(u32::take(r)?).ok_or_else(|| r.error("the type bits of a mode"))
+    }
+}
+
 wire_enum!(SpaceBy {
     0 User,
     1 Group,

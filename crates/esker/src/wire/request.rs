@@ -86,6 +86,28 @@ pub(crate) enum Request {
     Usages(Option<Asker>, NamePath),
     Space(SpaceBy),
     Partitions(NamePath),
+    /// What is at paths.
+    FileIds(Option<Asker>, Vec<NamePath>),
+    /// A read of the graph on somebody's behalf.
+    As(Asker, Box<Self>),
+    LeftOut(Vec<VertexId>, EdgeSelect),
+}
+
+/// The code of [`Request::As`].
+const AS: u8 = 41;
+
+impl Wire for Box<Request> {
+    fn put(&self, out: &mut Vec<u8>) {
+        (**self).put(out);
+    }
+
+    fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        // Nobody asks on behalf of somebody who asks on behalf of somebody.
+        if r.peek() == Some(AS) {
+            return Err(r.error("a request of its own"));
+        }
+        Request::take(r).map(Self::new)
+    }
 }
 
 wire_enum!(Request {
@@ -122,4 +144,7 @@ wire_enum!(Request {
     30 Space(by),
     31 Usages(asker, path),
     32 Partitions(path),
+    40 FileIds(asker, paths),
+    41 As(asker, request),
+    42 LeftOut(of, select),
 });

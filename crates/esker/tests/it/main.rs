@@ -6,6 +6,7 @@
 mod backup;
 mod child;
 mod death;
+mod death_names;
 mod graph;
 mod messages;
 mod names;

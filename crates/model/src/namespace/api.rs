@@ -1,7 +1,7 @@
 //! The trait of the namespace's door, and what travels through it.
 
-use super::{Content, Inode, Name, NamePath, Partition};
-use crate::error::Result;
+use super::{Content, Inode, Kind, Name, NamePath, Partition};
+use crate::error::{Error, Result};
 use crate::graph::{Cancel, Flow};
 use crate::id::VertexId;
 use crate::object::Asker;
@@ -244,6 +244,23 @@ pub trait Namespace: Send + Sync {
 
     /// Sums over the whole namespace.
     fn space(&self, by: SpaceBy) -> Result<Vec<Space>>;
+
+    /// What is at each of these paths now, if there is something that the asker gets at: its vertex, and its kind. A last
+    /// name that is a symbolic link is not followed.
+    fn ids(
+        &self,
+        asker: Option<&Asker>,
+        paths: &[NamePath],
+    ) -> Result<Vec<Option<(VertexId, Kind)>>> {
+        let each = paths
+            .iter()
+            .map(|path| match self.stat(asker, path, false) {
+                Ok(inode) => Ok(Some((inode.id, inode.kind()))),
+                Err(Error::File(_)) => Ok(None),
+                Err(e) => Err(e),
+            });
+        each.collect()
+    }
 
     /// The partitions of a directory, and where they are.
     fn partitions(&self, path: &NamePath) -> Result<Vec<Partition>>;

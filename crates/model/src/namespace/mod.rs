@@ -13,6 +13,8 @@ mod fields;
 mod inode;
 mod path;
 pub mod record;
+mod refs;
+pub mod tags;
 
 pub use api::{
     Change, Cookie, Done, Entry, Make, Namespace, SetAttributes, Space, SpaceBy, Usage, XattrMode,
@@ -22,6 +24,7 @@ pub use errno::{Errno, FileError};
 pub use fields::{FIELD_NAMES, FileFields};
 pub use inode::{Content, Inode, Kind};
 pub use path::{Name, NamePath, display, shown};
+pub use refs::{Settled, resolve};
 
 use crate::id::VertexId;
 

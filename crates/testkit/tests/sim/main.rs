@@ -60,6 +60,26 @@ fn play_objects_by(play: fn(u64, Weather, bool) -> Played, weather: Weather, see
     assert!(total.applied as u64 > 4 * runs, "runs that do nothing");
 }
 
+fn play_files(weather: Weather, seeds: Range<u64>) {
+    let world = Ground::new(1).world;
+    let mut total = Played::default();
+    let runs = seeds.end - seeds.start;
+    for seed in seeds {
+        let name = format!("files, seed {seed}, {weather:?}");
+        let played = explain(&name, &world, 100, &|tracing| {
+            names::together::play(seed, weather, tracing)
+        });
+        total.records += played.records;
+        total.applied += played.applied;
+        total.messages += played.messages;
+    }
+    println!(
+        "{runs} runs of files, {weather:?}: {} calls, {} changes done, {} messages",
+        total.records, total.applied, total.messages
+    );
+    assert!(total.applied as u64 > 8 * runs, "runs that do nothing");
+}
+
 fn play_alone(seeds: Range<u64>) {
     let world = Ground::new(5).world;
     for seed in seeds {
@@ -131,6 +151,26 @@ fn servers_become_more_or_fewer() {
 #[test]
 fn objects_while_servers_become_more_or_fewer() {
     play_objects(Weather::Flood, 0..60);
+}
+
+#[test]
+fn files_of_clients_together() {
+    play_files(Weather::Calm, 0..60);
+}
+
+#[test]
+fn files_while_messages_are_lost() {
+    play_files(Weather::Rain, 0..60);
+}
+
+#[test]
+fn files_while_servers_stand_still() {
+    play_files(Weather::Wind, 0..40);
+}
+
+#[test]
+fn files_while_servers_die() {
+    play_files(Weather::Storm, 0..60);
 }
 
 #[test]

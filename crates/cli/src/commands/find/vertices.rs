@@ -27,7 +27,7 @@ pub(super) fn run(
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
     for (given, option) in [
-        (find.asker.is_some(), "--as"),
+        (find.asker.is_some() && args.as_of.is_some(), "--as"),
         (find.share.is_some(), "--share and --collective"),
         (find.after.is_some(), "--after"),
     ] {
@@ -46,7 +46,9 @@ pub(super) fn run(
             "`created` is not looked at with --as-of: what there was then had been created by then",
         ));
     }
-    let database = context.open(&args.target)?;
+    let database = context
+        .open(&args.target)?
+        .on_behalf_of(find.asker.as_ref());
     let schema = database.schema()?;
     let type_id = schema
         .vertex_type_id(&args.vertex_type)

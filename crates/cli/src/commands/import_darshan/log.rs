@@ -5,14 +5,17 @@ use esker::Database;
 use esker_import::darshan::{
     self, Damage, GraphCounts, GraphOptions, GraphTypes, LogError, LogIdentity, ParseOptions,
 };
-use esker_model::{Batch, Cancel as _, Error, ErrorKind, GraphRead as _, GraphWrite as _};
+use esker_model::namespace::Settled;
+use esker_model::{Batch, Cancel as _, Error, ErrorKind, GraphRead as _, GraphWrite as _, Schema};
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 /// What all workers share.
 pub(super) struct Work<'a> {
     pub(super) database: &'a Database,
+    pub(super) schema: Arc<Schema>,
     pub(super) types: GraphTypes,
     pub(super) options: GraphOptions,
     pub(super) again: bool,
@@ -85,6 +88,7 @@ pub(super) fn import_log(path: &Path, work: &Work<'_>, interrupt: &Interrupt) ->
         work,
         interrupt,
         waiting: None,
+        settled: Settled::default(),
         imported: &mut imported,
         stop: None,
     };
@@ -112,6 +116,8 @@ struct Applier<'a> {
     work: &'a Work<'a>,
     interrupt: &'a Interrupt,
     waiting: Option<Batch>,
+    /// Which files the log's paths are of.
+    settled: Settled,
     imported: &'a mut Imported,
     stop: Option<LogOutcome>,
 }
@@ -142,7 +148,10 @@ impl Applier<'_> {
         if self.work.again {
             batch.once = None;
         }
-        match self.work.database.apply(batch) {
+        let settled =
+            self.settled
+                .settle(self.work.database, &self.work.schema, &mut batch.mutations);
+        match settled.and_then(|()| self.work.database.apply(batch)) {
             Ok(commit) => {
                 self.imported.vertices_created += commit.vertices_created;
                 self.imported.edges_created += commit.edges_created;

@@ -53,6 +53,7 @@ pub(crate) fn run(args: &ImportDarshanArgs, context: &mut Context) -> anyhow::Re
     let types = GraphTypes::resolve(&schema).map_err(Error::from)?;
     let work = Work {
         database: &database,
+        schema,
         types,
         options: GraphOptions {
             keep_helpers: args.keep_helpers,

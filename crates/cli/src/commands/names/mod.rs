@@ -14,7 +14,7 @@ pub(crate) use find::run as find;
 pub(crate) use list::{ls, stat};
 pub(crate) use make::{ln, mkdir, touch};
 pub(crate) use tree::run as scan;
-pub(crate) use usage::{du, top};
+pub(crate) use usage::{df, du, top};
 
 use crate::context::Context;
 use crate::exit::{Outcome, usage as bad_usage};

@@ -1,7 +1,7 @@
-//! `esker du`, `esker top --by dir|user|group|type|kind|age`: what files take, by sums that are kept.
+//! `esker df`, `esker du`, `esker top --by dir|project|user|group|type|kind|age`: what files take, by sums that are kept.
 
 use super::path;
-use crate::args::{DuArgs, RowFormat, TopArgs, TopBy};
+use crate::args::{DfArgs, DuArgs, RowFormat, TopArgs, TopBy};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::output::{Cell, Rows};
@@ -77,19 +77,43 @@ pub(crate) fn du(args: &DuArgs, context: &mut Context) -> anyhow::Result<Outcome
     Ok(outcome)
 }
 
+/// `esker df`: what `statfs(2)` asks of a file system, as far as one that has no disk of its own can tell.
+pub(crate) fn df(args: &DfArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let database = context.open(&args.target)?;
+    let mut all = Usage::default();
+    for space in database.space(SpaceBy::Kind)? {
+        all += space.usage;
+    }
+    // The root is one, though nobody made it.
+    all.directories += 1;
+    let format = args.format.format;
+    let columns = ["target", "size", "allocated", "files", "directories"];
+    let mut rows = Rows::new(&mut context.out, format, context.style, &columns);
+    rows.row(cells(args.target.target.as_str().into(), &all, format))?;
+    rows.finish()?;
+    Ok(Outcome::Done)
+}
+
 pub(crate) fn top(args: &TopArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     if args.edge_type.is_some() {
         return Err(usage(
             "--type is for --by degree: it names the type of edges",
         ));
     }
-    if args.under.is_some() && args.by != TopBy::Dir {
-        return Err(usage("--under is for --by dir"));
+    let by_path = matches!(args.by, TopBy::Dir | TopBy::Project);
+    if args.under.is_some() && !by_path {
+        return Err(usage("--under is for --by dir and --by project"));
+    }
+    if args.asker.asker.is_some() && !by_path {
+        return Err(usage(
+            "--as is for --by dir, --by project and --by degree: other sums are kept over the files of everybody",
+        ));
     }
     let database = context.open(&args.target)?;
     let (title, mut all) = match args.by {
         TopBy::Degree => return Err(usage("--by degree is about edges")),
         TopBy::Dir => ("directory", by_directory(args, &database, context)?),
+        TopBy::Project => ("project", by_project(args, &database)?),
         TopBy::User => ("uid", database.space(SpaceBy::User)?),
         TopBy::Group => ("gid", database.space(SpaceBy::Group)?),
         TopBy::Type => ("ending", database.space(SpaceBy::Ending)?),
@@ -128,6 +152,23 @@ fn day_text(key: &str) -> String {
     time.map_or_else(|| key.to_owned(), |t| t.strftime("%Y-%m-%d").to_string())
 }
 
+/// The directories directly below one, each with all that is in it.
+fn by_project(args: &TopArgs, database: &Database) -> anyhow::Result<Vec<Space>> {
+    let root = args
+        .under
+        .as_deref()
+        .map_or_else(|| Ok(NamePath::root()), path)?;
+    let mut all = Vec::new();
+    directories(database, args.asker.asker.as_ref(), &root, 1, &mut all)?;
+    let projects = all.into_iter().skip(1);
+    Ok(projects
+        .map(|(path, usage)| Space {
+            key: path.to_string(),
+            usage,
+        })
+        .collect())
+}
+
 /// Every directory with what it and all below it hold.
 fn by_directory(
     args: &TopArgs,
@@ -140,14 +181,19 @@ fn by_directory(
         .map_or_else(|| Ok(NamePath::root()), path)?;
     let mut sums: Vec<(NamePath, Usage)> = Vec::new();
     let interrupt = context.interrupt.clone();
-    database.usages(None, &root, &interrupt, &mut |path, usage| {
-        sums.push((path.clone(), *usage));
-        if interrupt.cancelled() {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    })?;
+    database.usages(
+        args.asker.asker.as_ref(),
+        &root,
+        &interrupt,
+        &mut |path, usage| {
+            sums.push((path.clone(), *usage));
+            if interrupt.cancelled() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        },
+    )?;
     Ok(sums
         .into_iter()
         .map(|(path, usage)| Space {

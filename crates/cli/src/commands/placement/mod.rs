@@ -26,7 +26,7 @@ use view::{Part, View};
 
 pub(crate) fn explain(args: &ExplainArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let database = context.open(&args.target)?;
-    let named = Named::parse(&args.vertex, &*database.schema()?)?;
+    let named = Named::parse(&args.vertex, &database, &*database.schema()?)?;
     let known = database.read_vertices(&[named.vertex.id], Version::MAX)?;
     if known.iter().all(Option::is_none) {
         return Err(named.missing("").into());

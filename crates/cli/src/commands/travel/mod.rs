@@ -17,6 +17,7 @@ use crate::times::now_nanos;
 use crate::units::counted;
 use anyhow::Context as _;
 use esker::Database;
+use esker_model::namespace::resolve;
 use esker_model::traversal::{Budget, Start, Stop, StopReason, TravelResult, Traversal};
 use esker_model::{GraphRead as _, Schema, Version};
 use serde_json::{Value as Json, json};
@@ -30,7 +31,9 @@ pub(crate) fn run(args: &TravelArgs, context: &mut Context) -> anyhow::Result<Ou
         (None, None) => return Err(usage("expected a chain, or -f FILE")),
     };
     let traversal = Traversal::parse_at(&text, now_nanos()).map_err(|e| Usage(e.render(&text)))?;
-    let database = context.open(&args.target)?;
+    let database = context
+        .open(&args.target)?
+        .on_behalf_of(args.asker.asker.as_ref());
     let schema = database.schema()?;
     if args.explain {
         let plan = esker::explain(&schema, &traversal)?;
@@ -135,11 +138,8 @@ fn say_what_is_missing(printing: &Printing<'_>, context: &Context) -> anyhow::Re
     let Start::Vertices(names) = &printing.traversal.start else {
         return Ok(Outcome::Done);
     };
-    let ids: Vec<_> = names
-        .iter()
-        .map(|name| name.resolve(printing.schema).map(|v| v.id))
-        .collect::<Result<_, _>>()
-        .map_err(esker_model::Error::from)?;
+    let starts = resolve(printing.database, printing.schema, names)?;
+    let ids: Vec<_> = starts.iter().map(|v| v.id).collect();
     let as_of = printing.traversal.as_of.unwrap_or(Version::MAX);
     let vertices = printing.database.read_vertices(&ids, as_of)?;
     let mut outcome = Outcome::Done;

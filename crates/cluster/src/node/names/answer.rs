@@ -1,7 +1,9 @@
 //! What a server answers of the namespace to the others.
 
+use super::calls::Taken;
 use crate::node::Node;
 use crate::peer::{NamesCall, NamesReply, Refusal, entries_of};
+use crate::vnode::ServerId;
 use esker_engine::RawEntry;
 use esker_model::{Result, VertexId};
 use std::sync::Arc;
@@ -10,14 +12,27 @@ use std::sync::Arc;
 const PAGE_MAX: usize = 4_096;
 
 impl Node {
-    pub(crate) async fn answer_names(self: &Arc<Self>, call: NamesCall) -> Result<NamesReply> {
+    pub(crate) async fn answer_names(
+        self: &Arc<Self>,
+        from: ServerId,
+        call: NamesCall,
+    ) -> Result<NamesReply> {
         Ok(match call {
             NamesCall::Rows { keys } => self.rows_here(&keys).await?,
-            NamesCall::Change { asker, changes } => {
-                let (answers, splits) = self.change_here(asker.as_ref(), &changes).await?;
-                let answers = answers.into_iter().map(|a| a.map_err(Refusal::from));
-                NamesReply::Changed(answers.collect(), splits)
-            }
+            NamesCall::Change {
+                call,
+                asker,
+                changes,
+            } => match self.take_call(from, call).await? {
+                Taken::Answered(reply) => reply,
+                Taken::New => {
+                    let (answers, splits) = self.change_here(asker.as_ref(), &changes).await?;
+                    let answers = answers.into_iter().map(|a| a.map_err(Refusal::from));
+                    let reply = NamesReply::Changed(answers.collect(), splits);
+                    self.answered_call(from, call, &reply);
+                    reply
+                }
+            },
             NamesCall::Sums { of } => NamesReply::Sums(self.engine.names_sums(&of)?),
             NamesCall::Page {
                 directory,

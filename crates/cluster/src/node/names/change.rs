@@ -139,11 +139,14 @@ impl Node {
             return Ok(Some(answers));
         }
         let count = changes.len();
+        let asking = self.begin_call(server);
         let call = NamesCall::Change {
+            call: asking.id,
             asker: asker.cloned(),
             changes,
         };
         match self.ask_names(server, call).await? {
+            NamesReply::Anew => Ok(None),
             NamesReply::Changed(answers, splits) if answers.len() == count => {
                 self.learn_splits(server, &splits)?;
                 Ok(Some(

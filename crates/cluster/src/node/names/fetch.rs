@@ -176,7 +176,7 @@ impl Node {
     ) -> Result<NamesReply> {
         if server == self.settings.id {
             // A change asks for rows, never for changes: this ends.
-            return Box::pin(self.answer_names(call)).await;
+            return Box::pin(self.answer_names(server, call)).await;
         }
         match self.ask(server, Request::Names(call)).await? {
             Response::Names(reply) => Ok(reply),

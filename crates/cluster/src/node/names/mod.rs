@@ -1,13 +1,16 @@
 //! The namespace of a cluster: directories that split over servers, changes that concern several.
 //!
-//! `place` says which rows lie here, `fetch` gets those that do not, `change` applies changes, `ask` answers questions, `split`
+//! `place` says which rows lie here, `fetch` gets those that do not, `change` applies changes (once, however often
+//! they arrive: `calls`), `ask` answers questions, `split`
 //! moves halves of partitions to other servers. What a change does is the engine's affair (`esker_engine`, `names::apart`).
 
 mod answer;
 mod ask;
+mod calls;
 mod change;
 mod fetch;
 pub(crate) mod place;
 mod split;
 
+pub(crate) use calls::{Asked, Calls};
 pub(crate) use split::Counts;

@@ -194,3 +194,77 @@ fn nothing_is_half_there_after_a_crash() {
     assert_eq!(again.engine.usage(None, &path("/"), true).unwrap().files, 1);
     sound(&again.engine);
 }
+
+/// Rows of a kind in table `names`.
+fn rows(engine: &esker_engine::Engine, kind: u8) -> usize {
+    let mut n = 0;
+    let range = esker_store::KeyRange::prefix(&[kind]);
+    engine
+        .store()
+        .scan(esker_store::Table::Names, &range, &mut |_, _| {
+            n += 1;
+            std::ops::ControlFlow::Continue(())
+        })
+        .unwrap();
+    n
+}
+
+#[test]
+fn retention_forgets_what_files_were_and_files_that_are_gone() {
+    let small = small();
+    let engine = &small.engine;
+    mkdir(engine, "/d");
+    for at in ["/d/kept", "/d/gone", "/d/tagged"] {
+        touch(engine, at);
+    }
+    let tag = |at: &str| Change::Xattr {
+        path: path(at),
+        name: b"user.esker.n".to_vec(),
+        value: Some(b"1".to_vec()),
+        mode: esker_model::namespace::XattrMode::Any,
+    };
+    change(engine, None, tag("/d/tagged")).unwrap();
+    let resize = |at: &str, size| {
+        let set = SetAttributes {
+            size: Some(size),
+            ..SetAttributes::default()
+        };
+        let (path, follow) = (path(at), false);
+        change(engine, None, Change::Set { path, follow, set }).unwrap()
+    };
+    for size in 1..=4 {
+        resize("/d/kept", size);
+        resize("/d/gone", size);
+    }
+    let middle = resize("/d/kept", 5).version;
+    small.clock.advance(10);
+    resize("/d/kept", 6);
+    let gone = stat(engine, "/d/gone").unwrap().id;
+    rm(engine, "/d/gone");
+    let last = change(engine, None, Change::Unlink(path("/d/tagged")))
+        .unwrap()
+        .version;
+    // Of /d/kept six states are past, of /d/gone five, of /d/tagged two.
+    assert_eq!((rows(engine, 3), rows(engine, 2)), (13, 3));
+    let compact = |since| {
+        engine
+            .compact(Some(since), &esker_model::NeverCancel)
+            .unwrap()
+    };
+    // By then, /d/kept had been superseded five times, /d/gone four times, /d/tagged once.
+    assert_eq!(compact(middle).dropped, 10);
+    sound(engine);
+    // What superseded the last past state of /d/kept is not known without looking for it.
+    let done = compact(last);
+    assert_eq!((done.dropped, rows(engine, 3), rows(engine, 2)), (3, 1, 2));
+    sound(engine);
+    // Nothing is known of /d/gone, so another file may be what it was; of /d/tagged its vertex is.
+    assert_eq!(touch(engine, "/d/gone").id, gone);
+    let tagged = touch(engine, "/d/tagged").id;
+    assert_ne!(tagged, VertexId::of("File", "/d/tagged"));
+    assert_eq!(compact(last).dropped, 0);
+    sound(engine);
+    let after = small.after_crash(usize::MAX);
+    sound(&after.engine);
+    assert_eq!(stat(&after.engine, "/d/kept").unwrap().size, 6);
+}

@@ -2,8 +2,10 @@
 
 mod again;
 mod disk;
+mod graph;
 mod kept;
 mod like_a_file_system;
+mod sight;
 
 use crate::small::Small;
 use esker_engine::{CheckOptions, Engine};

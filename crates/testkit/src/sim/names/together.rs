@@ -1,1 +1,432 @@
-//! placeholder
+//! Files in a cluster with its troubles: each client makes, renames, links and removes files of its own, under names that it
+//! uses once, and all of them fight for directories in one that they share.
+//!
+//! Nobody changes another's files. So a client that has been answered knows what it has. Where it was not, a change was done
+//! whole or not at all: of a file that was renamed exactly one name is left.
+
+use super::{NamesTold, Outcome, Refusal, whole};
+use crate::names::path;
+use crate::rng::Rng;
+use crate::sim::ask::{Ask, Told};
+use crate::sim::chaos::{Dangers, trouble};
+use crate::sim::cluster::{Cluster, Subject};
+use crate::sim::exec::WORLD;
+use crate::sim::facade::Facade;
+use crate::sim::net::Faults;
+use crate::sim::play::{Played, Scenario, Weather, started};
+use esker_model::Version;
+use esker_model::namespace::{Call, Change, Changes, Errno, Make, NamePath, SetAttributes};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// A virtual minute.
+const MINUTE: u64 = 60_000_000;
+/// Directories that all fight for.
+const CONTESTED: [&str; 3] = ["x", "y", "z"];
+
+/// What a client knows of one of its names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Known {
+    /// It is there.
+    There,
+    /// It is not.
+    Gone,
+    /// Nobody said.
+    Perhaps,
+    /// It is there exactly if that other name is not.
+    Or(NamePath),
+}
+
+/// Files by path, as one client knows them.
+type Mine = BTreeMap<NamePath, Known>;
+
+struct Shared {
+    cluster: Rc<Cluster>,
+    mine: RefCell<Vec<Mine>>,
+    busy: Cell<usize>,
+    applied: Cell<usize>,
+    records: Cell<usize>,
+    findings: RefCell<Vec<String>>,
+}
+
+/// Plays a seed and checks everything.
+pub fn play(seed: u64, weather: Weather, tracing: bool) -> Played {
+    let mut scenario = Scenario::of(seed, weather, Subject::Nodes);
+    scenario.clients = 1 + (seed % 7) as usize;
+    let cluster = Cluster::new(seed ^ 0x6669_6c65, scenario.shape, tracing);
+    let mut played = Played::default();
+    if let Err(why) = play_on(&scenario, &cluster, &mut played) {
+        played.findings.push(why);
+    }
+    played.findings.extend(cluster.complaints());
+    played.polls = cluster.exec.polls();
+    played.messages = cluster.net.sent();
+    played.digest = cluster.exec.digest();
+    played.trace = cluster.shared().trace();
+    played
+}
+
+fn play_on(scenario: &Scenario, cluster: &Rc<Cluster>, played: &mut Played) -> Result<(), String> {
+    let facade = started(cluster, scenario.seed)?;
+    let all = Rc::new(Shared {
+        cluster: Rc::clone(cluster),
+        mine: RefCell::new(vec![Mine::new(); scenario.clients]),
+        busy: Cell::new(scenario.clients),
+        applied: Cell::new(0),
+        records: Cell::new(0),
+        findings: RefCell::default(),
+    });
+    let mut begin = vec![directory("/s")];
+    begin.extend((0..scenario.clients).map(|n| directory(&format!("/c{n}"))));
+    let made = facade.ask(&ask(begin)).map_err(|e| e.to_string())?;
+    if !matches!(&made, Told::Names(NamesTold::Changed(done)) if done.iter().all(Result::is_ok)) {
+        return Err(format!("the first directories are not made: {made:?}"));
+    }
+    let mut rng = Rng::new(scenario.seed ^ 0x006e_616d);
+    cluster.set_faults(scenario.faults);
+    let stop = Rc::new(Cell::new(false));
+    let weather = scenario.weather;
+    if matches!(weather, Weather::Wind | Weather::Storm | Weather::Flood) {
+        let dangers = Dangers {
+            deaths: weather != Weather::Wind,
+            pauses: true,
+            cuts: true,
+            resizes: weather == Weather::Flood,
+        };
+        let chaos = trouble(
+            Rc::clone(cluster),
+            Rng::new(rng.next()),
+            dangers,
+            Rc::clone(&stop),
+        );
+        cluster.exec.spawn(WORLD, Box::pin(chaos));
+    }
+    for client in 0..scenario.clients {
+        let life = Rc::clone(&all).live(client, Rng::new(rng.next()), 2 * scenario.calls);
+        cluster.exec.spawn(WORLD, Box::pin(life));
+    }
+    let shared = cluster.shared();
+    let working = async {
+        while all.busy.get() > 0 && shared.now() < 2 * MINUTE {
+            shared.sleep(1000).await;
+        }
+    };
+    let _ = cluster.exec.block_on(working, 3 * MINUTE);
+    stop.set(true);
+    shared.note(|| "the weather clears".into());
+    cluster.net.join_all();
+    cluster.set_faults(Faults::default());
+    let mended = async {
+        while !cluster.all_joined() || all.busy.get() > 0 {
+            if let Err(e) = cluster.start_all() {
+                cluster.complain(format!("a server cannot be opened again: {e}"));
+                return;
+            }
+            cluster.net.join_all();
+            shared.sleep(10_000).await;
+        }
+    };
+    cluster.exec.block_on(mended, 5 * MINUTE).map_err(|e| {
+        format!(
+            "{} clients still wait after the trouble: {e:?}",
+            all.busy.get()
+        )
+    })?;
+    facade.wait(10_000_000);
+    cluster
+        .start_all()
+        .map_err(|e| format!("a server cannot be opened again: {e}"))?;
+    cluster
+        .exec
+        .block_on(cluster.joined(), MINUTE)
+        .map_err(|e| format!("servers do not join: {e:?}"))?;
+    facade.wait(2 * MINUTE);
+    played.records = all.records.get();
+    played.applied = all.applied.get();
+    played.findings.append(&mut all.findings.borrow_mut());
+    all.at_rest(&facade, &mut played.findings)?;
+    whole::check(cluster, &mut played.findings)?;
+    Ok(())
+}
+
+fn ask(changes: Vec<Change>) -> Ask {
+    Ask::Names(Box::new(Call::Change(Changes {
+        asker: None,
+        changes,
+        once: None,
+    })))
+}
+
+fn directory(at: &str) -> Change {
+    Change::Make(path(at), Make::new(0o4_0777, 0, 0))
+}
+
+fn file(at: &NamePath) -> Change {
+    Change::Make(at.clone(), Make::new(0o10_0666, 0, 0))
+}
+
+impl Shared {
+    /// One client's life.
+    async fn live(self: Rc<Self>, client: usize, mut rng: Rng, calls: usize) {
+        for number in 0..calls {
+            self.step(client, number, &mut rng).await;
+            if rng.percent(50) {
+                let pause = rng.below(20_000) as u64;
+                self.cluster.shared().sleep(pause).await;
+            }
+        }
+        self.busy.set(self.busy.get() - 1);
+    }
+
+    /// Asks once: a change that is asked for again is another one.
+    async fn change(&self, client: usize, rng: &mut Rng, changes: Vec<Change>) -> Vec<Outcome> {
+        let count = changes.len();
+        let shared = self.cluster.shared();
+        let at = rng.below(self.cluster.len());
+        shared.note(|| format!("client {client} asks server {at}: {changes:?}"));
+        let patience = self.cluster.shape.patience;
+        let told = self
+            .cluster
+            .ask(at, ask(changes), Version::ZERO, patience)
+            .await;
+        shared.note(|| format!("client {client} hears from server {at}: {told:?}"));
+        self.records.set(self.records.get() + 1);
+        let outcomes = match told {
+            Ok(Told::Names(NamesTold::Changed(done))) if done.len() == count => done,
+            Ok(other) => vec![Err(Refusal::Other(format!("{other:?}"))); count],
+            Err(e) => vec![Err(Refusal::from(e)); count],
+        };
+        let done = outcomes.iter().filter(|o| o.is_ok()).count();
+        self.applied.set(self.applied.get() + done);
+        for outcome in &outcomes {
+            if let Err(Refusal::Other(why)) = outcome {
+                self.findings
+                    .borrow_mut()
+                    .push(format!("client {client} is told {why}"));
+            }
+        }
+        outcomes
+    }
+
+    fn one_of_mine(&self, client: usize, rng: &mut Rng) -> Option<NamePath> {
+        let all = self.mine.borrow();
+        let mine = all.get(client)?.iter();
+        let there: Vec<&NamePath> = mine
+            .filter(|(_, known)| **known == Known::There)
+            .map(|(path, _)| path)
+            .collect();
+        (!there.is_empty()).then(|| there[rng.below(there.len())].clone())
+    }
+
+    fn set(&self, client: usize, path: &NamePath, known: Known) {
+        if let Some(mine) = self.mine.borrow_mut().get_mut(client) {
+            mine.insert(path.clone(), known);
+        }
+    }
+
+    /// A refusal that nobody's doing explains.
+    fn odd(&self, client: usize, what: &str, path: &NamePath, outcome: &Outcome) {
+        let what = format!("client {client} {what} {path}, which is its own: {outcome:?}");
+        self.findings.borrow_mut().push(what);
+    }
+
+    async fn step(&self, client: usize, number: usize, rng: &mut Rng) {
+        // In its own directory, or between others' in the shared one.
+        let place = if rng.percent(50) {
+            format!("/c{client}")
+        } else {
+            "/s".into()
+        };
+        let fresh = path(&format!("{place}/{client}-{number}"));
+        // Some clients do little else than fight.
+        let fights = if client % 2 == 0 { 10 } else { 40 };
+        match rng.below(fights) {
+            0..=2 => {
+                let outcome = self.change(client, rng, vec![file(&fresh)]).await.remove(0);
+                match &outcome {
+                    Ok(()) => self.set(client, &fresh, Known::There),
+                    Err(Refusal::Unavailable(_)) => self.set(client, &fresh, Known::Perhaps),
+                    Err(_) => self.odd(client, "cannot make", &fresh, &outcome),
+                }
+            }
+            3 => {
+                let many: Vec<NamePath> = (0..2 + rng.below(12))
+                    .map(|n| path(&format!("{fresh}-{n}")))
+                    .collect();
+                let changes = many.iter().map(file).collect();
+                let outcomes = self.change(client, rng, changes).await;
+                for (at, outcome) in many.iter().zip(&outcomes) {
+                    match outcome {
+                        Ok(()) => self.set(client, at, Known::There),
+                        Err(Refusal::Unavailable(_)) => self.set(client, at, Known::Perhaps),
+                        Err(_) => self.odd(client, "cannot make", at, outcome),
+                    }
+                }
+            }
+            4 => {
+                let Some(at) = self.one_of_mine(client, rng) else {
+                    return;
+                };
+                let change = vec![Change::Unlink(at.clone())];
+                let outcome = self.change(client, rng, change).await.remove(0);
+                match &outcome {
+                    Ok(()) => self.set(client, &at, Known::Gone),
+                    Err(Refusal::Unavailable(_)) => self.set(client, &at, Known::Perhaps),
+                    Err(_) => self.odd(client, "cannot remove", &at, &outcome),
+                }
+            }
+            5..=6 => {
+                let Some(at) = self.one_of_mine(client, rng) else {
+                    return;
+                };
+                let change = vec![Change::Rename {
+                    from: at.clone(),
+                    to: fresh.clone(),
+                    no_replace: rng.percent(50),
+                }];
+                let outcome = self.change(client, rng, change).await.remove(0);
+                match &outcome {
+                    Ok(()) => {
+                        self.set(client, &at, Known::Gone);
+                        self.set(client, &fresh, Known::There);
+                    }
+                    Err(Refusal::Unavailable(_)) => {
+                        self.set(client, &at, Known::Or(fresh.clone()));
+                        self.set(client, &fresh, Known::Or(at));
+                    }
+                    Err(_) => self.odd(client, "cannot rename", &at, &outcome),
+                }
+            }
+            7 => {
+                let Some(at) = self.one_of_mine(client, rng) else {
+                    return;
+                };
+                let change = vec![Change::Link {
+                    from: at.clone(),
+                    to: fresh.clone(),
+                }];
+                let outcome = self.change(client, rng, change).await.remove(0);
+                match &outcome {
+                    Ok(()) => self.set(client, &fresh, Known::There),
+                    Err(Refusal::Unavailable(_)) => self.set(client, &fresh, Known::Perhaps),
+                    Err(_) => self.odd(client, "cannot link", &at, &outcome),
+                }
+            }
+            8 => {
+                let Some(at) = self.one_of_mine(client, rng) else {
+                    return;
+                };
+                let set = SetAttributes {
+                    mode: Some(0o600 + rng.below(8) as u32),
+                    ..SetAttributes::default()
+                };
+                let change = vec![Change::Set {
+                    path: at.clone(),
+                    follow: true,
+                    set,
+                }];
+                let outcome = self.change(client, rng, change).await.remove(0);
+                if let Err(Refusal::File(_)) = &outcome {
+                    self.odd(client, "cannot change", &at, &outcome);
+                }
+            }
+            _ => self.fight(client, rng).await,
+        }
+    }
+
+    /// Directories come and go, with what is in them, by everybody's hand.
+    async fn fight(&self, client: usize, rng: &mut Rng) {
+        let name = *rng.pick(&CONTESTED);
+        let contested = path(&format!("/s/{name}"));
+        let within = path(&format!("/s/{name}/{}", rng.pick(&CONTESTED)));
+        let change = match rng.below(7) {
+            0..=1 => directory(&format!("/s/{name}")),
+            2 => file(&within),
+            3 => Change::Unlink(within),
+            4 => Change::Rmdir(contested),
+            5 => Change::Rename {
+                from: contested,
+                to: path(&format!("/s/{}", rng.pick(&CONTESTED))),
+                no_replace: false,
+            },
+            _ => Change::Rename {
+                from: within,
+                to: path(&format!("/s/{}/{name}", rng.pick(&CONTESTED))),
+                no_replace: false,
+            },
+        };
+        let outcome = self.change(client, rng, vec![change]).await.remove(0);
+        let expected = [
+            Errno::NotFound,
+            Errno::Exists,
+            Errno::NotEmpty,
+            Errno::Invalid,
+            Errno::NotDirectory,
+            Errno::IsDirectory,
+        ];
+        if let Err(Refusal::File(errno)) = &outcome
+            && !expected.contains(errno)
+        {
+            self.findings
+                .borrow_mut()
+                .push(format!("client {client} is told {errno:?}"));
+        }
+    }
+
+    /// What every server shows in the end.
+    fn at_rest(&self, facade: &Facade, findings: &mut Vec<String>) -> Result<(), String> {
+        for at in 0..self.cluster.len() {
+            let mut places = vec!["/s".to_owned()];
+            places.extend((0..self.mine.borrow().len()).map(|n| format!("/c{n}")));
+            let mut there = Vec::new();
+            for place in places {
+                there.extend(listed(facade, at, &path(&place))?);
+            }
+            for (client, mine) in self.mine.borrow().iter().enumerate() {
+                for (path, known) in mine {
+                    let is = there.contains(path);
+                    let right = match known {
+                        Known::There => is,
+                        Known::Gone => !is,
+                        Known::Perhaps => true,
+                        Known::Or(other) => is != there.contains(other),
+                    };
+                    if !right {
+                        findings.push(format!(
+                            "server {at}: {path} of client {client} is {}, and it knows: {known:?}",
+                            if is { "there" } else { "not there" }
+                        ));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a server says is in a directory.
+fn listed(facade: &Facade, at: usize, directory: &NamePath) -> Result<Vec<NamePath>, String> {
+    let mut all = Vec::new();
+    let mut after = None;
+    loop {
+        let call = Call::List {
+            asker: None,
+            path: directory.clone(),
+            after,
+            limit: 20,
+            directories: false,
+        };
+        let told = facade.ask_at(at, &Ask::Names(Box::new(call)));
+        match told {
+            Ok(Told::Names(NamesTold::Page(entries, more))) => {
+                after = entries.last().map(|(cookie, _)| *cookie);
+                all.extend(entries.iter().map(|(_, e)| directory.join(&e.name)));
+                if !more {
+                    return Ok(all);
+                }
+            }
+            other => return Err(format!("server {at} lists {directory}: {other:?}")),
+        }
+    }
+}

@@ -62,6 +62,7 @@ pub(crate) fn run(args: &ScanArgs, context: &mut Context) -> anyhow::Result<Outc
         (args.versions.is_some(), "--versions"),
         (args.limit.is_some(), "--limit"),
         (args.inverse, "--inverse"),
+        (args.asker.asker.is_some(), "--as"),
     ] {
         if given {
             return Err(usage(format!(

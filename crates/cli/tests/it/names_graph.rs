@@ -1,0 +1,217 @@
+//! Files by path in the commands of the graph: they follow renames, and show what the asker may read.
+
+use crate::processes::{esker, run, text};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::Stdio;
+
+fn done(folder: &Path, args: &[&str]) -> String {
+    let out = run(folder, args);
+    assert!(out.status.success(), "{args:?}: {}", text(&out.stderr));
+    text(&out.stdout)
+}
+
+fn refused(folder: &Path, args: &[&str]) -> String {
+    let out = run(folder, args);
+    assert!(!out.status.success(), "{args:?}: {}", text(&out.stdout));
+    text(&out.stderr)
+}
+
+/// `/lab/raw` was read by job 1, which wrote `/lab/plot`.
+fn lab(folder: &Path) {
+    for args in [
+        &["mkdir", "lab.esker", "/lab", "/secret"][..],
+        &["touch", "lab.esker", "/lab/raw", "/lab/plot"],
+        &[
+            "link",
+            "lab.esker",
+            "--create",
+            "job:1",
+            "read",
+            "file:/lab/raw",
+        ],
+        &[
+            "link",
+            "lab.esker",
+            "--create",
+            "file:/lab/plot",
+            "wasWrittenBy",
+            "job:1",
+        ],
+        &["set", "lab.esker", "file:/lab/raw", "site=north", "run=7"],
+    ] {
+        done(folder, args);
+    }
+}
+
+#[test]
+fn commands_follow_renames() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    lab(at);
+    done(at, &["mv", "lab.esker", "/lab", "/archive"]);
+    done(at, &["mv", "lab.esker", "/archive/raw", "/archive/first"]);
+    let got = done(at, &["get", "lab.esker", "file:/archive/first"]);
+    assert!(
+        got.starts_with("file:/archive/first\n") && got.contains("north"),
+        "{got}"
+    );
+    let story = done(at, &["lineage", "lab.esker", "file:/archive/plot"]);
+    assert!(
+        story.contains("file:/archive/first") && !story.contains("/lab"),
+        "{story}"
+    );
+    let walked = done(
+        at,
+        &[
+            "travel",
+            "lab.esker",
+            "v(\"file:/archive/plot\").e(wasWrittenBy).v().e(read).v()",
+        ],
+    );
+    assert!(walked.contains("file:/archive/first"), "{walked}");
+    let events = done(at, &["history", "lab.esker", "file:/archive/first"]);
+    assert!(
+        events.contains("site") && events.contains("north"),
+        "{events}"
+    );
+    let found = done(
+        at,
+        &[
+            "find",
+            "lab.esker",
+            "key = '/archive/first'",
+            "--type",
+            "File",
+        ],
+    );
+    assert!(found.contains("/archive/first"), "{found}");
+    // A table speaks of the file that has the path, whatever it was called before.
+    std::fs::write(
+        at.join("edges.csv"),
+        "source,type,destination\njob:2,read,file:/archive/first\njob:3,read,file:/elsewhere\n",
+    )
+    .unwrap();
+    done(at, &["import", "edges", "lab.esker", "edges.csv"]);
+    let readers = done(
+        at,
+        &[
+            "scan",
+            "lab.esker",
+            "file:/archive/first",
+            "read",
+            "--inverse",
+        ],
+    );
+    assert!(
+        readers.contains("job:1") && readers.contains("job:2"),
+        "{readers}"
+    );
+    // Another file takes the old path.
+    done(at, &["mkdir", "lab.esker", "/lab"]);
+    done(at, &["touch", "lab.esker", "/lab/raw"]);
+    let none = refused(at, &["get", "lab.esker", "file:/lab/raw"]);
+    assert!(none.contains("file:/lab/raw"), "{none}");
+    done(at, &["check", "lab.esker"]);
+}
+
+#[test]
+fn tags_are_shown_with_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    lab(at);
+    let shown = done(at, &["stat", "lab.esker", "/lab/raw"]);
+    assert!(
+        shown.contains("user.esker.run=7") && shown.contains("user.esker.site=north"),
+        "{shown}"
+    );
+}
+
+/// What a person sees, in a process of its own and through the one that has the database open.
+#[test]
+fn answers_show_what_their_asker_may_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    lab(at);
+    done(at, &["mv", "lab.esker", "/lab/raw", "/secret/raw"]);
+    done(at, &["chmod", "lab.esker", "0700", "/secret"]);
+    done(at, &["chown", "lab.esker", "7:8", "/secret"]);
+    let sees = |who: &'static str| -> bool {
+        let story = done(at, &["lineage", "lab.esker", "file:/lab/plot", "--as", who]);
+        let json = done(
+            at,
+            &[
+                "lineage",
+                "lab.esker",
+                "file:/lab/plot",
+                "--as",
+                who,
+                "--format",
+                "json",
+            ],
+        );
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let walked = done(
+            at,
+            &[
+                "travel",
+                "lab.esker",
+                "v(\"job:1\").e(read).v()",
+                "--as",
+                who,
+                "--format",
+                "csv",
+            ],
+        );
+        let scanned = done(at, &["scan", "lab.esker", "job:1", "read", "--as", who]);
+        let found = done(
+            at,
+            &[
+                "find",
+                "lab.esker",
+                "size >= 0 OR NOT EXISTS size",
+                "--type",
+                "File",
+                "--as",
+                who,
+                "--count",
+            ],
+        );
+        let got = run(at, &["get", "lab.esker", "file:/secret/raw", "--as", who]);
+        let past = run(
+            at,
+            &["history", "lab.esker", "file:/secret/raw", "--as", who],
+        );
+        let all = [&story, &json.to_string(), &walked, &scanned];
+        let sees = story.contains("/secret/raw");
+        for answer in all {
+            assert_eq!(answer.contains("raw"), sees, "{who}: {answer}");
+        }
+        assert_eq!(story.contains("1 vertex left out"), !sees, "{story}");
+        assert_eq!(json["left_out"].as_u64(), (!sees).then_some(1));
+        assert_eq!(got.status.success(), sees);
+        assert_eq!(past.status.success(), sees);
+        assert_eq!(found.trim(), if sees { "2" } else { "1" }, "{found}");
+        sees
+    };
+    let all = || ["7", "9", "9:8", "0"].map(sees);
+    assert_eq!(all(), [true, false, false, true]);
+    // The same through another process.
+    let mut shell = esker(at)
+        .args(["shell", "lab.esker"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = shell.stdin.take().unwrap();
+    writeln!(stdin, "put user:1 name=ada").unwrap();
+    let mut line = String::new();
+    let mut stdout = BufReader::new(shell.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    assert!(line.starts_with("inserted"), "{line}");
+    assert_eq!(all(), [true, false, false, true]);
+    drop(stdin);
+    assert!(shell.wait().unwrap().success());
+    let told = refused(at, &["top", "lab.esker", "--by", "user", "--as", "7"]);
+    assert!(told.contains("--by dir"), "{told}");
+}

@@ -1,0 +1,181 @@
+//! Files as vertices of the graph: which one a path names, what may be said of it, and its tags as extended attributes.
+
+use super::NamesTxn;
+use super::attributes::check_xattr;
+use super::places::key_of;
+use super::resolve::{Reached, Way};
+use super::{Local, rows};
+use crate::Engine;
+use crate::read::vertex_record;
+use crate::txn::{Txn, check_vertex};
+use esker_model::namespace::record::Whereabouts;
+use esker_model::namespace::tags::{TAG_PREFIX, text_of, value_of};
+use esker_model::namespace::{Errno, Inode, Kind, NamePath, XattrMode, display};
+use esker_model::object::Asker;
+use esker_model::{Error, Properties, Result, Schema, VertexId, VertexRef, VertexTypeId};
+
+/// The kind of file that vertices of a type are: `File` stands for all but directories.
+pub(crate) fn file_kind(schema: &Schema, type_id: VertexTypeId) -> Option<Kind> {
+    let name = &schema.vertex_type(type_id)?.name;
+    [Kind::File, Kind::Directory]
+        .into_iter()
+        .find(|kind| kind.type_name() == name)
+}
+
+impl Engine {
+    /// What is at a path now.
+    pub(super) fn id_at(
+        &self,
+        asker: Option<&Asker>,
+        path: &NamePath,
+    ) -> Result<Option<(VertexId, Kind)>> {
+        let found = match self.reach(asker, |way| way.reach(path, false)) {
+            Ok(Reached::Directory(directory)) => Some((directory.id, Kind::Directory)),
+            Ok(Reached::Entry(_, _, Ok(found))) => {
+                Some((found.dentry.id, rows::kind(&found.dentry)))
+            }
+            Ok(Reached::Entry(_, _, Err(_))) | Err(Error::File(_)) => None,
+            Err(e) => return Err(e),
+        };
+        Ok(found)
+    }
+
+    /// Tags of a file, as extended attributes.
+    pub(super) fn add_tags(&self, inode: &mut Inode) -> Result<()> {
+        if !self.names.has_vertices() {
+            return Ok(());
+        }
+        let Some(record) = vertex_record(&*self.store, inode.id)?.filter(|r| !r.gone) else {
+            return Ok(());
+        };
+        inode.tracked = true;
+        let tags = record.user.iter();
+        inode.xattrs.extend(tags.map(|tag| {
+            let name = [TAG_PREFIX, tag.name.as_bytes()].concat();
+            (name, text_of(&tag.value))
+        }));
+        inode.xattrs.sort();
+        Ok(())
+    }
+}
+
+impl Txn<'_, '_> {
+    /// Refuses a vertex whose key cannot be one, or whose id is not that of its name; a file may be named by any path that
+    /// it has, or had.
+    pub(crate) fn check_name(&mut self, vertex: VertexRef, key: &str) -> Result<()> {
+        let Err(refused) = check_vertex(self.schema, vertex, key) else {
+            return Ok(());
+        };
+        let kind = file_kind(self.schema, vertex.type_id).filter(|_| self.names.any());
+        let Some(kind) = kind else {
+            return Err(refused);
+        };
+        if esker_model::id::check_key(key).is_ok() && self.is_file(vertex.id, kind, key)? {
+            return Ok(());
+        }
+        Err(refused)
+    }
+
+    /// Whether a vertex is a file that got its id otherwise than from the path that it is named by. It has whereabouts then:
+    /// the path alone would not lead back to it once something above it is renamed.
+    fn is_file(&mut self, id: VertexId, kind: Kind, key: &str) -> Result<bool> {
+        if rows::whereabouts(&*self.overlay, id)?.is_some_and(|p| !p.names.is_empty()) {
+            return Ok(true);
+        }
+        let Ok(path) = NamePath::parse(key.as_bytes()) else {
+            return Ok(false);
+        };
+        let way = Way {
+            rows: &*self.overlay,
+            asker: None,
+            known: None,
+            epoch: None,
+            local: &Local::default(),
+            filters: None,
+        };
+        let (directory, name) = match way.reach(&path, false) {
+            Ok(Reached::Entry(directory, name, Ok(found)))
+                if found.dentry.id == id
+                    && rows::kind(&found.dentry).type_name() == kind.type_name() =>
+            {
+                (directory.id, name)
+            }
+            Ok(_) | Err(Error::File(_)) => return Ok(false),
+            Err(e) => return Err(e),
+        };
+        self.put_whereabouts(id, &Whereabouts::at(directory, name));
+        Ok(true)
+    }
+
+    /// Sets the tag that an extended attribute `user.esker.NAME` is, or removes it.
+    pub(super) fn set_tag(
+        &mut self,
+        names: &mut NamesTxn<'_>,
+        asker: Option<&Asker>,
+        (path, follow): (&NamePath, bool),
+        name: &[u8],
+        value: Option<&[u8]>,
+        mode: XattrMode,
+    ) -> Result<VertexId> {
+        let (before, at) = self.inode_at(names, asker, path, follow)?;
+        check_xattr(&before, asker, name, path)?;
+        if names.apart.is_some() {
+            // The vertex lies with another server than the file.
+            return Err(Errno::NotSupported
+                .at(format!(
+                    "{path}: on a cluster, tags are set in the graph (`esker set`)"
+                ))
+                .into());
+        }
+        let tag = name.strip_prefix(TAG_PREFIX).unwrap_or_default();
+        let refused = |e: Error| match e {
+            e @ (Error::File(_) | Error::Store { .. } | Error::Corrupt { .. }) => e,
+            e => Errno::Invalid
+                .at(format!("{path}: tag `{}`: {e}", display(tag)))
+                .into(),
+        };
+        let tag = std::str::from_utf8(tag)
+            .map_err(|_| refused(Error::Invalid("tags are named in UTF-8".into())))?;
+        let id = before.id;
+        let record = self.current_vertex(id)?.filter(|r| !r.gone);
+        let there = record.is_some_and(|r| r.user.iter().any(|a| a.name == tag));
+        match (there, value) {
+            (false, None) => return Err(Errno::NoData.at(path).into()),
+            (false, Some(_)) if mode == XattrMode::Replace => {
+                return Err(Errno::NoData.at(path).into());
+            }
+            (true, Some(_)) if mode == XattrMode::Create => {
+                return Err(Errno::Exists.at(path).into());
+            }
+            _ => {}
+        }
+        let type_id = self.schema.vertex_type_id(before.kind().type_name())?;
+        let vertex = VertexRef { id, type_id };
+        if !there {
+            let key = match self.reach(names, asker, path, follow)? {
+                Reached::Directory(directory) => directory.path.to_vec(),
+                Reached::Entry(directory, name, _) => {
+                    let path = directory.path_of(&name);
+                    let plain = std::str::from_utf8(&path)
+                        .is_ok_and(|p| VertexId::of(before.kind().type_name(), p) == id);
+                    if !plain && rows::whereabouts(&*self.overlay, id)?.is_none() {
+                        self.put_whereabouts(id, &Whereabouts::at(directory.id, name));
+                    }
+                    path
+                }
+            };
+            self.ensure_vertex(vertex, key_of(key), None)
+                .map_err(refused)?;
+        }
+        let (mut set, mut remove) = (Properties::new(), Vec::new());
+        match value {
+            Some(value) => set.set(tag, value_of(value)),
+            None => remove.push(tag.to_owned()),
+        }
+        self.set_attributes(vertex, set, remove, None)
+            .map_err(refused)?;
+        let mut inode = before.clone();
+        inode.touch_change(self.now_nanos());
+        self.put_inode(names, at, &before, inode)
+    }
+}

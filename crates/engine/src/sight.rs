@@ -1,0 +1,493 @@
+//! What someone sees of the graph, and by which names.
+//!
+//! A [`View`] reads for somebody. Vertices that are files of the namespace go by their present paths, and show only if the
+//! asker may read them: their mode bits say so, and those of each directory above them let the asker through (what
+//! `access(2)` with `R_OK` answers). Objects show by their own mode. Whatever else the graph holds, everybody sees. What is
+//! not seen is not there: an edge to it does not show, and no walk leads through it; [`View::left_out`] counts, and names
+//! nothing.
+
+use crate::Engine;
+use crate::names::places::{Known, Places, key_of};
+use crate::names::{Committed, file_kind};
+use crate::read::vertex_record;
+use crate::traverse;
+use esker_model::object::{Asker, MODE_DEFAULT, ObjectId};
+use esker_model::traversal::{Budget, TravelResult};
+use esker_model::{
+    Cancel, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect, EdgeTypeId, Flow,
+    GraphRead, Properties, Result, Schema, Traversal, Value, Version, VersionRange, Versions,
+    Vertex, VertexEvent, VertexId, VertexSelect, VertexTypeId,
+};
+use esker_store::Snapshot;
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// So many edges are looked at between two questions about their ends; so many vertices at once.
+const CHUNK: usize = 4_096;
+
+/// The graph as someone sees it. `None` is whoever owns the database, and sees all.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'e> {
+    engine: &'e Engine,
+    asker: Option<&'e Asker>,
+}
+
+/// What someone sees at one moment.
+pub(crate) struct Sight<'s> {
+    schema: &'s Schema,
+    /// `None` sees all.
+    asker: Option<&'s Asker>,
+    read: &'s dyn Snapshot,
+    places: Places<'s, Committed<'s, dyn Snapshot + 's>>,
+    seen: RefCell<HashMap<VertexId, bool>>,
+}
+
+impl Sight<'_> {
+    /// Whether the asker sees a vertex of which this is known.
+    fn sees(
+        &self,
+        id: VertexId,
+        type_id: VertexTypeId,
+        key: &str,
+        own: &Properties,
+    ) -> Result<bool> {
+        let Some(asker) = self.asker else {
+            return Ok(true);
+        };
+        if let Some(seen) = self.seen.borrow().get(&id) {
+            return Ok(*seen);
+        }
+        let seen = if ObjectId::of_vertex(id).is_some() {
+            let number = |name| match own.get(name) {
+                Some(Value::I64(n)) => Some(*n),
+                _ => None,
+            };
+            let mode = number("mode").unwrap_or(MODE_DEFAULT);
+            asker.may_read(number("owner").unwrap_or(0), number("gid"), mode)
+        } else {
+            match file_kind(self.schema, type_id) {
+                None => true,
+                Some(kind) => match self.places.of(id, kind, key)? {
+                    Known::Nothing => true,
+                    Known::Lost => false,
+                    Known::Here(place) | Known::Gone(place) => place.readable(asker),
+                },
+            }
+        };
+        self.seen.borrow_mut().insert(id, seen);
+        Ok(seen)
+    }
+
+    /// The same for a vertex of which only the id is known.
+    pub(crate) fn sees_id(&self, id: VertexId) -> Result<bool> {
+        let Some(asker) = self.asker else {
+            return Ok(true);
+        };
+        if let Some(seen) = self.seen.borrow().get(&id) {
+            return Ok(*seen);
+        }
+        if let Some(record) = vertex_record(self.read, id)? {
+            return self.sees(id, record.type_id, &record.key, &record.attributes);
+        }
+        let seen = match self.places.by_whereabouts(id)? {
+            Some(Known::Here(place) | Known::Gone(place)) => place.readable(asker),
+            Some(Known::Lost) => false,
+            Some(Known::Nothing) | None => true,
+        };
+        self.seen.borrow_mut().insert(id, seen);
+        Ok(seen)
+    }
+
+    fn sees_edge(&self, key: &EdgeKey) -> Result<bool> {
+        Ok(self.sees_id(key.source)? && self.sees_id(key.destination)?)
+    }
+
+    fn sees_vertex(&self, vertex: &Vertex) -> Result<bool> {
+        // What decides is what is now, not what was at the time asked for.
+        if ObjectId::of_vertex(vertex.id).is_some() {
+            return self.sees_id(vertex.id);
+        }
+        self.sees(vertex.id, vertex.type_id, &vertex.key, &vertex.attributes)
+    }
+
+    /// Gives a file's vertex its present path as key.
+    pub(crate) fn name(&self, vertex: &mut Vertex) -> Result<()> {
+        if let Some(kind) = file_kind(self.schema, vertex.type_id)
+            && let Known::Here(place) = self.places.of(vertex.id, kind, &vertex.key)?
+        {
+            vertex.key = key_of(place.path());
+        }
+        Ok(())
+    }
+
+    /// The vertex as the asker sees it, if they do.
+    fn show(&self, mut vertex: Vertex) -> Result<Option<Vertex>> {
+        if !self.sees_vertex(&vertex)? {
+            return Ok(None);
+        }
+        self.name(&mut vertex)?;
+        Ok(Some(vertex))
+    }
+}
+
+impl Engine {
+    /// Calls with what someone sees now, or with nothing where that is everything, by the names that are stored.
+    fn with_sight<T>(
+        &self,
+        asker: Option<&Asker>,
+        call: impl FnOnce(Option<&Sight<'_>>) -> Result<T>,
+    ) -> Result<T> {
+        let asker = asker.filter(|a| a.uid != 0);
+        if asker.is_none() && !self.names.any() {
+            return call(None);
+        }
+        let (snapshot, schema) = (self.store.snapshot()?, self.schema_now());
+        let rows = Committed(&*snapshot);
+        call(Some(&Sight {
+            schema: &schema,
+            asker,
+            read: &*snapshot,
+            places: Places::new(&rows),
+            seen: RefCell::default(),
+        }))
+    }
+}
+
+impl<'e> View<'e> {
+    /// For somebody.
+    pub fn new(engine: &'e Engine, asker: Option<&'e Asker>) -> Self {
+        let asker = asker.filter(|a| a.uid != 0);
+        Self { engine, asker }
+    }
+
+    fn with<T>(&self, call: impl FnOnce(Option<&Sight<'_>>) -> Result<T>) -> Result<T> {
+        self.engine.with_sight(self.asker, call)
+    }
+
+    /// Calls with what the asker sees, if that is not everything.
+    fn guarded<T>(
+        &self,
+        all: impl FnOnce() -> Result<T>,
+        some: impl FnOnce(&Sight<'_>) -> Result<T>,
+    ) -> Result<T> {
+        if self.asker.is_none() {
+            return all();
+        }
+        self.with(|sight| match sight {
+            Some(sight) => some(sight),
+            None => all(),
+        })
+    }
+
+    /// Goes through all vertices that the asker sees, in pieces, with all edges that leave each and the asker sees.
+    fn everything(
+        &self,
+        piece: &mut dyn FnMut(&[(VertexTypeId, VertexId)], &[(usize, EdgeTypeId)]),
+    ) -> Result<()> {
+        let schema = self.engine.schema_now();
+        let mut waiting = Vec::with_capacity(CHUNK);
+        let mut flush = |waiting: &mut Vec<(VertexTypeId, VertexId)>| -> Result<()> {
+            let ids: Vec<VertexId> = waiting.iter().map(|(_, id)| *id).collect();
+            let select = EdgeSelect {
+                types: Vec::new(),
+                versions: Versions::NOW,
+                properties: false,
+            };
+            let mut edges = Vec::new();
+            self.scan_edges(&ids, &select, &mut |i, edge| {
+                edges.push((i, edge.key.edge_type));
+                ControlFlow::Continue(())
+            })?;
+            piece(waiting, &edges);
+            waiting.clear();
+            Ok(())
+        };
+        for (type_id, _) in schema.vertex_types() {
+            let mut failed = Ok(());
+            self.scan_vertices(&VertexSelect::of(type_id), &mut |vertex| {
+                // Specialisations come by themselves.
+                if vertex.type_id == type_id {
+                    waiting.push((type_id, vertex.id));
+                }
+                if waiting.len() >= CHUNK {
+                    failed = flush(&mut waiting);
+                }
+                if failed.is_err() {
+                    return ControlFlow::Break(());
+                }
+                ControlFlow::Continue(())
+            })?;
+            failed?;
+        }
+        flush(&mut waiting)
+    }
+}
+
+/// Keeps the first error that a sink meets.
+fn keep<T>(slot: &mut Result<()>, result: Result<T>) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(e) => {
+            *slot = Err(e);
+            None
+        }
+    }
+}
+
+impl GraphRead for View<'_> {
+    fn schema(&self) -> Result<Arc<Schema>> {
+        self.engine.schema()
+    }
+
+    fn read_vertices(&self, ids: &[VertexId], as_of: Version) -> Result<Vec<Option<Vertex>>> {
+        let found = self.engine.read_vertices(ids, as_of)?;
+        self.with(|sight| match sight {
+            None => Ok(found),
+            Some(sight) => found
+                .into_iter()
+                .map(|v| v.map_or(Ok(None), |v| sight.show(v)))
+                .collect(),
+        })
+    }
+
+    fn read_edges(&self, keys: &[EdgeKey], as_of: Version) -> Result<Vec<Option<Edge>>> {
+        let all = || self.engine.read_edges(keys, as_of);
+        self.guarded(all, |sight| {
+            let mut found = all()?;
+            for edge in &mut found {
+                if let Some(e) = edge
+                    && !sight.sees_edge(&e.key)?
+                {
+                    *edge = None;
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    fn scan_edges(
+        &self,
+        frontier: &[VertexId],
+        select: &EdgeSelect,
+        sink: &mut dyn FnMut(usize, Edge) -> Flow,
+    ) -> Result<()> {
+        if self.asker.is_none() {
+            return self.engine.scan_edges(frontier, select, sink);
+        }
+        self.with(|sight| {
+            let mut error = Ok(());
+            self.engine
+                .scan_edges(frontier, select, &mut |i, edge| match sight {
+                    Some(sight) => match keep(&mut error, sight.sees_edge(&edge.key)) {
+                        Some(true) => sink(i, edge),
+                        Some(false) => ControlFlow::Continue(()),
+                        None => ControlFlow::Break(()),
+                    },
+                    None => sink(i, edge),
+                })?;
+            error
+        })
+    }
+
+    fn scan_vertices(
+        &self,
+        select: &VertexSelect,
+        sink: &mut dyn FnMut(Vertex) -> Flow,
+    ) -> Result<()> {
+        self.with(|sight| {
+            let Some(sight) = sight else {
+                return self.engine.scan_vertices(select, sink);
+            };
+            let mut error = Ok(());
+            self.engine.scan_vertices(select, &mut |vertex| match keep(
+                &mut error,
+                sight.show(vertex),
+            ) {
+                Some(Some(vertex)) => sink(vertex),
+                Some(None) => ControlFlow::Continue(()),
+                None => ControlFlow::Break(()),
+            })?;
+            error
+        })
+    }
+
+    fn vertex_history(&self, id: VertexId, range: VersionRange) -> Result<Vec<VertexEvent>> {
+        let all = || self.engine.vertex_history(id, range);
+        self.guarded(all, |sight| {
+            if sight.sees_id(id)? {
+                all()
+            } else {
+                Ok(Vec::new())
+            }
+        })
+    }
+
+    fn edge_history(&self, key: EdgeKey, range: VersionRange) -> Result<Vec<EdgeEvent>> {
+        let all = || self.engine.edge_history(key, range);
+        self.guarded(all, |sight| {
+            if sight.sees_edge(&key)? {
+                all()
+            } else {
+                Ok(Vec::new())
+            }
+        })
+    }
+
+    fn degrees(&self, of: &[(VertexId, EdgeTypeId)]) -> Result<Vec<u64>> {
+        if self.asker.is_none() {
+            return self.engine.degrees(of);
+        }
+        let count = |(id, edge_type): &(VertexId, EdgeTypeId)| {
+            let select = EdgeSelect {
+                types: vec![*edge_type],
+                versions: Versions::NOW,
+                properties: false,
+            };
+            let mut n = 0;
+            self.scan_edges(&[*id], &select, &mut |_, _| {
+                n += 1;
+                ControlFlow::Continue(())
+            })?;
+            Ok(n)
+        };
+        of.iter().map(count).collect()
+    }
+
+    /// For an asker, all that they see is counted, which takes as long as reading it.
+    fn top_degrees(&self, edge_type: Option<EdgeTypeId>, limit: usize) -> Result<Vec<Degree>> {
+        if self.asker.is_none() {
+            return self.engine.top_degrees(edge_type, limit);
+        }
+        let mut best = BinaryHeap::new();
+        self.everything(&mut |vertices, edges| {
+            let mut degrees: BTreeMap<(usize, EdgeTypeId), u64> = BTreeMap::new();
+            for edge in edges
+                .iter()
+                .filter(|(_, t)| edge_type.is_none_or(|wanted| wanted == *t))
+            {
+                *degrees.entry(*edge).or_default() += 1;
+            }
+            for ((i, edge_type), degree) in degrees {
+                if let Some((_, vertex)) = vertices.get(i) {
+                    best.push(Reverse((degree, Reverse((*vertex, edge_type)))));
+                }
+                if best.len() > limit {
+                    best.pop();
+                }
+            }
+        })?;
+        let sorted = best.into_sorted_vec().into_iter();
+        Ok(sorted
+            .map(|Reverse((degree, Reverse((vertex, edge_type))))| Degree {
+                vertex,
+                edge_type,
+                degree,
+            })
+            .collect())
+    }
+
+    /// For an asker, all that they see is counted, which takes as long as reading it.
+    fn counts(&self) -> Result<Counts> {
+        let mut counts = self.engine.counts()?;
+        if self.asker.is_none() {
+            return Ok(counts);
+        }
+        let mut by_vertex: BTreeMap<VertexTypeId, u64> = BTreeMap::new();
+        let mut by_edge: BTreeMap<EdgeTypeId, u64> = BTreeMap::new();
+        self.everything(&mut |vertices, edges| {
+            for (type_id, _) in vertices {
+                *by_vertex.entry(*type_id).or_default() += 1;
+            }
+            for (_, edge_type) in edges {
+                *by_edge.entry(*edge_type).or_default() += 1;
+            }
+        })?;
+        for (type_id, n) in &mut counts.vertices {
+            *n = by_vertex.get(type_id).copied().unwrap_or(0);
+        }
+        for (edge_type, n) in &mut counts.edges {
+            *n = by_edge.get(edge_type).copied().unwrap_or(0);
+        }
+        Ok(counts)
+    }
+
+    fn diff(
+        &self,
+        before: Version,
+        after: Version,
+        sink: &mut dyn FnMut(Difference) -> Flow,
+    ) -> Result<()> {
+        self.with(|sight| {
+            let Some(sight) = sight else {
+                return self.engine.diff(before, after, sink);
+            };
+            let mut error = Ok(());
+            let show = |vertex: Option<Vertex>| vertex.map_or(Ok(None), |v| sight.show(v));
+            self.engine.diff(before, after, &mut |difference| {
+                let shown = match difference {
+                    Difference::Vertex(old, new) => show(old).and_then(|old| {
+                        let new = show(new)?;
+                        Ok((old.is_some() || new.is_some()).then(|| Difference::Vertex(old, new)))
+                    }),
+                    Difference::Edge(old, new) => {
+                        let key = old.as_ref().or(new.as_ref()).map(|e| e.key);
+                        key.map_or(Ok(false), |key| sight.sees_edge(&key))
+                            .map(|seen| seen.then_some(Difference::Edge(old, new)))
+                    }
+                };
+                match keep(&mut error, shown) {
+                    Some(Some(difference)) => sink(difference),
+                    Some(None) => ControlFlow::Continue(()),
+                    None => ControlFlow::Break(()),
+                }
+            })?;
+            error
+        })
+    }
+
+    fn travel(
+        &self,
+        traversal: &Traversal,
+        budget: &Budget,
+        cancel: &dyn Cancel,
+    ) -> Result<TravelResult> {
+        self.with(|sight| traverse::run(self.engine, traversal, budget, cancel, sight))
+    }
+
+    fn applied(&self, once: &[u8]) -> Result<bool> {
+        self.engine.applied(once)
+    }
+
+    fn left_out(&self, of: &[VertexId], select: &EdgeSelect) -> Result<u64> {
+        if self.asker.is_none() {
+            return Ok(0);
+        }
+        self.with(|sight| {
+            let Some(sight) = sight else { return Ok(0) };
+            let (mut hidden, mut error) = (HashSet::new(), Ok(()));
+            let mut shown = Vec::with_capacity(of.len());
+            for id in of {
+                if sight.sees_id(*id)? {
+                    shown.push(*id);
+                }
+            }
+            self.engine.scan_edges(&shown, select, &mut |_, edge| {
+                let to = edge.key.destination;
+                match keep(&mut error, sight.sees_id(to)) {
+                    Some(seen) => {
+                        if !seen {
+                            hidden.insert(to);
+                        }
+                        ControlFlow::Continue(())
+                    }
+                    None => ControlFlow::Break(()),
+                }
+            })?;
+            error?;
+            Ok(hidden.len() as u64)
+        })
+    }
+}

@@ -1,0 +1,191 @@
+//! kill -9 in the middle of renames, removals and all other changes of files: what was acknowledged is there, the change
+//! under way is there wholly or not at all, and nothing is there twice.
+//!
+//! A child makes random changes, and says after each commit how many it has made. Whoever reads along makes the same ones
+//! in a database that nobody kills. `ESKER_KILLS` says how many deaths (6), `ESKER_KILLS_SEED` the first seed.
+
+use crate::child::Child;
+use crate::processes::{database, open};
+use esker::model::NeverCancel;
+use esker::model::namespace::{Change, Inode, Make, NamePath, Namespace, SetAttributes, XattrMode};
+use esker::{CheckOptions, Database};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+/// Random numbers from a seed (`SplitMix64`).
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+fn some_path(rng: &mut Rng) -> NamePath {
+    let mut text = String::new();
+    for _ in 0..=rng.below(3) {
+        text.push('/');
+        text.push_str(["a", "b", "c", "d", "e", "f"][rng.below(6) as usize]);
+    }
+    NamePath::parse(text.as_bytes()).unwrap()
+}
+
+/// The changes of one commit. Some will be refused, in both databases.
+fn step(seed: u64, number: u64, kind: &str) -> Vec<Change> {
+    let mut rng = Rng(seed ^ number.wrapping_mul(0x2545_f491_4f6c_dd1d));
+    let many = if rng.below(3) == 0 {
+        1 + rng.below(12)
+    } else {
+        1
+    };
+    (0..many).map(|_| one(&mut rng, number, kind)).collect()
+}
+
+fn one(rng: &mut Rng, number: u64, kind: &str) -> Change {
+    let path = some_path(rng);
+    let what = match kind {
+        "renames" => [0, 0, 1, 1, 2, 2, 2, 2, 2, 3, 4, 5][rng.below(12) as usize],
+        _ => [0, 0, 1, 1, 1, 3, 3, 3, 4, 5, 6, 7][rng.below(12) as usize],
+    };
+    match what {
+        0 => Change::Make(path, Make::new(0o4_0755, 0, 0)),
+        1 => Change::Make(path, Make::new(0o10_0644, 7, 8)),
+        2 => Change::Rename {
+            from: path,
+            to: some_path(rng),
+            no_replace: rng.below(4) == 0,
+        },
+        3 => Change::Unlink(path),
+        4 => Change::Link {
+            from: path,
+            to: some_path(rng),
+        },
+        // A mark that goes where the file goes.
+        5 => Change::Xattr {
+            path,
+            name: b"user.esker.step".to_vec(),
+            value: Some(number.to_string().into_bytes()),
+            mode: XattrMode::Any,
+        },
+        6 => Change::Rmdir(path),
+        _ => Change::Set {
+            path,
+            follow: false,
+            set: SetAttributes {
+                size: Some(rng.below(1 << 20)),
+                mode: Some(rng.below(0o1000) as u32),
+                ..SetAttributes::default()
+            },
+        },
+    }
+}
+
+/// What a child does: `SEED FIRST KIND`, changes from that one on, until it is killed.
+pub(crate) fn play(db: &Database, told: &str, say: &dyn Fn(&str)) -> String {
+    let words: Vec<&str> = told.split(' ').collect();
+    let (seed, first) = (words[0].parse().unwrap(), words[1].parse().unwrap());
+    for number in first.. {
+        match db.change(None, &step(seed, number, words[2])) {
+            Ok(_) => say(&format!("made {number}")),
+            Err(e) => return format!("error {:?}: {e}", e.kind()),
+        }
+    }
+    unreachable!("numbers go on")
+}
+
+type Shown = BTreeMap<NamePath, (u32, u32, u64, u32, Vec<(Vec<u8>, Vec<u8>)>)>;
+
+/// All files, as they are.
+fn files(db: &Database) -> Shown {
+    let mut all: Vec<(NamePath, Inode)> = Vec::new();
+    db.walk(None, &NamePath::root(), &NeverCancel, &mut |path, inode| {
+        all.push((path.clone(), inode.clone()));
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    let count = all.len();
+    let shown: Shown = all
+        .into_iter()
+        .map(|(path, _)| {
+            let i = db.stat(None, &path, false).unwrap();
+            (path, (i.mode, i.uid, i.size, i.links, i.xattrs))
+        })
+        .collect();
+    assert_eq!(shown.len(), count, "nothing is there twice");
+    shown
+}
+
+fn sound(db: &Database) {
+    let report = db
+        .check(&CheckOptions::default(), &NeverCancel, &mut |_| {})
+        .unwrap();
+    assert!(
+        report.complete && report.problems.is_empty(),
+        "{:#?}",
+        report.problems
+    );
+}
+
+fn kills(kind: &str) {
+    let number = |name: &str, or: u64| std::env::var(name).map_or(or, |n| n.parse().unwrap());
+    let seed = number("ESKER_KILLS_SEED", 1);
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = database(dir.path());
+    let model = open(&database(other.path()));
+    let mut next = 0;
+    let mut moments = Rng(seed);
+    let mut in_flight = 0;
+    for round in 0..number("ESKER_KILLS", 6) {
+        let mut child = Child::start();
+        assert_eq!(child.open(&path), "owner");
+        child.send(&format!("names {seed} {next} {kind}"));
+        let mut acked = next;
+        let mut take = |line: &str| {
+            let made = line
+                .strip_prefix("made ")
+                .unwrap_or_else(|| panic!("{line}"));
+            assert_eq!(made.parse::<u64>().unwrap(), acked, "round {round}");
+            acked += 1;
+        };
+        for _ in 0..moments.below(120) {
+            take(&child.answer().unwrap());
+        }
+        std::thread::sleep(Duration::from_micros(moments.below(3_000)));
+        child.kill();
+        for line in child.rest() {
+            take(&line);
+        }
+        for number in next..acked {
+            model.change(None, &step(seed, number, kind)).unwrap();
+        }
+        let db = open(&path);
+        let found = files(&db);
+        sound(&db);
+        if found == files(&model) {
+            next = acked;
+        } else {
+            // The one whose answer nobody got.
+            model.change(None, &step(seed, acked, kind)).unwrap();
+            assert_eq!(found, files(&model), "round {round}, after {acked} changes");
+            next = acked + 1;
+            in_flight += 1;
+        }
+        db.close().unwrap();
+    }
+    println!("{kind}: {next} commits, {in_flight} of them unanswered and there");
+}
+
+#[test]
+fn files_are_renamed_when_death_comes() {
+    kills("renames");
+}
+
+#[test]
+fn files_are_removed_when_death_comes() {
+    kills("removals");
+}

@@ -1,0 +1,123 @@
+//! Tags of a file as extended attributes: `user.esker.NAME`, whose value is the tag's as text.
+
+use crate::traversal::parse_nanos;
+use crate::value::Value;
+use jiff::Timestamp;
+
+/// What the names of extended attributes begin with that are tags.
+pub const TAG_PREFIX: &[u8] = b"user.esker.";
+
+/// A tag's value as an extended attribute holds it. [`value_of`] reads it again, but for lists, which come back as text.
+pub fn text_of(value: &Value) -> Vec<u8> {
+    match value {
+        Value::Null => b"null".to_vec(),
+        Value::Bytes(bytes) if std::str::from_utf8(bytes).is_err() => bytes.clone(),
+        Value::String(text) if value_of(text.as_bytes()) == *value => text.clone().into_bytes(),
+        other => shown(other).into_bytes(),
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(b) => b.to_string(),
+        Value::I64(n) => n.to_string(),
+        // Debug keeps the point: `1.0` is no integer.
+        Value::F64(x) => format!("{x:?}"),
+        Value::String(text) => format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")),
+        Value::Bytes(bytes) => {
+            let digits: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+            format!("0x{digits}")
+        }
+        Value::Timestamp(nanos) => Timestamp::from_nanosecond(i128::from(*nanos))
+            .map_or_else(|_| nanos.to_string(), |t| t.to_string()),
+        Value::List(items) => {
+            let items: Vec<_> = items.iter().map(shown).collect();
+            format!("[{}]", items.join(", "))
+        }
+    }
+}
+
+/// The value that a text looks like: `true`, `42`, `0.5`, `2026-03-01T12:00:00Z`, `null`, a text in quotes; all else is a
+/// text, and what is no UTF-8 bytes.
+pub fn value_of(bytes: &[u8]) -> Value {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return Value::Bytes(bytes.to_vec());
+    };
+    match text {
+        "null" => return Value::Null,
+        "true" => return Value::Bool(true),
+        "false" => return Value::Bool(false),
+        _ => {}
+    }
+    if let Some(inner) = text.strip_prefix('"').and_then(|t| t.strip_suffix('"'))
+        && let Some(inner) = unquoted(inner)
+    {
+        return Value::String(inner);
+    }
+    // Not `007`, `+5`, `inf`: those are names more often than numbers.
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let plain = digits.starts_with(|c: char| c.is_ascii_digit())
+        && (digits == "0" || digits.starts_with("0.") || !digits.starts_with('0'));
+    if plain {
+        if let Ok(n) = text.parse() {
+            return Value::I64(n);
+        }
+        let number =
+            digits.contains(['.', 'e', 'E']) && digits.ends_with(|c: char| c.is_ascii_digit());
+        if number && let Ok(x) = text.parse::<f64>() {
+            return Value::F64(x);
+        }
+        if text.contains('T')
+            && text.parse::<Timestamp>().is_ok()
+            && let Some(nanos) = parse_nanos(text)
+        {
+            return Value::Timestamp(nanos);
+        }
+    }
+    Value::String(text.to_owned())
+}
+
+/// A text without the backslashes before quotes and backslashes; `None` if it is not written so.
+fn unquoted(text: &str) -> Option<String> {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '"' => return None,
+            '\\' => out.push(chars.next().filter(|c| matches!(c, '"' | '\\'))?),
+            c => out.push(c),
+        }
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_come_back_from_their_texts() {
+        for value in [
+            Value::Null,
+            Value::Bool(true),
+            Value::I64(-5),
+            Value::F64(0.5),
+            Value::F64(1e300),
+            Value::Timestamp(1_500_000_001),
+            Value::from("plain"),
+            Value::from("42"),
+            Value::from("null"),
+            Value::from("\"quoted\\"),
+            Value::from("007"),
+            Value::from(""),
+            Value::Bytes(vec![0xff, 0]),
+        ] {
+            assert_eq!(value_of(&text_of(&value)), value, "{value:?}");
+        }
+        assert_eq!(text_of(&Value::from("plain")), b"plain");
+        assert_eq!(text_of(&Value::from("42")), b"\"42\"");
+        assert_eq!(value_of(b"2026-03-01"), Value::from("2026-03-01"));
+        assert_eq!(value_of(b"\"half"), Value::from("\"half"));
+    }
+}
