@@ -248,10 +248,14 @@ pub(crate) fn encode_pending(
                 out.extend_from_slice(&t.0.to_be_bytes());
             }
             total => {
-                let key = total.encode();
-                let rest = key.strip_prefix(&[0; 16]).unwrap_or_default();
-                put_varint(&mut out, SHORT + rest.len() as u64);
-                out.extend_from_slice(rest);
+                // Its length is below 64, so it takes one byte, which is known once the key is there.
+                let at = out.len();
+                out.push(0);
+                total.put_total(&mut out);
+                let length = (out.len() - at - 1) as u8;
+                if let Some(place) = out.get_mut(at) {
+                    *place = SHORT as u8 + length;
+                }
             }
         }
         put_varint(&mut out, ((change << 1) ^ (change >> 63)) as u64);

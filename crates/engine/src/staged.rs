@@ -52,7 +52,15 @@ pub(crate) struct StagedStore {
     gate: RwLock<()>,
     /// How many snapshots see which commit as the last.
     moments: Mutex<BTreeMap<u64, usize>>,
+    /// What the next commit brings.
+    next: Mutex<Option<Next>>,
     cache: Cache,
+}
+
+/// Rows that are to be staged with a commit, and the row of `meta` by which it is known.
+struct Next {
+    pending: Vec<u8>,
+    rows: Arc<WriteBatch>,
 }
 
 impl std::fmt::Debug for StagedStore {
@@ -98,6 +106,7 @@ impl StagedStore {
             state: RwLock::default(),
             gate: RwLock::default(),
             moments: Mutex::default(),
+            next: Mutex::default(),
             cache: Cache::new(cache_bytes),
         }
     }
@@ -114,9 +123,30 @@ impl StagedStore {
         self.moments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps snapshots away while a commit over several tables becomes visible, with what it adds here.
-    pub(crate) fn gate(&self) -> RwLockWriteGuard<'_, ()> {
-        self.gate.write().unwrap_or_else(PoisonError::into_inner)
+    fn next(&self) -> MutexGuard<'_, Option<Next>> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says which rows the commit that sets a row of `meta` brings: they are here as soon as that one is there, and no snapshot
+    /// sees one without the other. Only the holder of the engine's write lock may.
+    pub(crate) fn expect(&self, pending: Vec<u8>, rows: Arc<WriteBatch>) {
+        *self.next() = Some(Next { pending, rows });
+    }
+
+    /// That commit failed, maybe before it came here.
+    pub(crate) fn expect_nothing(&self) {
+        *self.next() = None;
+    }
+
+    /// The rows that a batch brings.
+    fn brought(&self, batch: &WriteBatch) -> Option<Arc<WriteBatch>> {
+        let mut next = self.next();
+        // Others commit, too, without the lock.
+        let is = |next: &mut Next| {
+            let mut writes = batch.iter();
+            writes.any(|w| w.table == Table::Meta && w.key == next.pending)
+        };
+        next.take_if(is).map(|next| next.rows)
     }
 
     /// Whether all keys of a batch can be staged.
@@ -163,7 +193,12 @@ impl StagedStore {
             };
             let Some(run) = run else { return Ok(()) };
             self.write_run(&run)?;
-            self.state_mut().frozen = None;
+            let mut state = self.state_mut();
+            state.frozen = None;
+            // Unless a snapshot has it still, its room is used again.
+            if let Some(run) = Arc::into_inner(run) {
+                state.active.rows_mut().reuse(run.into_rows());
+            }
         }
     }
 
@@ -300,6 +335,13 @@ impl Store for StagedStore {
     }
 
     fn commit(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
+        if let Some(rows) = self.brought(&batch) {
+            // One row is seen whole anyway.
+            let several = batch.len() > 1;
+            let _gate = several.then(|| self.gate.write().unwrap_or_else(PoisonError::into_inner));
+            self.inner.commit(batch, durability)?;
+            return self.add(&rows);
+        }
         let names = || batch.iter().filter(|w| w.table == TABLE);
         if let Some(write) = names().find(|w| self.stages(w.key)) {
             // The pending row would come back behind this one.

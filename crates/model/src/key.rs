@@ -414,6 +414,25 @@ impl Counter {
         }
     }
 
+    /// Appends what [`Self::encode`] has behind sixteen zero bytes, of counters that begin with those.
+    pub fn put_total(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Degree(..) => {}
+            Self::Space(space, measure) => {
+                space.put(out);
+                out.push(*measure as u8);
+            }
+            Self::Vertices(VertexTypeId(t)) | Self::Edges(EdgeTypeId(t)) => {
+                out.push(if matches!(self, Self::Vertices(_)) {
+                    1
+                } else {
+                    2
+                });
+                out.extend_from_slice(&t.to_be_bytes());
+            }
+        }
+    }
+
     /// Reads what [`Self::encode`] wrote.
     pub fn decode(key: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(key);

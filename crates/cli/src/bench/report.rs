@@ -27,8 +27,11 @@ pub(crate) enum Unit {
     CpuMicros,
     /// Of processor time, for one object.
     CpuMicrosPerObject,
+    /// Of processor time, for one file.
+    CpuMicrosPerFile,
     Bytes,
     BytesPerObject,
+    BytesPerFile,
     /// A number of something that the case names.
     Count,
 }
@@ -47,6 +50,8 @@ impl Unit {
             Self::Micros => "us",
             Self::CpuMicros => "CPU us/edge",
             Self::CpuMicrosPerObject => "CPU us/object",
+            Self::CpuMicrosPerFile => "CPU us/file",
+            Self::BytesPerFile => "bytes/file",
             Self::Bytes => "bytes",
             Self::BytesPerObject => "bytes/object",
             Self::Count => "",
@@ -72,10 +77,15 @@ impl Unit {
             | Self::CallsPerSecond
             | Self::EdgesPerCpuSecond
             | Self::BytesPerObject
+            | Self::BytesPerFile
             | Self::Count => crate::units::count(figure.round() as u64),
             Self::Bytes => size(figure as u64),
             Self::Seconds | Self::CpuSeconds => format!("{figure:.3}"),
-            Self::Millis | Self::Micros | Self::CpuMicros | Self::CpuMicrosPerObject => {
+            Self::Millis
+            | Self::Micros
+            | Self::CpuMicros
+            | Self::CpuMicrosPerObject
+            | Self::CpuMicrosPerFile => {
                 format!("{figure:.2}")
             }
         }

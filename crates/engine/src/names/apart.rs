@@ -146,13 +146,11 @@ impl<'a> Apart<'a> {
     /// A sum of a directory over all engines, as it is committed.
     pub(super) fn sum(&self, directory: VertexId, measure: Measure) -> Result<u64> {
         let sums = self.fetched.and_then(|f| f.sums.get(&directory));
-        match sums {
-            Some(sums) => Ok(sums.of(measure).cast_unsigned()),
-            None => {
-                lock(&self.notes).needs.push(Need::Sums(directory));
-                Err(stopped())
-            }
+        if let Some(sums) = sums {
+            return Ok(sums.of(measure).cast_unsigned());
         }
+        lock(&self.notes).needs.push(Need::Sums(directory));
+        Err(stopped())
     }
 
     /// A directory has to be empty on all engines.
@@ -294,6 +292,6 @@ pub(super) fn is_current(fetched: &Fetched, directories: &Directories) -> bool {
 pub(super) fn ended<T>(apart: &Apart<'_>, result: Result<T>) -> Result<Ran<T>> {
     match result {
         Ok(value) => Ok(Ran::Ended(value)),
-        Err(e) => apart.trouble().map_or(Err(e), Ok),
+        Err(e) => apart.trouble().ok_or(e),
     }
 }

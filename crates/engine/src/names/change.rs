@@ -241,7 +241,7 @@ impl Txn<'_, '_> {
     }
 
     /// How files in a directory get their ids.
-    fn naming(&mut self, names: &NamesTxn<'_>, directory: &Directory) -> Result<Naming> {
+    pub(super) fn naming(&mut self, names: &NamesTxn<'_>, directory: &Directory) -> Result<Naming> {
         if let Some(naming) = directory.naming.get() {
             return Ok(*naming);
         }

@@ -2,6 +2,7 @@
 
 use super::NamesTxn;
 use super::change::Named;
+use super::directory::Naming;
 use super::resolve::Reached;
 use super::rows;
 use super::space;
@@ -65,12 +66,14 @@ impl Txn<'_, '_> {
             mut inode,
         } = named;
         self.remove_dentry(parent.id, &found)?;
-        // Nothing says where a file is that never was elsewhere.
+        // Nothing says where a file is that never was elsewhere: its id is made of its path, by the only directory that does
+        // that with this path, and nothing of its name has left it.
         let plain = names.apart.is_some()
             && !linked
             && !inode.is_directory()
             && inode.id == id_at(inode.kind(), &parent.path_of(&name))
-            && !self.has_left(parent.id, found.hash)?;
+            && !self.has_left(parent.id, found.hash)?
+            && self.naming(names, &parent)? == Naming::Path;
         self.depart(names, &parent, found.hash)?;
         names.note_changed(parent.id, now);
         if linked {

@@ -35,13 +35,15 @@ impl Differences {
     }
 }
 
-/// The ending of a name: what is behind its last dot, if that is one to eight bytes and not all of the name.
+/// The ending of a name: what is behind its last dot, if that is one to eight bytes, not digits alone, and not all of the name.
+/// Digits number files (`out.00017`): each would be a kind of its own, with a counter of its own.
 pub(crate) fn ending(name: &Name) -> [u8; 8] {
     let mut out = [0; 8];
     let bytes = name.as_bytes();
     if let Some(dot) = bytes.iter().rposition(|b| *b == b'.')
         && dot > 0
         && let Some(text) = bytes.get(dot + 1..)
+        && !text.iter().all(u8::is_ascii_digit)
         && let Some(place) = out.get_mut(..text.len())
     {
         place.copy_from_slice(text);
@@ -221,6 +223,8 @@ mod tests {
             ("a.", ""),
             ("a.ninechars", ""),
             ("a.eightchr", "eightchr"),
+            ("a.7z", "7z"),
+            ("a.0017", ""),
         ] {
             assert_eq!(ending(name), expected, "{name}");
         }

@@ -189,7 +189,7 @@ impl Engine {
         let mut txn = self.names_part(&mut overlay, &schema, version, &mut senders);
         let done = match txn.change_name(&mut names, asker, change) {
             Ok(done) => done,
-            Err(e) => return apart.trouble().map_or(Err(e), Ok),
+            Err(e) => return apart.trouble().ok_or(e),
         };
         names.keep_differences();
         let structure = names.structural;

@@ -2,7 +2,7 @@
 
 use super::again;
 use crate::Engine;
-use crate::txn::{Senders, Writer, lock, parse_marker, repeat};
+use crate::txn::{Senders, Writer, lock_soon, parse_marker, repeat};
 use esker_model::limits::BATCH_MUTATIONS_MAX;
 use esker_model::namespace::{Change, Changes, Done};
 use esker_model::object::Asker;
@@ -54,7 +54,7 @@ impl Engine {
             changes,
             once: None,
         };
-        self.change_one(&mut lock(&self.writer), set)
+        self.change_one(&mut lock_soon(&self.writer), set)
     }
 
     fn change_one(&self, writer: &mut Writer, set: Set<'_>) -> Result<Outcomes> {
@@ -64,7 +64,7 @@ impl Engine {
 
     /// Applies changes that may have come before: then they are not made again, and answered as they were.
     pub fn change_once(&self, changes: &Changes) -> Result<Vec<Result<Done>>> {
-        self.change_one(&mut lock(&self.writer), changes.into())
+        self.change_one(&mut lock_soon(&self.writer), changes.into())
     }
 
     /// The same if nobody writes just now; `None` otherwise. For callers that must not wait for others.
@@ -77,7 +77,7 @@ impl Engine {
     /// Applies what several callers want in one commit. The answers are in their order.
     pub fn change_together(&self, all: &[Changes]) -> Vec<Result<Vec<Result<Done>>>> {
         let sets: Vec<Set<'_>> = all.iter().map(Set::from).collect();
-        let done = self.change_holding(&mut lock(&self.writer), &sets);
+        let done = self.change_holding(&mut lock_soon(&self.writer), &sets);
         done.unwrap_or_else(|e| all.iter().map(|_| Err(repeat(&e))).collect())
     }
 

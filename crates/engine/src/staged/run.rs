@@ -9,6 +9,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub(crate) const KEY_BYTES_MAX: usize = 63;
 /// Rows that a scan takes out at once.
 const CHUNK: usize = 256;
+/// Room for values up to this size is kept, in bytes.
+const ROOM_MAX: usize = 64 << 20;
 /// What a row takes beside its value, about, in bytes.
 const ROW_BYTES: usize = 128;
 
@@ -152,6 +154,14 @@ impl Rows {
         rows.map(|(key, cell)| (key.as_slice(), self.value(cell.place)))
     }
 
+    /// Takes over the room of another one, if nothing is here yet.
+    pub(super) fn reuse(&mut self, other: Self) {
+        if self.values.is_empty() && other.values.capacity() <= ROOM_MAX {
+            self.values = other.values;
+            self.values.clear();
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.now.len()
     }
@@ -167,6 +177,10 @@ impl Rows {
 pub(super) struct Run(RwLock<Rows>);
 
 impl Run {
+    pub(super) fn into_rows(self) -> Rows {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn rows(&self) -> RwLockReadGuard<'_, Rows> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }

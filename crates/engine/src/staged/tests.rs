@@ -166,6 +166,31 @@ fn seen_bytes(n: u32) -> [u8; 4] {
 }
 
 #[test]
+fn rows_come_with_the_commit_that_they_are_expected_with() {
+    let store = open();
+    let meta = |key: &[u8]| {
+        let mut batch = WriteBatch::default();
+        batch.put(Table::Meta, key, b"x");
+        batch
+    };
+    store.expect(b"mine".to_vec(), Arc::new(one(1, Some(1))));
+    store.commit(meta(b"other"), Durability::Relaxed).unwrap();
+    assert_eq!(store.get(TABLE, &[1]).unwrap(), None);
+    let before = store.look().unwrap();
+    store.commit(meta(b"mine"), Durability::Relaxed).unwrap();
+    assert_eq!(store.get(TABLE, &[1]).unwrap(), Some(vec![1]));
+    assert_eq!(before.get(TABLE, &[1]).unwrap(), None);
+    store.expect(b"mine".to_vec(), Arc::new(one(2, Some(2))));
+    store.expect_nothing();
+    store.commit(meta(b"mine"), Durability::Relaxed).unwrap();
+    assert_eq!(
+        store.get(TABLE, &[2]).unwrap(),
+        None,
+        "it was for one that failed"
+    );
+}
+
+#[test]
 fn what_is_staged_is_changed_by_transactions_only_and_long_keys_are_refused() {
     let store = open();
     store.add(&one(1, Some(1))).unwrap();

@@ -39,7 +39,7 @@ use esker_model::{
 };
 use esker_store::{Durability, Table, WriteBatch};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// What the holder of the write lock owns.
 #[derive(Debug)]
@@ -68,6 +68,22 @@ pub(crate) struct Queue(Mutex<Vec<Ticket>>);
 /// store has accepted them.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How often who wants a lock looks before they sleep: some ten microseconds, what a change of one file takes. To be woken takes
+/// longer than that.
+const LOOKS: u32 = 256;
+
+/// The same for a lock that is held for short times.
+pub(crate) fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    for _ in 0..LOOKS {
+        match mutex.try_lock() {
+            Ok(guard) => return guard,
+            Err(TryLockError::Poisoned(e)) => return e.into_inner(),
+            Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
+        }
+    }
+    lock(mutex)
 }
 
 /// What one batch does, apart from the rows in the overlay.
@@ -205,7 +221,7 @@ impl Engine {
         let named = batch.iter().any(|w| w.table == Table::Names);
         let files = named.then(|| {
             let rest = batch.without(Table::Names);
-            std::mem::replace(&mut batch, rest)
+            Arc::new(std::mem::replace(&mut batch, rest))
         });
         if let Some(files) = &files {
             StagedStore::check(files)?;
@@ -215,13 +231,14 @@ impl Engine {
         let mut pending = Vec::new();
         match slot {
             Some(slot) => {
-                pending = encode_pending(version, &total.changes, files.as_ref());
+                pending = encode_pending(version, &total.changes, files.as_deref());
                 batch.put(Table::Meta, pending_key(slot), &pending);
+                if let Some(files) = &files {
+                    self.staged.expect(pending_key(slot), Arc::clone(files));
+                }
             }
             None => batch.put(Table::Meta, NEWEST_KEY, version_value(version)),
         }
-        // One row is seen whole anyway.
-        let gate = (files.is_some() && batch.len() > 1).then(|| self.staged.gate());
         self.deleted.add(&total.deleted);
         let dirty = self.adjacency.begin_write(&total.touched);
         let committed =
@@ -229,6 +246,7 @@ impl Engine {
                 .commit_with(batch, &fresh, &total.tags, self.settings.durability);
         self.adjacency.end_write(dirty, &total.touched);
         if let (Err(_), Some(slot)) = (&committed, slot) {
+            self.staged.expect_nothing();
             // Rows of files that are there after all are there for everybody: later commits build on them.
             let there = files.is_some()
                 && self
@@ -244,10 +262,6 @@ impl Engine {
             }
         }
         committed?;
-        if let Some(files) = &files {
-            self.staged.add(files)?;
-        }
-        drop(gate);
         self.newest_seen
             .fetch_max(version.0.max(total.newest.0.0), Ordering::AcqRel);
         // The batches are committed, whatever becomes of this: a later commit tries again.

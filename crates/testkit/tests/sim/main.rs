@@ -169,6 +169,11 @@ fn files_while_servers_stand_still() {
 }
 
 #[test]
+fn files_while_servers_become_more_or_fewer() {
+    play_files(Weather::Flood, 0..60);
+}
+
+#[test]
 fn files_while_servers_die() {
     play_files(Weather::Storm, 0..60);
 }
@@ -284,11 +289,12 @@ fn very_many_runs() {
     ] {
         play(weather, 10_000..12_000);
         play_objects(weather, 10_000..12_000);
+        play_files(weather, 10_000..12_000);
     }
 }
 
-/// `ESKER_SIM=storm:100..200` plays those and counts what it finds, `objects-storm:100..200` the same with objects; one seed
-/// alone tells all its events.
+/// `ESKER_SIM=storm:100..200` plays those and counts what it finds, `objects-storm:100..200` the same with objects,
+/// `files-storm:100..200` with files; one seed alone tells all its events.
 #[test]
 #[ignore = "for those who look for something"]
 fn these_runs() {
@@ -306,7 +312,8 @@ fn these_runs() {
     for seed in seeds {
         let begin = std::time::Instant::now();
         let of_objects = weather.strip_prefix("objects-");
-        let kind = match of_objects.unwrap_or(weather) {
+        let of_files = weather.strip_prefix("files-");
+        let kind = match of_objects.or(of_files).unwrap_or(weather) {
             "alone" => None,
             "rain" => Some(Weather::Rain),
             "wind" => Some(Weather::Wind),
@@ -316,6 +323,9 @@ fn these_runs() {
         };
         let scenario = kind.map(|kind| Scenario::of(seed, kind, Subject::Nodes));
         let run = |tracing| match (&scenario, kind) {
+            (_, Some(kind)) if of_files.is_some() => names::together::play(seed, kind, tracing),
+            (_, None) if of_files.is_some() => names::alone::play(seed, tracing),
+            (_, Some(kind)) if of_files.is_some() => names::together::play(seed, kind, tracing),
             (Some(_), Some(kind)) if of_objects.is_some() => objects::play(seed, kind, tracing),
             (Some(scenario), _) => scenario.play(tracing),
             (None, _) => alone::play(seed, Subject::Nodes, tracing),

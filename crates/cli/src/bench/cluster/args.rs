@@ -5,7 +5,7 @@ use crate::bench::source::GraphSource;
 use crate::units::parse_size;
 use clap::{Args, Subcommand, ValueEnum};
 use esker_cluster::Kind;
-use esker_cluster::placement::THRESHOLD_DEFAULT;
+use esker_cluster::placement::{DIRECTORY_THRESHOLD_DEFAULT, THRESHOLD_DEFAULT};
 use esker_cluster::vnode::VNODES_DEFAULT;
 use esker_model::traversal::Strategy;
 use std::path::PathBuf;
@@ -257,6 +257,15 @@ pub(crate) struct MdtestArgs {
     /// Clients of each server
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=128))]
     pub(crate) clients_per_server: u32,
+    /// Create them by path, as files of a directory that splits (GIGA+), not as vertices with an edge
+    #[arg(long)]
+    pub(crate) paths: bool,
+    /// With --paths: a partition of the directory with more entries than that splits
+    #[arg(long, value_name = "N", default_value_t = DIRECTORY_THRESHOLD_DEFAULT, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) directory_threshold: u64,
+    /// With --paths: files in one call
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) batch: u32,
     /// Files that each client creates, one after the other
     #[arg(long, value_name = "N", default_value_t = 4000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) files: u32,

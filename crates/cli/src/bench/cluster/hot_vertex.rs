@@ -10,6 +10,7 @@ use crate::bench::source::vertex_id;
 use crate::output::Cell;
 use crate::units::count;
 use esker_cluster::Kind;
+use esker_cluster::placement::DIRECTORY_THRESHOLD_DEFAULT;
 use esker_model::{Batch, GraphRead as _};
 use serde_json::json;
 
@@ -117,6 +118,7 @@ fn once(bench: &Bench<'_>, args: &HotArgs, case: &Case, hot: bool) -> anyhow::Re
         servers: case.servers,
         placement: case.placement,
         threshold: args.split.threshold,
+        directory_threshold: DIRECTORY_THRESHOLD_DEFAULT,
         memory: super::MEMORY,
     };
     let mut servers = Servers::start(bench, &spec)?;

@@ -11,6 +11,7 @@ use crate::bench::source::{Graph, vertex_id};
 use crate::output::Cell;
 use crate::units::count;
 use esker_cluster::Kind;
+use esker_cluster::placement::DIRECTORY_THRESHOLD_DEFAULT;
 use esker_model::Batch;
 use serde_json::json;
 
@@ -108,6 +109,7 @@ fn once(bench: &Bench<'_>, args: &InsertArgs, graph: &Graph, case: &Case) -> any
         servers: case.servers,
         placement: case.placement,
         threshold: args.split.threshold,
+        directory_threshold: DIRECTORY_THRESHOLD_DEFAULT,
         memory: super::MEMORY,
     };
     let mut servers = Servers::start(bench, &spec)?;

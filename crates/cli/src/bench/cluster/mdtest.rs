@@ -9,7 +9,9 @@ use super::work::{self, Done, Types, Work, middle};
 use crate::bench::source::{VERTEX_TYPE, vertex_id, vertex_key};
 use crate::output::Cell;
 use crate::units::count;
-use esker_model::{Batch, GraphWrite as _, VertexId};
+use esker::Database;
+use esker_model::namespace::{Change, Kind, Make, NamePath, Namespace as _};
+use esker_model::{Batch, Error, GraphWrite as _, VertexId};
 use serde_json::json;
 
 const COLUMNS: &[&str] = &[
@@ -32,7 +34,9 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &MdtestArgs) -> anyhow::Result<()
     bench.report.settings = json!({
         "clients_per_server": args.clients_per_server,
         "files_per_client": args.files,
-        "threshold": args.split.threshold,
+        "threshold": if args.paths { args.directory_threshold } else { args.split.threshold },
+        "by_path": args.paths,
+        "batch": args.batch,
     });
     let mut cases: Vec<(u32, Vec<Done>)> = args
         .counts
@@ -66,7 +70,11 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &MdtestArgs) -> anyhow::Result<()
         .iter()
         .map(|(servers, rounds)| (f64::from(*servers), middle(rounds, Done::rate)));
     Picture {
-        title: "Figure 18. Files created in one directory",
+        title: if args.paths {
+            "Files created in one directory that splits (GIGA+)"
+        } else {
+            "Figure 18. Files created in one directory"
+        },
         across: "servers",
         up: "files a second, all clients together",
         lines: vec![Line {
@@ -74,7 +82,14 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &MdtestArgs) -> anyhow::Result<()
             points: points.collect(),
         }],
     }
-    .write(bench, "figure-18-mdtest.svg")?;
+    .write(
+        bench,
+        if args.paths {
+            "directory-by-servers.svg"
+        } else {
+            "figure-18-mdtest.svg"
+        },
+    )?;
     ran
 }
 
@@ -104,6 +119,7 @@ fn once(bench: &Bench<'_>, args: &MdtestArgs, servers: u32) -> anyhow::Result<Do
         servers,
         placement: args.placement,
         threshold: args.split.threshold,
+        directory_threshold: args.directory_threshold,
         memory: super::MEMORY,
     };
     let count = servers * args.clients_per_server;
@@ -112,6 +128,12 @@ fn once(bench: &Bench<'_>, args: &MdtestArgs, servers: u32) -> anyhow::Result<Do
     let Some(first) = clients.first() else {
         anyhow::bail!("there are no clients");
     };
+    if args.paths {
+        let done = by_path(bench, args, &mut servers, &clients)?;
+        drop(clients);
+        servers.stop()?;
+        return Ok(done);
+    }
     let types = Types::define(bench, first)?;
     let mut directory = Batch::new();
     directory.push(types.vertex(vertex_key(0), 0));
@@ -134,5 +156,48 @@ fn once(bench: &Bench<'_>, args: &MdtestArgs, servers: u32) -> anyhow::Result<Do
     work::whole(first, &types, files)?;
     drop(clients);
     servers.stop()?;
+    Ok(done)
+}
+
+/// The same as files of a directory, which is spread over the servers as it grows.
+fn by_path(
+    bench: &Bench<'_>,
+    args: &MdtestArgs,
+    servers: &mut Servers,
+    clients: &[Database],
+) -> anyhow::Result<Done> {
+    let Some(first) = clients.first() else {
+        anyhow::bail!("there are no clients");
+    };
+    let directory = NamePath::parse(b"/files").map_err(Error::from)?;
+    let make = |kind: Kind, mode| Make::new(kind.bits() | mode, 0, 0);
+    let begin = Change::Make(directory.clone(), make(Kind::Directory, 0o755));
+    for made in first.change(None, &[begin])? {
+        made?;
+    }
+    // Names that are no names cannot be: these are digits.
+    let path = |client: usize, number: usize| {
+        NamePath::parse(format!("/files/file.{client}.{number}").as_bytes())
+    };
+    let (files, batch) = (args.files as usize, args.batch as usize);
+    let calls = files.div_ceil(batch);
+    let changes = |client: usize, call: usize| -> Vec<Change> {
+        (call * batch..files.min((call + 1) * batch))
+            .filter_map(|number| path(client, number).ok())
+            .map(|at| Change::Make(at, make(Kind::File, 0o644)))
+            .collect()
+    };
+    let count = clients.len() as u64 * files as u64;
+    let work = Work {
+        batches: &|_| calls,
+        make: &changes,
+        count,
+    };
+    let done = work::insert(bench, servers, clients, &work)?;
+    let held = first.usage(None, &directory, false)?.files;
+    anyhow::ensure!(
+        held == count,
+        "the directory counts {held} files after {count} different ones were made"
+    );
     Ok(done)
 }

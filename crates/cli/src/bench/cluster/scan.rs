@@ -12,6 +12,7 @@ use crate::bench::source::{Graph, vertex_id, vertex_key};
 use crate::output::Cell;
 use esker::Database;
 use esker_cluster::Kind;
+use esker_cluster::placement::DIRECTORY_THRESHOLD_DEFAULT;
 use esker_model::traversal::Budget;
 use esker_model::{EdgeSelect, Flow, GraphRead as _, Traversal, Versions};
 use serde_json::json;
@@ -141,6 +142,7 @@ fn one_placement(
         servers: args.servers,
         placement,
         threshold: args.split.threshold,
+        directory_threshold: DIRECTORY_THRESHOLD_DEFAULT,
         memory: super::MEMORY_SMALL,
     };
     let mut servers = Servers::start(bench, &spec)?;

@@ -27,6 +27,8 @@ pub(super) struct Spec {
     pub(super) servers: u32,
     pub(super) placement: Kind,
     pub(super) threshold: u64,
+    /// Entries of a partition of a directory.
+    pub(super) directory_threshold: u64,
     /// Of each server, in bytes, where the command line says nothing.
     pub(super) memory: u64,
 }
@@ -195,6 +197,7 @@ fn described(bench: &Bench<'_>, spec: &Spec) -> anyhow::Result<String> {
     writeln!(text, "storage = \"storage\"")?;
     writeln!(text, "placement = \"{}\"", spec.placement.name())?;
     writeln!(text, "threshold = {}", spec.threshold)?;
+    writeln!(text, "directory_threshold = {}", spec.directory_threshold)?;
     writeln!(text, "vnodes = {}", bench.shared.vnodes)?;
     writeln!(text, "durability = \"{durability}\"")?;
     writeln!(text, "memory = \"{memory}\"")?;

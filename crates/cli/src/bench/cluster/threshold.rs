@@ -10,6 +10,7 @@ use crate::bench::report::median;
 use crate::bench::source::{vertex_id, vertex_key};
 use crate::output::Cell;
 use esker::Database;
+use esker_cluster::placement::DIRECTORY_THRESHOLD_DEFAULT;
 use esker_model::traversal::Budget;
 use esker_model::{Batch, EdgeSelect, Flow, GraphRead as _, GraphWrite as _, Traversal, Versions};
 use serde_json::json;
@@ -100,6 +101,7 @@ fn once(bench: &Bench<'_>, args: &ThresholdArgs, case: &mut Case) -> anyhow::Res
         servers: args.servers,
         placement: args.placement,
         threshold: case.threshold,
+        directory_threshold: DIRECTORY_THRESHOLD_DEFAULT,
         memory: super::MEMORY,
     };
     let mut servers = Servers::start(bench, &spec)?;

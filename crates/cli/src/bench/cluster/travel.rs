@@ -12,6 +12,7 @@ use crate::bench::source::{Graph, GraphSource, vertex_key};
 use crate::output::Cell;
 use crate::units::size;
 use esker_cluster::Kind;
+use esker_cluster::placement::DIRECTORY_THRESHOLD_DEFAULT;
 use esker_model::traversal::{Budget, Strategy, TravelResult};
 use esker_model::{GraphRead as _, Traversal, VertexId};
 use serde_json::json;
@@ -140,6 +141,7 @@ fn one_placement(
         servers: args.servers,
         placement,
         threshold: args.split.threshold,
+        directory_threshold: DIRECTORY_THRESHOLD_DEFAULT,
         memory: super::MEMORY_SMALL,
     };
     let mut servers = Servers::start(bench, &spec)?;

@@ -8,6 +8,7 @@ use crate::bench::report::median;
 use crate::bench::sides;
 use crate::bench::source::{Graph, VERTEX_TYPE, vertex_id, vertex_key};
 use esker::Database;
+use esker_model::namespace::{Change, Namespace as _};
 use esker_model::{
     Batch, EdgeTypeId, GraphRead as _, GraphWrite as _, Op, Properties, Value, VertexId, VertexRef,
     VertexTypeId,
@@ -134,22 +135,54 @@ pub(super) fn middle(rounds: &[Done], of: impl Fn(&Done) -> f64) -> f64 {
     median(rounds.iter().map(of).collect())
 }
 
+/// What a client sends in one call.
+pub(super) enum Sent {
+    /// Of the graph.
+    Batch(Batch),
+    /// Of the namespace.
+    Files(Vec<Change>),
+}
+
+impl From<Batch> for Sent {
+    fn from(batch: Batch) -> Self {
+        Self::Batch(batch)
+    }
+}
+
+impl From<Vec<Change>> for Sent {
+    fn from(changes: Vec<Change>) -> Self {
+        Self::Files(changes)
+    }
+}
+
+impl Sent {
+    fn apply(self, database: &Database) -> esker_model::Result<()> {
+        match self {
+            Self::Batch(batch) => database.apply(batch).map(drop),
+            Self::Files(changes) => database
+                .change(None, &changes)?
+                .into_iter()
+                .try_for_each(|done| done.map(drop)),
+        }
+    }
+}
+
 /// What each client inserts: so many batches, each made when it is its turn.
-pub(super) struct Work<'w> {
+pub(super) struct Work<'w, T = Batch> {
     /// Batches of each client.
     pub(super) batches: &'w (dyn Fn(usize) -> usize + Sync),
     /// Makes a client's batch of that number.
-    pub(super) make: &'w (dyn Fn(usize, usize) -> Batch + Sync),
+    pub(super) make: &'w (dyn Fn(usize, usize) -> T + Sync),
     /// What all of them hold.
     pub(super) count: u64,
 }
 
 /// Lets all clients work at once, each with one batch in flight.
-pub(super) fn insert(
+pub(super) fn insert<T: Into<Sent>>(
     bench: &Bench<'_>,
     servers: &mut Servers,
     clients: &[Database],
-    work: &Work<'_>,
+    work: &Work<'_, T>,
 ) -> anyhow::Result<Done> {
     let barrier = Barrier::new(clients.len() + 1);
     let interrupt = &bench.context.interrupt;
@@ -161,9 +194,9 @@ pub(super) fn insert(
             if interrupt.stopped().is_some() {
                 return Err(esker_model::Error::Interrupted);
             }
-            let batch = (work.make)(client, number);
+            let sent: Sent = (work.make)(client, number).into();
             let began = Instant::now();
-            database.apply(batch)?;
+            sent.apply(database)?;
             latencies.push(u32::try_from(began.elapsed().as_micros()).unwrap_or(u32::MAX));
         }
         Ok(latencies)

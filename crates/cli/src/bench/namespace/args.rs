@@ -24,7 +24,7 @@ pub(crate) struct NamespaceBenchArgs {
         value_name = "CASE",
         value_delimiter = ',',
         value_enum,
-        default_value = "create,single,stat,chmod,list,unlink"
+        default_value = "create,single,stat,chmod,utime,list,unlink"
     )]
     pub(super) cases: Vec<Case>,
     /// Files
@@ -51,6 +51,15 @@ pub(crate) struct NamespaceBenchArgs {
     /// Only create, all files in one directory, and print the rate of each ten seconds
     #[arg(long)]
     pub(super) grow: bool,
+    /// With `--grow`: draw the rates into that file, as SVG
+    #[arg(long, value_name = "FILE", requires = "grow")]
+    pub(super) plot: Option<PathBuf>,
+    /// So many random files are asked for and changed; as many as there are files if it is not said
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1000..))]
+    pub(super) random: Option<u32>,
+    /// Count what is read from disk and written to it, too; of ext4, what its device counts
+    #[arg(long)]
+    pub(super) disk: bool,
     /// Through a server, by so many clients with one request in flight each; what the file systems do is left out
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
     pub(super) clients: u16,
@@ -88,6 +97,8 @@ pub(super) enum Case {
     Stat,
     /// Given other permissions, in random order
     Chmod,
+    /// Given other times, in random order
+    Utime,
     /// Listed with all attributes
     List,
     /// Removed
@@ -101,6 +112,7 @@ impl Case {
             Self::Single => "create, one by one",
             Self::Stat => "stat, at random",
             Self::Chmod => "chmod, at random",
+            Self::Utime => "utime, at random",
             Self::List => "list with attributes",
             Self::Unlink => "unlink",
         }

@@ -4,7 +4,7 @@ use super::Side;
 use crate::bench::scratch::Scratch;
 use anyhow::{Context as _, bail};
 use clap::ValueEnum;
-use rustix::fs::{self, AtFlags, Dir, Mode, OFlags};
+use rustix::fs::{self, AtFlags, Dir, Mode, OFlags, Timespec, Timestamps};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -148,6 +148,38 @@ impl Side for Disk {
             Mode::from_raw_mode(mode),
             AtFlags::empty(),
         )?)
+    }
+
+    fn utime(&self, number: u64) -> anyhow::Result<()> {
+        let time = |nanos| Timespec {
+            tv_sec: 1_750_000_000,
+            tv_nsec: nanos,
+        };
+        let times = Timestamps {
+            last_access: time(0),
+            last_modification: time(number as _),
+        };
+        Ok(fs::utimensat(
+            &self.directory,
+            name(number),
+            &times,
+            AtFlags::empty(),
+        )?)
+    }
+
+    /// What its loop device has read and written, once all that waits is written.
+    fn traffic(&self) -> Option<(u64, u64)> {
+        self.image.as_ref()?;
+        fs::syncfs(&self.directory).ok()?;
+        let device = fs::fstat(&self.directory).ok()?.st_dev;
+        let (major, minor) = (fs::major(device), fs::minor(device));
+        let stat = format!("/sys/dev/block/{major}:{minor}/stat");
+        let stat = std::fs::read_to_string(stat).ok()?;
+        let mut fields = stat.split_whitespace().map(str::parse::<u64>);
+        // Fields 3 and 7: sectors of 512 bytes.
+        let read = fields.nth(2)?.ok()?;
+        let written = fields.nth(3)?.ok()?;
+        Some((read * 512, written * 512))
     }
 
     fn list(&self) -> anyhow::Result<u64> {

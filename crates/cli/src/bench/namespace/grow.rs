@@ -16,6 +16,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let (began, mut window, mut in_window, mut done) =
         (Instant::now(), Instant::now(), 0_u64, 0_u64);
     let mut rates = Vec::new();
+    let mut points = Vec::new();
     while done < total {
         bench.go_on()?;
         let next = (done + batch as u64).min(total);
@@ -33,6 +34,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             bench.context.note(&text);
             if window.elapsed() >= WINDOW / 2 {
                 rates.push(rate);
+                points.push((done as f64, rate));
                 let case = format!("create, up to {} files", count(done));
                 bench
                     .report
@@ -40,6 +42,9 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             }
             (window, in_window) = (Instant::now(), 0);
         }
+    }
+    if let Some(file) = &bench.args.plot {
+        super::plot::draw(&points, file)?;
     }
     let rate = total as f64 / began.elapsed().as_secs_f64();
     let first = rates.first().copied().unwrap_or(rate);

@@ -2,16 +2,18 @@
 //! the same run.
 //!
 //! [`args`] says what can be asked, [`disk`] does it to a file system, [`files`] to a database, [`grow`] fills one directory
-//! and watches the rate, [`served`] goes through a server.
+//! and watches the rate, [`plot`] draws it, [`served`] goes through a server.
 
 mod args;
 mod disk;
 mod files;
 mod grow;
+mod plot;
 mod served;
 
 pub(crate) use args::NamespaceBenchArgs;
 
+use super::machine;
 use super::report::{Figure, Report, Target, Unit, median};
 use super::scratch::Scratch;
 use crate::context::Context;
@@ -21,6 +23,9 @@ use disk::Disk;
 use files::Files;
 use serde_json::json;
 use std::time::Instant;
+
+/// The side that is not a file system.
+const ESKER: &str = "esker";
 
 /// What a case is given.
 struct Bench<'a> {
@@ -47,6 +52,10 @@ trait Side: Sync {
     fn stat(&self, number: u64) -> anyhow::Result<()>;
     /// Changes one file's permissions.
     fn chmod(&self, number: u64) -> anyhow::Result<()>;
+    /// Changes one file's times.
+    fn utime(&self, number: u64) -> anyhow::Result<()>;
+    /// Bytes read from disk and written to it so far, if that can be told.
+    fn traffic(&self) -> Option<(u64, u64)>;
     /// Reads the directory with all attributes; gives how many entries there are.
     fn list(&self) -> anyhow::Result<u64>;
     /// Removes one file.
@@ -93,7 +102,7 @@ pub(crate) fn run(args: &NamespaceBenchArgs, context: &mut Context) -> anyhow::R
 
 /// All cases, of each side in turn.
 fn compare(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    let mut rates: Vec<(String, Case, f64)> = Vec::new();
+    let mut rates: Vec<Measured> = Vec::new();
     for round in 0..bench.args.rounds {
         let mut disks = Vec::new();
         for kind in bench.args.beside() {
@@ -110,19 +119,19 @@ fn compare(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         }
         drop(disks);
         let files = Files::make(bench)?;
-        measure(bench, "esker", &files, round, &mut rates)?;
+        measure(bench, ESKER, &files, round, &mut rates)?;
         files.close()?;
     }
     for case in &bench.args.cases {
         let of = |side: &str| {
             let mine: Vec<f64> = rates
                 .iter()
-                .filter(|(s, c, _)| s == side && c == case)
-                .map(|r| r.2)
+                .filter(|m| m.side == side && m.case == *case)
+                .map(|m| m.rate)
                 .collect();
             (!mine.is_empty()).then(|| median(mine))
         };
-        let Some(esker) = of("esker") else { continue };
+        let Some(esker) = of(ESKER) else { continue };
         // What nobody else can is put beside what they can: one by one.
         let theirs = if *case == Case::Create {
             Case::Single
@@ -132,8 +141,8 @@ fn compare(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         for kind in bench.args.beside() {
             let others: Vec<f64> = rates
                 .iter()
-                .filter(|(s, c, _)| s == kind.name() && *c == theirs)
-                .map(|r| r.2)
+                .filter(|m| m.side == kind.name() && m.case == theirs)
+                .map(|m| m.rate)
                 .collect();
             let mut figure = Figure::new(case.text(), Unit::FilesPerSecond, esker)
                 .note(format!("beside {}", kind.name()));
@@ -150,8 +159,59 @@ fn compare(bench: &mut Bench<'_>) -> anyhow::Result<()> {
                 .report
                 .add(Figure::new(case.text(), Unit::FilesPerSecond, esker));
         }
+        add_costs(bench, &rates, *case);
     }
     Ok(())
+}
+
+/// What one side did in one round.
+struct Measured {
+    side: String,
+    case: Case,
+    rate: f64,
+    /// Of all threads, those of the store too, for each file.
+    cpu_micros: f64,
+    /// Bytes read from disk and written to it, for each file.
+    traffic: Option<(f64, f64)>,
+}
+
+/// What files cost beside time.
+fn add_costs(bench: &mut Bench<'_>, measured: &[Measured], case: Case) {
+    let of = |side: &str, value: &dyn Fn(&Measured) -> Option<f64>| {
+        let theirs = if case == Case::Create && side != ESKER {
+            Case::Single
+        } else {
+            case
+        };
+        let all = measured
+            .iter()
+            .filter(|m| m.side == side && m.case == theirs);
+        let values: Vec<f64> = all.filter_map(value).collect();
+        (!values.is_empty()).then(|| median(values))
+    };
+    let costs: [(&str, Unit, &dyn Fn(&Measured) -> Option<f64>); 3] = [
+        ("processor", Unit::CpuMicrosPerFile, &|m| Some(m.cpu_micros)),
+        ("read from disk", Unit::BytesPerFile, &|m| {
+            m.traffic.map(|t| t.0)
+        }),
+        ("written to disk", Unit::BytesPerFile, &|m| {
+            m.traffic.map(|t| t.1)
+        }),
+    ];
+    for (what, unit, value) in costs {
+        let Some(esker) = of(ESKER, value) else {
+            continue;
+        };
+        let mut figure = Figure::new(format!("{}: {what}", case.text()), unit, esker);
+        // What tmpfs has is nothing.
+        let ext4 = disk::Kind::Ext4.name();
+        if unit == Unit::BytesPerFile
+            && let Some(raw) = of(ext4, value)
+        {
+            figure = figure.raw(raw).note(format!("beside {ext4}"));
+        }
+        bench.report.add(figure);
+    }
 }
 
 /// What is to be reached (issue: create batched, create one by one beside ext4, stat beside tmpfs).
@@ -169,7 +229,7 @@ fn measure(
     name: &str,
     side: &dyn Side,
     round: u32,
-    rates: &mut Vec<(String, Case, f64)>,
+    rates: &mut Vec<Measured>,
 ) -> anyhow::Result<()> {
     let files = u64::from(bench.args.files);
     let threads = u64::from(bench.args.threads);
@@ -179,11 +239,12 @@ fn measure(
         Case::Create,
         Case::Stat,
         Case::Chmod,
+        Case::Utime,
         Case::List,
         Case::Unlink,
     ] {
         bench.go_on()?;
-        let is_esker = name == "esker";
+        let is_esker = name == ESKER;
         // Files have to be there before they can be asked for.
         let first = if is_esker { Case::Create } else { Case::Single };
         let wanted = case == first || bench.args.cases.contains(&case);
@@ -193,7 +254,8 @@ fn measure(
         bench
             .context
             .note(&format!("{name}: {}, round {}", case.text(), round + 1));
-        let began = Instant::now();
+        let before = side.traffic().filter(|_| bench.args.disk);
+        let (began, cpu) = (Instant::now(), machine::process_seconds());
         let done = match case {
             Case::Single | Case::Create => {
                 let batch = if case == Case::Create {
@@ -211,16 +273,16 @@ fn measure(
                 files / threads * threads
             }
             Case::List => side.list()?,
-            Case::Stat | Case::Chmod => {
-                let each = files / threads;
+            Case::Stat | Case::Chmod | Case::Utime => {
+                let each = bench.args.random.map_or(files, u64::from) / threads;
                 in_parallel(threads, |t| {
                     let mut random = super::random::Random::new(t + 1);
                     (0..each).try_for_each(|_| {
                         let number = random.below(made);
-                        if case == Case::Stat {
-                            side.stat(number)
-                        } else {
-                            side.chmod(number)
+                        match case {
+                            Case::Stat => side.stat(number),
+                            Case::Chmod => side.chmod(number),
+                            _ => side.utime(number),
                         }
                     })
                 })?;
@@ -234,11 +296,20 @@ fn measure(
                 each * threads
             }
         };
-        rates.push((
-            name.to_owned(),
+        let seconds = began.elapsed().as_secs_f64();
+        let cpu = machine::process_seconds() - cpu;
+        let after = before.and_then(|_| side.traffic());
+        let traffic = before.zip(after).map(|(before, after)| {
+            let each = |before: u64, after: u64| after.saturating_sub(before) as f64 / done as f64;
+            (each(before.0, after.0), each(before.1, after.1))
+        });
+        rates.push(Measured {
+            side: name.to_owned(),
             case,
-            done as f64 / began.elapsed().as_secs_f64(),
-        ));
+            rate: done as f64 / seconds,
+            cpu_micros: cpu * 1e6 / done as f64,
+            traffic,
+        });
     }
     Ok(())
 }

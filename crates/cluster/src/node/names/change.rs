@@ -111,16 +111,15 @@ impl Node {
         let Some((parent, name)) = path_of(change).split() else {
             return Ok(self.settings.id);
         };
-        let directory = match parents.get(parent) {
-            Some(directory) => *directory,
-            None => {
-                let target = self
-                    .run_spread(|view, fetched| self.engine.target_spread(change, view, fetched))
-                    .await?;
-                let directory = target.map(|(directory, _)| directory);
-                parents.insert(parent, directory);
-                directory
-            }
+        let directory = if let Some(directory) = parents.get(parent) {
+            *directory
+        } else {
+            let target = self
+                .run_spread(|view, fetched| self.engine.target_spread(change, view, fetched))
+                .await?;
+            let directory = target.map(|(directory, _)| directory);
+            parents.insert(parent, directory);
+            directory
         };
         let hash = esker_model::namespace::hash_of(&name);
         let state = self.state();

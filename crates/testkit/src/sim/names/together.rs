@@ -240,7 +240,7 @@ impl Shared {
         };
         let fresh = path(&format!("{place}/{client}-{number}"));
         // Some clients do little else than fight.
-        let fights = if client % 2 == 0 { 10 } else { 40 };
+        let fights = if client.is_multiple_of(2) { 10 } else { 40 };
         match rng.below(fights) {
             0..=2 => {
                 let outcome = self.change(client, rng, vec![file(&fresh)]).await.remove(0);
