@@ -177,7 +177,7 @@ fn kills(kind: &str) {
         }
         db.close().unwrap();
     }
-    println!("{kind}: {next} commits, {in_flight} of them unanswered and there");
+    eprintln!("{kind}: {next} commits, {in_flight} of them unanswered and there");
 }
 
 #[test]
