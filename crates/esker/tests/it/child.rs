@@ -252,7 +252,7 @@ fn a_child_does_what_it_is_told() {
             }
             "mkdir" => outcome(
                 crate::names::mkdir(open.as_ref().unwrap(), None, rest, 0o755),
-                |_| "made".into(),
+                |()| "made".into(),
             ),
             "persist-all" => outcome(open.as_ref().unwrap().stats(), |_| "told".into()),
             "graph" => outcome(open.as_ref().unwrap().counts(), |_| "counted".into()),
