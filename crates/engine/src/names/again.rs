@@ -106,6 +106,10 @@ pub(super) fn decode(
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::indexing_slicing,
+    reason = "a test that goes beyond the end has failed"
+)]
 mod tests {
     use super::*;
     use esker_model::namespace::Make;

@@ -368,6 +368,10 @@ pub fn directory_usage_out(path: &NamePath, usage: &Usage) -> proto::usages_repl
 }
 
 /// Sums of a directory.
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "lists are decoded item by item"
+)]
 pub fn directory_usage_in(directory: proto::usages_reply::Directory) -> Decoded<(NamePath, Usage)> {
     Ok((path_in(&directory.path)?, usage_in(directory.usage)?))
 }

@@ -13,9 +13,8 @@ pub(super) fn in_path(name: &str) -> bool {
 pub(super) fn shown(name: &str) -> &str {
     match name {
         "vertex_type" => "type",
-        "after_object" => "after",
+        "after_object" | "after_entry" => "after",
         "object" => "id",
-        "after_entry" => "after",
         "files_filter" => "filter",
         "levels" => "depth",
         "path_under" => "path",

@@ -8,25 +8,25 @@ use esker_model::namespace::{Change, Changes, Done, Errno};
 use esker_model::object::Asker;
 use esker_model::once::Numbered;
 
-fn numbered(small: &Small, number: u64, settled: u64) -> Option<Vec<u8>> {
+fn numbered(small: &Small, number: u64, settled: u64) -> Vec<u8> {
     let numbered = Numbered {
         sender: [5; 16],
         number,
         settled,
         made: small.clock.millis(),
     };
-    Some(numbered.encode())
+    numbered.encode()
 }
 
 fn make(at: &str) -> Change {
     Change::Make(path(at), directory(0o755))
 }
 
-fn changes(once: Option<Vec<u8>>, changes: Vec<Change>) -> Changes {
+fn changes(once: impl Into<Option<Vec<u8>>>, changes: Vec<Change>) -> Changes {
     Changes {
         asker: None,
         changes,
-        once,
+        once: once.into(),
     }
 }
 
@@ -95,7 +95,7 @@ fn several_callers_are_one_commit_and_answered_each() {
             changes: vec![Change::Make(path("/a/x"), file(0o644))],
             once: None,
         },
-        changes(Some(b"own".to_vec()), vec![make("/c")]),
+        changes(b"own".to_vec(), vec![make("/c")]),
         changes(None, vec![make("/a/y")]),
     ];
     let done = small.engine.change_together(&group);
