@@ -41,6 +41,8 @@ pub enum NamesCall {
         asker: Option<Asker>,
         /// Which.
         changes: Vec<Change>,
+        /// Their client's marker, if these are all of its changes: they may have been made before.
+        once: Option<Vec<u8>>,
     },
     /// The answerer's share of what directories hold.
     Sums {
@@ -244,6 +246,7 @@ impl NamesCall {
                 call,
                 asker,
                 changes,
+                once,
             } => {
                 out.push(1);
                 for n in [call.incarnation, call.number, call.over, call.to] {
@@ -251,6 +254,7 @@ impl NamesCall {
                 }
                 put_option(&mut out, asker.as_ref(), put_asker);
                 put_list(&mut out, changes, put_change);
+                put_option(&mut out, once.as_ref(), |out, once| put_bytes(out, once));
             }
             Self::Sums { of } => {
                 out.push(2);
@@ -304,6 +308,7 @@ impl NamesCall {
                 },
                 asker: take_option(&mut r, take_asker)?,
                 changes: take_list(&mut r, 3, take_change)?,
+                once: take_option(&mut r, |r| Ok(r.bytes("a marker")?.to_vec()))?,
             },
             2 => Self::Sums {
                 of: take_ids(&mut r)?,
@@ -518,6 +523,7 @@ mod tests {
                 gids: vec![4, 5],
             }),
             changes: vec![Change::Rmdir(path)],
+            once: Some(vec![1, 2]),
         });
         come_back(&NamesCall::Sums { of: vec![id; 2] });
         come_back(&NamesCall::Page {

@@ -1,7 +1,9 @@
 //! Changes of a namespace that is spread over many engines ([`super::apart`]).
 
+use super::again;
 use super::apart::{Apart, Fetched, Placed, Ran, RowPlace, is_current};
 use super::space::Differences;
+use super::together::{Admitted, Set};
 use super::{Filters, Local, NamesTxn};
 use crate::Engine;
 use crate::txn::{Effects, Overlay, Senders, Txn, lock};
@@ -74,12 +76,14 @@ impl Engine {
     }
 
     /// Applies changes as [`esker_model::namespace::Namespace::change`] does, up to the first that others have rows of. Those
-    /// that were applied are one commit.
+    /// that were applied are one commit. With `once` they may have come before: then nothing is changed, and the answers are
+    /// those of the first time; that they were made is kept if all of them are.
     pub fn change_names_here(
         &self,
         asker: Option<&Asker>,
         changes: &[Change],
         placed: &dyn Placed,
+        once: Option<&[u8]>,
     ) -> Result<Here> {
         let mut here = Here {
             answers: Vec::with_capacity(changes.len()),
@@ -104,6 +108,19 @@ impl Engine {
         let mut filters = Filters::default();
         let mut names = self.names_txn(&mut filters, &apart);
         writer.senders.begin();
+        let set = Set {
+            asker,
+            changes,
+            once,
+        };
+        let now_millis = self.clock.now_millis();
+        let numbered = match self.admit_set(&set, &mut writer.senders, now_millis)? {
+            Admitted::Now(numbered) => numbered,
+            Admitted::Before(answers) => {
+                here.answers = answers;
+                return Ok(here);
+            }
+        };
         let mut total = Effects::default();
         let mut structural = false;
         for change in changes {
@@ -155,6 +172,13 @@ impl Engine {
         }
         for (counter, change) in names.space.iter() {
             total.changes.add(counter, change);
+        }
+        if let Some(numbered) = numbered
+            && here.stopped.is_none()
+            && here.answers.iter().any(Result::is_ok)
+        {
+            let answer = again::encode(version, &here.answers);
+            writer.senders.answered(&numbered, now_millis, answer);
         }
         let structural = names.structural;
         let committed = self.commit_group(writer, overlay, &mut total);

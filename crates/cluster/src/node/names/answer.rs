@@ -23,10 +23,13 @@ impl Node {
                 call,
                 asker,
                 changes,
+                once,
             } => match self.take_call(from, call).await? {
                 Taken::Answered(reply) => reply,
                 Taken::New => {
-                    let (answers, splits) = self.change_here(asker.as_ref(), &changes).await?;
+                    let (answers, splits) = self
+                        .change_here(asker.as_ref(), &changes, once.as_deref())
+                        .await?;
                     let answers = answers.into_iter().map(|a| a.map_err(Refusal::from));
                     let reply = NamesReply::Changed(answers.collect(), splits);
                     self.answered_call(from, call, &reply);

@@ -33,7 +33,11 @@ impl Node {
     /// As [`esker_model::namespace::Namespace::change`]: one after the other, each whole or not at all, on all servers.
     pub async fn change_names(self: &Arc<Self>, changes: Changes) -> Result<Vec<Result<Done>>> {
         self.check_serving()?;
-        let Changes { asker, changes, .. } = changes;
+        let Changes {
+            asker,
+            changes,
+            once,
+        } = changes;
         if changes.len() > BATCH_MUTATIONS_MAX {
             return Err(Error::Limit {
                 what: "a number of changes".into(),
@@ -46,7 +50,9 @@ impl Node {
         while !left.is_empty() {
             let root = asker.as_ref().is_none_or(|a| a.uid == 0);
             let (together, rest) = left.split_at(independent(left, root));
-            answers.extend(self.change_together(asker.as_ref(), together).await?);
+            // Who made some of several has to remember more than that.
+            let once = once.as_deref().filter(|_| together.len() == changes.len());
+            answers.extend(self.change_together(asker.as_ref(), together, once).await?);
             left = rest;
         }
         Ok(answers)
@@ -56,6 +62,7 @@ impl Node {
         self: &Arc<Self>,
         asker: Option<&Asker>,
         changes: &[NameChange],
+        once: Option<&[u8]>,
     ) -> Result<Vec<Result<Done>>> {
         let mut answers: Vec<Option<Result<Done>>> = changes.iter().map(|_| None).collect();
         let mut left: Vec<usize> = (0..changes.len()).collect();
@@ -70,7 +77,8 @@ impl Node {
             }
             let asked = by_server.iter().map(|(server, which)| {
                 let theirs = which.iter().filter_map(|i| changes.get(*i).cloned());
-                self.change_at(*server, asker, theirs.collect())
+                let once = once.filter(|_| which.len() == changes.len());
+                self.change_at(*server, asker, theirs.collect(), once)
             });
             let replies = join_all(asked).await;
             for ((server, which), reply) in by_server.iter().zip(replies) {
@@ -132,9 +140,10 @@ impl Node {
         server: ServerId,
         asker: Option<&Asker>,
         changes: Vec<NameChange>,
+        once: Option<&[u8]>,
     ) -> Result<Option<Vec<Result<Done>>>> {
         if server == self.settings.id {
-            let (answers, _) = self.change_here(asker, &changes).await?;
+            let (answers, _) = self.change_here(asker, &changes, once).await?;
             return Ok(Some(answers));
         }
         let count = changes.len();
@@ -143,6 +152,7 @@ impl Node {
             call: asking.id,
             asker: asker.cloned(),
             changes,
+            once: once.map(<[u8]>::to_vec),
         };
         match self.ask_names(server, call).await? {
             NamesReply::Anew => Ok(None),
@@ -168,12 +178,16 @@ impl Node {
         self: &Arc<Self>,
         asker: Option<&Asker>,
         changes: &[NameChange],
+        once: Option<&[u8]>,
     ) -> Result<(Vec<Result<Done>>, Splits)> {
         let mut answers = Vec::with_capacity(changes.len());
         let mut splits = Splits::new();
         let mut deadline = self.names_deadline();
         while let Some(left) = changes.get(answers.len()..).filter(|l| !l.is_empty()) {
-            let here = self.engine.change_names_here(asker, left, &View(self))?;
+            let once = once.filter(|_| answers.is_empty());
+            let here = self
+                .engine
+                .change_names_here(asker, left, &View(self), once)?;
             if !here.answers.is_empty() {
                 deadline = self.names_deadline();
             }
@@ -186,13 +200,9 @@ impl Node {
                     let Some(change) = changes.get(answers.len()) else {
                         break;
                     };
-                    let done = self.change_apart(asker, change).await;
-                    if let Err(e @ Error::Unavailable(_)) = done {
-                        // What was done is done; whoever asked hears which.
-                        answers.push(Err(e));
-                    } else {
-                        answers.push(done);
-                    }
+                    // What is done is done; whoever asked hears of each.
+                    let once = once.filter(|_| changes.len() == 1);
+                    answers.push(self.change_apart(asker, change, once).await);
                     self.entries_elsewhere(change, &mut splits).await;
                 }
             }
@@ -220,6 +230,7 @@ impl Node {
         self: &Arc<Self>,
         asker: Option<&Asker>,
         change: &NameChange,
+        once: Option<&[u8]>,
     ) -> Result<Done> {
         let mut fetched = self.nothing_fetched();
         let mut deadline = self.names_deadline();
@@ -247,7 +258,7 @@ impl Node {
             let aside = Aside {
                 beside: Beside::default(),
                 splits: None,
-                marker: None,
+                marker: once,
                 seen: Version::ZERO,
             };
             match self.attempt(parts, aside).await {
