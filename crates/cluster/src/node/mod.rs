@@ -144,6 +144,7 @@ impl Node {
                 map.servers().len()
             )));
         }
+        engine.spread_names();
         let (incarnation, mut state) = recover::load(&engine, &map)?;
         let window = host.window();
         if let Some(window) = &window {

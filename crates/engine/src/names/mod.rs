@@ -47,6 +47,8 @@ use together::{Admitted, Outcomes, Set};
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     pub(crate) directories: Directories,
+    /// Rows lie on other engines, too: what this one has says little by itself, and is not to be remembered.
+    spread: AtomicBool,
     /// There are rows: until then, nobody asks where a vertex is.
     any: AtomicBool,
     /// The graph has, or had, vertices of files: until then, nobody asks for their tags.
@@ -54,6 +56,11 @@ pub(crate) struct Names {
 }
 
 impl Names {
+    /// Whether rows lie on other engines, too.
+    fn is_spread(&self) -> bool {
+        self.spread.load(Ordering::Acquire)
+    }
+
     /// Whether there is a namespace at all.
     pub(crate) fn any(&self) -> bool {
         self.any.load(Ordering::Acquire)

@@ -35,7 +35,7 @@ impl Engine {
         call(&Way {
             rows: &rows,
             asker,
-            known: Some(&self.names.directories),
+            known: (!self.names.is_spread()).then_some(&self.names.directories),
             local: &Local::default(),
             filters: None,
             epoch: None,

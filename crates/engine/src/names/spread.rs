@@ -70,6 +70,18 @@ impl Engine {
         self.names.directories.epoch()
     }
 
+    /// From here on the namespace is spread over several engines.
+    pub fn spread_names(&self) {
+        self.names
+            .spread
+            .store(true, std::sync::atomic::Ordering::Release);
+    }
+
+    /// Whether a directory is in memory, under its path without symbolic links.
+    pub fn knows_directory(&self, path: &[u8]) -> bool {
+        self.names.directories.get(path).is_some()
+    }
+
     /// Forgets directories in memory: some were moved or removed, or have another mode.
     pub fn forget_directories(&self) {
         self.names.directories.clear();

@@ -108,7 +108,8 @@ impl Engine {
             return Ok(Admitted::Now(Some(numbered)));
         }
         let kept = senders.answer(&*self.store, &numbered)?;
-        let outcomes = again::decode(kept.as_deref(), set.changes, &|path| self.id_now(path))?;
+        let now = |path: &_| (!self.names.is_spread()).then(|| self.id_now(path))?;
+        let outcomes = again::decode(kept.as_deref(), set.changes, &now)?;
         Ok(Admitted::Before(outcomes))
     }
 }

@@ -49,13 +49,49 @@ impl Node {
         let mut left = changes.as_slice();
         while !left.is_empty() {
             let root = asker.as_ref().is_none_or(|a| a.uid == 0);
-            let (together, rest) = left.split_at(independent(left, root));
+            let (together, rest) = left.split_at(self.independent(left, root));
             // Who made some of several has to remember more than that.
             let once = once.as_deref().filter(|_| together.len() == changes.len());
             answers.extend(self.change_together(asker.as_ref(), together, once).await?);
             left = rest;
         }
         Ok(answers)
+    }
+
+    /// So many of the first changes do not build on each other, unless they are about the same entry: then they go the same way.
+    fn independent(&self, changes: &[NameChange], root: bool) -> usize {
+        let (mut about, mut above) = (HashSet::new(), HashSet::new());
+        let mut removes = false;
+        let first = changes.first().and_then(|c| path_of(c).split());
+        let alike = changes.iter().take_while(|change| {
+            let path = path_of(change);
+            // What is removed may be a symbolic link that others' paths lead through, but for those of the same directory.
+            removes |= matches!(change, NameChange::Unlink(_));
+            let parent = path.split().map(|(parent, _)| parent);
+            // Paths through symbolic links lead to entries that others name otherwise.
+            let known = parent.is_some_and(|parent| self.engine.knows_directory(parent));
+            if !is_plain(change, root)
+                || !known
+                || above.contains(path.as_bytes())
+                || removes && parent != first.as_ref().map(|(parent, _)| *parent)
+            {
+                return false;
+            }
+            let mut next = parent;
+            while let Some(directory) = next {
+                if about.contains(directory) {
+                    return false;
+                }
+                above.insert(directory);
+                let slash = directory.iter().rposition(|b| *b == b'/');
+                next = slash
+                    .filter(|at| *at > 0)
+                    .and_then(|at| directory.get(..at));
+            }
+            about.insert(path.as_bytes());
+            true
+        });
+        alike.count().max(1)
     }
 
     async fn change_together(
@@ -327,39 +363,6 @@ impl Node {
             .map(|(server, part)| (server, Arc::new(part)))
             .collect()
     }
-}
-
-/// So many of the first changes do not build on each other, unless they are about the same entry: then they go the same way.
-fn independent(changes: &[NameChange], root: bool) -> usize {
-    let (mut about, mut above) = (HashSet::new(), HashSet::new());
-    let mut removes = false;
-    let first = changes.first().and_then(|c| path_of(c).split());
-    let alike = changes.iter().take_while(|change| {
-        let path = path_of(change);
-        // What is removed may be a symbolic link that others' paths lead through, but for those of the same directory.
-        removes |= matches!(change, NameChange::Unlink(_));
-        let parent = path.split().map(|(parent, _)| parent);
-        if !is_plain(change, root)
-            || above.contains(path.as_bytes())
-            || removes && parent != first.as_ref().map(|(parent, _)| *parent)
-        {
-            return false;
-        }
-        let mut next = parent;
-        while let Some(directory) = next {
-            if about.contains(directory) {
-                return false;
-            }
-            above.insert(directory);
-            let slash = directory.iter().rposition(|b| *b == b'/');
-            next = slash
-                .filter(|at| *at > 0)
-                .and_then(|at| directory.get(..at));
-        }
-        about.insert(path.as_bytes());
-        true
-    });
-    alike.count().max(1)
 }
 
 /// Whether a change is about one entry that is no directory and no way to others.
