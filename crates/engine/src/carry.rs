@@ -14,6 +14,7 @@ use crate::txn::SenderRecord;
 use esker_model::key::{
     DELETED_INDEX_PREFIX, EdgeKey, HistoryKey, RowKey, decode_type_index, vertex as vertex_key,
 };
+use esker_model::namespace::record::{Lies, lies};
 use esker_model::object::{ObjectId, prefix_of};
 use esker_model::once::{Numbered, SENDER_PREFIX};
 use esker_model::{Error, Flow, GraphRead as _, Result, Schema, Version, VertexId};
@@ -33,11 +34,13 @@ pub enum Carried {
     Edge(EdgeKey),
     /// An object's own row: it lies in columns, and goes by [`Engine::carry_objects`].
     Object(ObjectId),
+    /// An entry of a directory, or anything that lies with the entries of its hash.
+    Entry(VertexId, u64),
     /// Nothing of its own: it is made from objects.
     Derived,
 }
 
-/// What a row of `rows`, `history` or `index` is about.
+/// What a row of `rows`, `history`, `index` or `names` is about.
 pub fn carried(table: Table, key: &[u8]) -> Result<Carried> {
     let corrupt = |e| Error::corrupt(format!("a key of table `{}`", table.name()), e);
     Ok(match table {
@@ -64,7 +67,16 @@ pub fn carried(table: Table, key: &[u8]) -> Result<Carried> {
                 }
             }
         },
-        Table::Counts | Table::Meta | Table::Objects | Table::Names => {
+        Table::Names => match lies(key).map_err(corrupt)? {
+            Lies::Entry(directory, hash) => Carried::Entry(directory, hash),
+            Lies::Home(id) => Carried::Vertex(id),
+            // What an inode was lies where it was written; from here on with whatever says where it is.
+            Lies::Anywhere => {
+                let id = key.get(1..17).and_then(|id| id.try_into().ok());
+                Carried::Vertex(VertexId(id.unwrap_or_default()))
+            }
+        },
+        Table::Counts | Table::Meta | Table::Objects => {
             return Err(Error::Invalid(format!(
                 "rows of table `{}` are not carried over one by one",
                 table.name()
@@ -126,16 +138,6 @@ impl Memory {
 impl Engine {
     /// What this database remembers.
     pub fn memory(&self) -> Result<Memory> {
-        let mut files = false;
-        self.store.scan(Table::Names, &KeyRange::ALL, &mut |_, _| {
-            files = true;
-            Flow::Break(())
-        })?;
-        if files {
-            return Err(Error::Invalid(
-                "the database has files by path, which clusters do not keep yet: their rows would be lost".into(),
-            ));
-        }
         let mut memory = Memory {
             schema: self.schema()?,
             newest: self.newest_given(),

@@ -427,17 +427,19 @@ impl GraphRead for View<'_> {
             let mut error = Ok(());
             let show = |vertex: Option<Vertex>| vertex.map_or(Ok(None), |v| sight.show(v));
             self.engine.diff(before, after, &mut |difference| {
-                let shown = match difference {
-                    Difference::Vertex(old, new) => show(old).and_then(|old| {
-                        let new = show(new)?;
-                        Ok((old.is_some() || new.is_some()).then(|| Difference::Vertex(old, new)))
-                    }),
-                    Difference::Edge(old, new) => {
-                        let key = old.as_ref().or(new.as_ref()).map(|e| e.key);
-                        key.map_or(Ok(false), |key| sight.sees_edge(&key))
-                            .map(|seen| seen.then_some(Difference::Edge(old, new)))
-                    }
-                };
+                let shown =
+                    match difference {
+                        Difference::Vertex(old, new) => show(old).and_then(|old| {
+                            let new = show(new)?;
+                            Ok((old.is_some() || new.is_some())
+                                .then_some(Difference::Vertex(old, new)))
+                        }),
+                        Difference::Edge(old, new) => {
+                            let key = old.as_ref().or(new.as_ref()).map(|e| e.key);
+                            key.map_or(Ok(false), |key| sight.sees_edge(&key))
+                                .map(|seen| seen.then_some(Difference::Edge(old, new)))
+                        }
+                    };
                 match keep(&mut error, shown) {
                     Some(Some(difference)) => sink(difference),
                     Some(None) => ControlFlow::Continue(()),

@@ -75,6 +75,7 @@ impl std::fmt::Debug for Database {
         f.debug_struct("Database")
             .field("folder", &self.shared.folder.path)
             .field("role", &self.role())
+            .field("asker", &self.asker)
             .finish()
     }
 }

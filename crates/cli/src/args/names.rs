@@ -231,6 +231,9 @@ pub(crate) struct NamespaceExplainArgs {
     /// The directory
     #[arg(value_name = "PATH")]
     pub(crate) path: OsString,
+    /// All partitions, not the first 32
+    #[arg(long)]
+    pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }

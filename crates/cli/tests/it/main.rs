@@ -11,6 +11,7 @@ mod cluster_objects;
 mod cluster_same;
 mod failover;
 mod names;
+mod names_cluster;
 mod names_graph;
 mod normalise;
 mod objects;

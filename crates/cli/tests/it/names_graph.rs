@@ -1,6 +1,7 @@
 //! Files by path in the commands of the graph: they follow renames, and show what the asker may read.
 
 use crate::processes::{esker, run, text};
+use crate::serve::Served;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::Stdio;
@@ -214,4 +215,37 @@ fn answers_show_what_their_asker_may_read() {
     assert!(shell.wait().unwrap().success());
     let told = refused(at, &["top", "lab.esker", "--by", "user", "--as", "7"]);
     assert!(told.contains("--by dir"), "{told}");
+}
+
+/// A server tells which file has a path, so that what is said over the network is said of that file.
+#[test]
+fn renamed_files_are_found_through_a_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    lab(at);
+    done(at, &["mv", "lab.esker", "/lab", "/archive"]);
+    let server = Served::start(at, &[]);
+    let target = server.target();
+    done(at, &["set", &target, "file:/archive/raw", "seen=true"]);
+    let got = done(at, &["get", &target, "file:/archive/raw"]);
+    assert!(
+        got.starts_with("file:/archive/raw\n") && got.contains("seen"),
+        "{got}"
+    );
+    std::fs::write(
+        at.join("e.csv"),
+        "source,type,destination\njob:2,read,file:/archive/raw\n",
+    )
+    .unwrap();
+    done(at, &["import", "edges", &target, "e.csv"]);
+    let readers = done(
+        at,
+        &["scan", &target, "file:/archive/raw", "read", "--inverse"],
+    );
+    assert!(
+        readers.contains("job:1") && readers.contains("job:2"),
+        "{readers}"
+    );
+    let refused = refused(at, &["get", &target, "file:/archive/raw", "--as", "7"]);
+    assert!(refused.contains("not served over the network"), "{refused}");
 }

@@ -14,7 +14,7 @@ pub(crate) mod define;
 mod find;
 pub(crate) mod hashed;
 mod local;
-mod names;
+pub(crate) mod names;
 mod objects;
 mod participate;
 mod peers;

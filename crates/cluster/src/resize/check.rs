@@ -16,6 +16,7 @@ pub(super) struct Tally {
     rows: u64,
     history: u64,
     index: u64,
+    names: u64,
     archived: u64,
     /// The same for the same rows in any order.
     sum: u64,
@@ -26,6 +27,7 @@ impl Tally {
         match table {
             Table::Rows => self.rows += 1,
             Table::History => self.history += 1,
+            Table::Names => self.names += 1,
             _ => self.index += 1,
         }
         self.add(table.name(), key, value);
@@ -68,7 +70,7 @@ impl Resize<'_> {
         let mut tally = Tally::default();
         let (mut objects, mut edges, mut degrees) = (0, 0, 0);
         let layout = &self.layout;
-        for table in [Table::Rows, Table::History, Table::Index] {
+        for table in [Table::Rows, Table::History, Table::Index, Table::Names] {
             let mut each = |key: &[u8], value: &[u8]| -> Result<()> {
                 looks.row()?;
                 let what = carried(table, key)?;
@@ -86,7 +88,7 @@ impl Resize<'_> {
                                 .map_err(|e| Error::corrupt("an edge's row", e))?;
                             edges += u64::from(!gone);
                         }
-                        Carried::Vertex(_) | Carried::Derived => {}
+                        Carried::Vertex(_) | Carried::Entry(..) | Carried::Derived => {}
                     }
                 }
                 tally.note(table, key, value);
@@ -121,6 +123,7 @@ impl Resize<'_> {
         all.rows += tally.rows;
         all.history += tally.history;
         all.index += tally.index;
+        all.names += tally.names;
         all.archived += tally.archived;
         all.sum = all.sum.wrapping_add(tally.sum);
         Ok(Dealt {

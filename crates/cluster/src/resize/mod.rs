@@ -26,16 +26,20 @@ pub use rows::Loading;
 
 use crate::node::codec::{INCARNATION, SPLIT, split_key};
 use crate::node::hashed::Map;
-use crate::placement::{End, Kind, Order, Placement, SplitState, Splits};
+use crate::node::names::place::goal;
+use crate::peer::entries_of;
+use crate::placement::{End, Kind, Order, Partition, Placement, SplitState, Splits};
 use crate::vnode::{ServerId, VnodeMap, Vnodes};
 use check::Tally;
 use esker_engine::{Carried, Engine, Memory};
 use esker_model::codec::Reader;
-use esker_model::key::{Counter, EdgeKey};
+use esker_model::key::{Counter, EdgeKey, Measure};
+use esker_model::namespace::record::{WHEREABOUTS_PREFIX, Whereabouts, is_claim};
 use esker_model::object::ObjectId;
 use esker_model::{Error, Flow, Result, Schema, Version, VertexId};
 use esker_store::{Durability, KeyRange, Table, WriteBatch};
 use markers::Markers;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How a cluster is to be afterwards.
@@ -67,6 +71,10 @@ pub struct Resize<'a> {
     incarnation: u64,
     /// By new server and in the order in which they came: an object and which source has it.
     objects: Vec<Vec<(ObjectId, usize)>>,
+    /// Sums of files of all sources.
+    space: BTreeMap<Counter, i64>,
+    /// Directories that something has left, as a database that was no server's notes it.
+    departed: BTreeSet<VertexId>,
     /// What the sources hold.
     held: Tally,
     /// What the new databases hold, as far as they were checked.
@@ -99,6 +107,7 @@ impl Layout {
             Carried::Vertex(id) => self.map.home(id),
             Carried::Object(object) => self.map.home(object.vertex()),
             Carried::Edge(key) => self.edge(&key),
+            Carried::Entry(directory, hash) => self.entry(directory, hash),
             Carried::Derived => None,
         };
         // The map has every vnode, and servers are numbered from 0.
@@ -113,6 +122,16 @@ impl Layout {
         let partition = self.placement.locate(splits, source, destination);
         self.map
             .server(self.placement.place(source.home, partition))
+    }
+
+    fn entry(&self, directory: VertexId, hash: u64) -> Option<ServerId> {
+        let id = entries_of(directory);
+        let partition = match (self.placement.tree(), self.splits.get(&id)) {
+            (Some(tree), Some(splits)) => tree.locate(splits, goal(tree, hash)),
+            _ => Partition(0),
+        };
+        self.map
+            .server(self.placement.place(self.end(id).home, partition))
     }
 
     /// The servers that have partitions of a vertex which has split so.
@@ -165,6 +184,8 @@ impl<'a> Resize<'a> {
             incarnation: 0,
             objects: vec![Vec::new(); servers.len()],
             servers,
+            space: BTreeMap::new(),
+            departed: BTreeSet::new(),
             held: Tally::default(),
             dealt: Tally::default(),
         };
@@ -184,6 +205,7 @@ impl<'a> Resize<'a> {
             self.incarnation = self.incarnation.max(starts.map_err(corrupt)?);
         }
         check_totals(source)?;
+        self.learn_files(source)?;
         let tree = self.layout.placement.tree();
         let kind = self.layout.placement.kind();
         let splits = &mut self.layout.splits;
@@ -207,6 +229,44 @@ impl<'a> Resize<'a> {
             Flow::Break(())
         })?;
         failure.map_or(Ok(()), Err)
+    }
+
+    /// Sums of files, and directories whose new files must not be named after their paths: in a cluster each name that leaves a
+    /// directory is noted by itself.
+    fn learn_files(&mut self, source: &Engine) -> Result<()> {
+        for (counter, n) in source.names_counters()? {
+            let sum = self.space.entry(counter).or_default();
+            *sum = match counter {
+                Counter::Space(_, Measure::Changed) => (*sum).max(n),
+                _ => sum.wrapping_add(n),
+            };
+        }
+        let mut failure = None;
+        let departed = &mut self.departed;
+        let all = KeyRange::prefix(&WHEREABOUTS_PREFIX);
+        source.store().scan(Table::Names, &all, &mut |key, row| {
+            let id = key.get(1..17).and_then(|id| id.try_into().ok());
+            let id = VertexId(id.unwrap_or_default());
+            match Whereabouts::decode(id, row) {
+                Ok(place) if place.departed && !place.gone => {
+                    departed.insert(id);
+                }
+                Ok(_) => {}
+                Err(e) => {
+                    failure = Some(Error::corrupt("a row of table `names`", e));
+                    return Flow::Break(());
+                }
+            }
+            Flow::Continue(())
+        })?;
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// What becomes of a row of table `names`: claims of directories that something has left are nobody's.
+    fn names_row<'r>(&self, key: &[u8], value: &'r [u8]) -> &'r [u8] {
+        let owner = value.try_into().map(VertexId);
+        let claimed = is_claim(key) && owner.is_ok_and(|owner| self.departed.contains(&owner));
+        if claimed { &NOBODY } else { value }
     }
 
     fn sort_objects(&mut self) {
@@ -258,18 +318,24 @@ impl<'a> Resize<'a> {
     }
 }
 
+/// The owner of a claim that nobody has.
+const NOBODY: [u8; 16] = [0xFF; 16];
+
 /// Refuses a database that sums up what nobody here would count anew.
 fn check_totals(source: &Engine) -> Result<()> {
     let mut unknown = false;
     let totals = KeyRange::prefix(&[0; 16]);
     source.store().scan(Table::Counts, &totals, &mut |key, _| {
         let known = Counter::decode(key);
-        unknown |= !matches!(known, Ok(Counter::Vertices(_) | Counter::Edges(_)));
+        unknown |= !matches!(
+            known,
+            Ok(Counter::Vertices(_) | Counter::Edges(_) | Counter::Space(..))
+        );
         Flow::Continue(())
     })?;
     if unknown {
         return Err(Error::Invalid(
-            "the database has counters of another kind than of vertices and edges, and these cannot be dealt out yet".into(),
+            "the database has counters of another kind than of vertices, edges and files, and these cannot be dealt out yet".into(),
         ));
     }
     Ok(())

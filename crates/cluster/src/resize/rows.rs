@@ -10,6 +10,8 @@ use esker_store::{BulkLoad, Cursor, Durability, KeyRange, Snapshot, Store, Table
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Counters in one commit.
+const COUNTERS_AT_ONCE: usize = 1 << 14;
 /// Bytes of rows in one commit.
 const BYTES_AT_ONCE: usize = 4 << 20;
 
@@ -215,7 +217,7 @@ impl Resize<'_> {
             .map(|source| source.store().snapshot())
             .collect::<Result<_>>()?;
         self.rows_now(&snapshots, (targets, loading), &mut looks)?;
-        for table in [Table::History, Table::Index] {
+        for table in [Table::History, Table::Index, Table::Names] {
             let mut loads = loads((targets, loading), table)?;
             let mut merged = merged(&snapshots, table)?;
             while let Some((key, value)) = merged.next()? {
@@ -224,6 +226,11 @@ impl Resize<'_> {
                 if what == Carried::Derived {
                     continue;
                 }
+                let value = if table == Table::Names {
+                    self.names_row(key, value)
+                } else {
+                    value
+                };
                 self.held.note(table, key, value);
                 if let Some(load) = loads.get_mut(self.layout.server(what)) {
                     load.push(key, value)?;
@@ -282,7 +289,24 @@ impl Resize<'_> {
             }
             target.store().commit(batch, Durability::Relaxed)?;
         }
-        Ok(())
+        self.put_space(targets)
+    }
+
+    /// Whoever wants a sum of files asks all servers: one of them may have all of it.
+    fn put_space(&self, targets: &[Arc<Engine>]) -> Result<()> {
+        let Some(target) = targets.first() else {
+            return Ok(());
+        };
+        let mut batch = WriteBatch::default();
+        for (counter, n) in self.space.iter().filter(|(_, n)| **n != 0) {
+            let value = encoded(n.cast_unsigned());
+            batch.put(Table::Counts, counter.encode(), value);
+            if batch.len() >= COUNTERS_AT_ONCE {
+                let batch = std::mem::take(&mut batch);
+                target.store().commit(batch, Durability::Relaxed)?;
+            }
+        }
+        target.store().commit(batch, Durability::Relaxed)
     }
 
     /// Writes what server `k` is to have in its archive.

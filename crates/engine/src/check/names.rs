@@ -47,7 +47,7 @@ impl Check<'_> {
     /// Whether a vertex is a file that got its id otherwise than from the path that it was first known by.
     pub(super) fn is_moved_file(&self, id: VertexId, type_id: VertexTypeId) -> Result<bool> {
         let moved = |p: Whereabouts| !p.names.is_empty();
-        Ok(file_kind(&self.schema, type_id).is_some()
+        Ok(file_kind(self.schema, type_id).is_some()
             && whereabouts(&Committed(self.read), id)?.is_some_and(moved))
     }
 

@@ -257,18 +257,27 @@ impl Engine {
 
     /// This engine's share of sums over all files: below zero, perhaps.
     pub fn names_space(&self, by: SpaceBy) -> Result<Vec<(Counter, i64)>> {
-        let example = read::example(by);
-        let prefix = Counter::space_prefix(&example);
+        self.space_counters(&Counter::space_prefix(&read::example(by)))
+    }
+
+    /// All sums of files that this engine keeps.
+    pub fn names_counters(&self) -> Result<Vec<(Counter, i64)>> {
+        let mut all = self.space_counters(&[0; 16])?;
+        all.retain(|(counter, _)| matches!(counter, Counter::Space(..)));
+        Ok(all)
+    }
+
+    fn space_counters(&self, prefix: &[u8]) -> Result<Vec<(Counter, i64)>> {
         let mut error = FirstError::default();
         // What is pending stays pending as long as this is held.
         let mut pending = lock(&self.counters);
         let mut values: std::collections::BTreeMap<Counter, i64> = pending
             .sorted()
-            .filter(|(c, _)| c.encode().starts_with(&prefix))
+            .filter(|(c, _)| c.encode().starts_with(prefix))
             .collect();
         self.store.scan(
             Table::Counts,
-            &KeyRange::prefix(&prefix),
+            &KeyRange::prefix(prefix),
             &mut |key, value| {
                 let counter = error.keep(
                     Counter::decode(key).map_err(|e| Error::corrupt("a row of table `counts`", e)),

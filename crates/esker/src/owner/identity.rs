@@ -1,8 +1,8 @@
 //! Who is at the other end of the socket, and what they may ask.
 //!
 //! Whoever owns the database's folder, whoever has it open, and user 0 may ask for everything, also on behalf of others. If
-//! the folder `owner` in it lets others in (`chmod 755`), they may look at and change what the namespace's permission bits
-//! let them: in their own name, which the kernel says, whatever they say.
+//! the folder `owner` in it lets others in (`chmod 755`), they may read, and change files, as the permission bits let them: in
+//! their own name, which the kernel says, whatever they say.
 
 use super::core::Core;
 use crate::wire::request::Request;
@@ -78,44 +78,81 @@ impl Identity {
         let Self::Other { asker, owner } = self else {
             return Ok(request);
         };
-        let put = |slot: &mut Option<Asker>| match slot {
-            None => {
-                *slot = Some(asker.clone());
-                Ok(())
-            }
-            Some(said) if said.uid == asker.uid => {
-                // Fewer groups than they are in they may say.
-                said.gids.retain(|g| asker.gids.contains(g));
-                Ok(())
-            }
-            Some(said) => Err(Error::Target(format!(
-                "user {} may not ask on behalf of user {}: only user 0 and user {owner}, who owns the database, may; leave out \
-                 --as",
-                asker.uid, said.uid
-            ))),
-        };
         match &mut request {
             Request::ReadObjects(_, slot)
             | Request::Tags(slot)
+            | Request::FileIds(slot, _)
             | Request::Stat(slot, ..)
             | Request::List(slot, ..)
             | Request::Walk(slot, _)
             | Request::Usage(slot, ..)
-            | Request::Usages(slot, _) => put(slot)?,
-            Request::Find(find) => put(&mut find.asker)?,
-            Request::TagWhere(change) => put(&mut change.asker)?,
-            Request::Change(changes) => put(&mut changes.asker)?,
+            | Request::Usages(slot, _) => self.put(slot)?,
+            Request::Find(find) => self.put(&mut find.asker)?,
+            Request::TagWhere(change) => self.put(&mut change.asker)?,
+            Request::Change(changes) => self.put(&mut changes.asker)?,
             // What types there are is no secret; and that is asked for with each change in mode `sync`.
             Request::Schema | Request::Persist => {}
+            Request::As(said, inner) => {
+                let mut slot = Some(std::mem::take(said));
+                self.put(&mut slot)?;
+                let inner = std::mem::replace(&mut **inner, Request::Schema);
+                return if reads_the_graph(&inner) {
+                    Ok(Request::As(slot.unwrap_or_default(), Box::new(inner)))
+                } else {
+                    self.admit(inner)
+                };
+            }
+            read if reads_the_graph(read) => {
+                return Ok(Request::As(asker.clone(), Box::new(request)));
+            }
             _ => {
                 return Err(Error::Target(format!(
-                    "user {} may ask for files and objects here: the rest of the database is for user {owner}, who owns it",
+                    "user {} may read here, and change files: the rest is for user {owner}, who owns the database",
                     asker.uid
                 )));
             }
         }
         Ok(request)
     }
+
+    /// Whoever says nothing, or who they are, is who they are.
+    fn put(&self, slot: &mut Option<Asker>) -> Result<()> {
+        let Self::Other { asker, owner } = self else {
+            return Ok(());
+        };
+        match slot {
+            None => *slot = Some(asker.clone()),
+            // Fewer groups than they are in they may say.
+            Some(said) if said.uid == asker.uid => said.gids.retain(|g| asker.gids.contains(g)),
+            Some(said) => {
+                return Err(Error::Target(format!(
+                    "user {} may not ask on behalf of user {}: only user 0 and user {owner}, who owns the database, may; leave out \
+                     --as",
+                    asker.uid, said.uid
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a request is answered as somebody sees the graph ([`crate::engine::View`]).
+fn reads_the_graph(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::LeftOut(..)
+            | Request::ReadVertices(..)
+            | Request::ReadEdges(..)
+            | Request::ScanEdges(..)
+            | Request::ScanVertices(..)
+            | Request::VertexHistory(..)
+            | Request::EdgeHistory(..)
+            | Request::Degrees(..)
+            | Request::TopDegrees(..)
+            | Request::Counts
+            | Request::Diff(..)
+            | Request::Travel(..)
+    )
 }
 
 #[cfg(test)]
@@ -130,6 +167,13 @@ mod tests {
                 gids: vec![1001, 7],
             },
             owner: 5,
+        }
+    }
+
+    fn own_all() -> Asker {
+        Asker {
+            uid: 1001,
+            gids: vec![1001, 7],
         }
     }
 
@@ -161,10 +205,25 @@ mod tests {
                 ..Changes::default()
             })
         );
+        // The graph is read as they see it, and nothing else goes in by that door.
+        let counts = Request::As(own_all(), Box::new(Request::Counts));
+        assert_eq!(ada().admit(Request::Counts).unwrap(), counts);
+        assert_eq!(ada().admit(counts.clone()).unwrap(), counts);
+        let inner = Request::As(own_all(), Box::new(stat(None)));
+        assert_eq!(ada().admit(inner).unwrap(), stat(Some(own_all())));
+        assert!(
+            ada()
+                .admit(Request::As(own_all(), Box::new(Request::Stats)))
+                .is_err()
+        );
         let root = Asker::default();
         for (request, said) in [
             (stat(Some(root.clone())), "on behalf of user 0"),
-            (Request::Counts, "for user 5"),
+            (Request::Stats, "for user 5"),
+            (
+                Request::As(root, Box::new(Request::Counts)),
+                "on behalf of user 0",
+            ),
             (
                 Request::Space(esker_model::namespace::SpaceBy::User),
                 "for user 5",

@@ -254,6 +254,7 @@ fn a_child_does_what_it_is_told() {
                 crate::names::mkdir(open.as_ref().unwrap(), None, rest, 0o755),
                 |_| "made".into(),
             ),
+            "persist-all" => outcome(open.as_ref().unwrap().stats(), |_| "told".into()),
             "graph" => outcome(open.as_ref().unwrap().counts(), |_| "counted".into()),
             "count" => graph::files(open.as_ref().unwrap()).len().to_string(),
             // Opens, puts one file, closes, so many times.

@@ -1,6 +1,6 @@
 //! What lies below a path, for whoever can only list directories: a cluster's server asks others for each page.
 
-use super::{Errno, Inode, Name, NamePath, Namespace, Usage};
+use super::{Errno, Inode, NamePath, Namespace};
 use crate::error::{Error, Result};
 use crate::graph::{Cancel, Flow};
 use crate::object::Asker;
@@ -60,53 +60,5 @@ pub fn walk(
         }
         left.extend(below.into_iter().rev());
     }
-    Ok(())
-}
-
-/// [`Namespace::usages`], by what each directory holds by itself. `children` names the directories in one that the asker
-/// may look into.
-pub fn usages(
-    names: &dyn Namespace,
-    asker: Option<&Asker>,
-    path: &NamePath,
-    cancel: &dyn Cancel,
-    children: &dyn Fn(&NamePath) -> Result<Vec<Name>>,
-    sink: &mut dyn FnMut(&NamePath, &Usage) -> Flow,
-) -> Result<()> {
-    // Each with the place of the one that it is in; those come before.
-    let mut all: Vec<(NamePath, Usage, Option<usize>)> = Vec::new();
-    let mut left = vec![(path.clone(), None)];
-    while let Some((directory, parent)) = left.pop() {
-        if cancel.cancelled() {
-            return Err(Error::Interrupted);
-        }
-        let own = names.usage(asker, &directory, false);
-        if is_gone(&own) && parent.is_some() {
-            continue;
-        }
-        let mut own = own?;
-        let inside = children(&directory);
-        if is_gone(&inside) && parent.is_some() {
-            continue;
-        }
-        own.directories = 1;
-        let place = all.len();
-        for name in inside? {
-            left.push((directory.join(&name), Some(place)));
-        }
-        all.push((directory, own, parent));
-    }
-    for place in (0..all.len()).rev() {
-        let Some((_, usage, Some(parent))) = all.get(place) else {
-            continue;
-        };
-        let (usage, parent) = (*usage, *parent);
-        if let Some((_, sum, _)) = all.get_mut(parent) {
-            *sum += usage;
-        }
-    }
-    let _ = all
-        .iter()
-        .try_for_each(|(path, usage, _)| sink(path, usage));
     Ok(())
 }

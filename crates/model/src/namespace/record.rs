@@ -117,6 +117,14 @@ pub fn lefts_prefix(directory: VertexId) -> [u8; 17] {
     marked(LEFT, directory)
 }
 
+/// What all keys of whereabouts begin with.
+pub const WHEREABOUTS_PREFIX: [u8; 1] = [WHEREABOUTS];
+
+/// Whether that is the key of a claim on a path.
+pub fn is_claim(key: &[u8]) -> bool {
+    key.first() == Some(&CLAIM)
+}
+
 /// What decides where a row lies, where a namespace is spread over many servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lies {

@@ -3,6 +3,7 @@
 use crate::traversal::parse_nanos;
 use crate::value::Value;
 use jiff::Timestamp;
+use std::fmt::Write as _;
 
 /// What the names of extended attributes begin with that are tags.
 pub const TAG_PREFIX: &[u8] = b"user.esker.";
@@ -26,8 +27,12 @@ fn shown(value: &Value) -> String {
         Value::F64(x) => format!("{x:?}"),
         Value::String(text) => format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")),
         Value::Bytes(bytes) => {
-            let digits: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
-            format!("0x{digits}")
+            let mut text = String::from("0x");
+            for byte in bytes {
+                // Writing to a String cannot fail.
+                let _ = write!(text, "{byte:02x}");
+            }
+            text
         }
         Value::Timestamp(nanos) => Timestamp::from_nanosecond(i128::from(*nanos))
             .map_or_else(|_| nanos.to_string(), |t| t.to_string()),

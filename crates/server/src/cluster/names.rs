@@ -3,8 +3,8 @@
 
 use super::Cluster;
 use esker_model::namespace::{
-    Answer, Call, Change, Changes, Cookie, Done, Entry, Inode, Name, NamePath, Namespace,
-    Partition, Space, SpaceBy, Usage, below,
+    Answer, Call, Change, Changes, Cookie, Done, Entry, Inode, NamePath, Namespace, Partition,
+    Space, SpaceBy, Usage, below,
 };
 use esker_model::object::Asker;
 use esker_model::{Cancel, Error, Flow, NeverCancel, Result, Version};
@@ -41,7 +41,6 @@ impl ClusterNames<'_> {
         asker: Option<&Asker>,
         path: &NamePath,
         after: Option<Cookie>,
-        directories: bool,
         sink: &mut dyn FnMut(Cookie, Entry) -> Flow,
     ) -> Result<()> {
         let mut after = after;
@@ -51,7 +50,7 @@ impl ClusterNames<'_> {
                 path: path.clone(),
                 after,
                 limit: PAGE,
-                directories,
+                directories: false,
             };
             let Answer::Page { entries, more } = self.ask(call)? else {
                 return Err(stray());
@@ -67,18 +66,6 @@ impl ClusterNames<'_> {
                 return Ok(());
             }
         }
-    }
-
-    /// The directories in one that someone may look into.
-    fn children(&self, asker: Option<&Asker>, path: &NamePath) -> Result<Vec<Name>> {
-        let mut names = Vec::new();
-        self.pages(asker, path, None, true, &mut |_, entry| {
-            if entry.inode.is_directory() && entry.inode.allows(asker, 5) {
-                names.push(entry.name);
-            }
-            ControlFlow::Continue(())
-        })?;
-        Ok(names)
     }
 }
 
@@ -102,7 +89,7 @@ impl Namespace for ClusterNames<'_> {
         after: Option<Cookie>,
         sink: &mut dyn FnMut(Cookie, Entry) -> Flow,
     ) -> Result<()> {
-        self.pages(asker, path, after, false, sink)
+        self.pages(asker, path, after, sink)
     }
 
     fn walk(
@@ -153,8 +140,11 @@ impl Namespace for ClusterNames<'_> {
         cancel: &dyn Cancel,
         sink: &mut dyn FnMut(&NamePath, &Usage) -> Flow,
     ) -> Result<()> {
-        let children = |directory: &NamePath| self.children(asker, directory);
-        below::usages(self, asker, path, cancel, &children, sink)
+        let node = &self.cluster.node;
+        let cancelled = || cancel.cancelled();
+        let all = self.cluster.wait(node.usages_of(asker, path, &cancelled))?;
+        let _ = all.iter().try_for_each(|(path, usage)| sink(path, usage));
+        Ok(())
     }
 
     fn space(&self, by: SpaceBy) -> Result<Vec<Space>> {

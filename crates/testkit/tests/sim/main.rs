@@ -169,6 +169,11 @@ fn files_while_servers_stand_still() {
 }
 
 #[test]
+fn files_while_servers_become_more_or_fewer() {
+    play_files(Weather::Flood, 0..60);
+}
+
+#[test]
 fn files_while_servers_die() {
     play_files(Weather::Storm, 0..60);
 }
@@ -284,9 +289,7 @@ fn very_many_runs() {
     ] {
         play(weather, 10_000..12_000);
         play_objects(weather, 10_000..12_000);
-        if weather != Weather::Flood {
-            play_files(weather, 10_000..12_000);
-        }
+        play_files(weather, 10_000..12_000);
     }
 }
 

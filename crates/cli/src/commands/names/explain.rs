@@ -5,8 +5,10 @@ use crate::args::NamespaceExplainArgs;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::output::{Cell, Rows};
+use crate::units::count as count_of;
 use esker_model::Error;
-use esker_model::namespace::{Errno, Kind, Namespace as _, id_at};
+use esker_model::namespace::{Errno, Kind, Namespace as _, Partition, id_at};
+use std::collections::BTreeMap;
 
 pub(crate) fn explain(
     args: &NamespaceExplainArgs,
@@ -43,11 +45,115 @@ pub(crate) fn explain(
     row("all below: files", Cell::Count(all.files))?;
     row("all below: directories", Cell::Count(all.directories - 1))?;
     row("all below: bytes", Cell::Count(all.bytes))?;
-    row("partitions", Cell::Count(1))?;
-    row(
-        "server",
-        "this process: the database is not a cluster".into(),
-    )?;
+    let partitions = database.partitions(&path)?;
+    row("partitions", Cell::Count(partitions.len() as u64))?;
+    row("bitmap", bitmap(&partitions).into())?;
+    for (server, (count, entries)) in by_server(&partitions) {
+        row(
+            &format!("server {server}"),
+            format!(
+                "{} partitions, {} entries",
+                count_of(count),
+                count_of(entries)
+            )
+            .into(),
+        )?;
+    }
+    let shown = if args.all { usize::MAX } else { SHOWN_MAX };
+    for partition in partitions.iter().take(shown) {
+        row(
+            &format!("partition {}", partition.index),
+            format!(
+                "names whose hashes begin with {}: {} entries, on server {}",
+                bits(partition),
+                count_of(partition.entries),
+                partition.server
+            )
+            .into(),
+        )?;
+    }
+    if let Some(more) = partitions.len().checked_sub(shown).filter(|n| *n > 0) {
+        row(
+            "more",
+            format!("{more} partitions: --all shows them").into(),
+        )?;
+    }
     rows.finish()?;
     Ok(Outcome::Done)
+}
+
+/// Partitions that are shown unless all are asked for.
+const SHOWN_MAX: usize = 32;
+
+/// How many partitions and entries each server has.
+fn by_server(partitions: &[Partition]) -> BTreeMap<u32, (u64, u64)> {
+    let mut servers = BTreeMap::<u32, (u64, u64)>::new();
+    for partition in partitions {
+        let (count, entries) = servers.entry(partition.server).or_default();
+        *count += 1;
+        *entries += partition.entries;
+    }
+    servers
+}
+
+/// Which partitions exist, as GIGA+ keeps it: bit `i`, from the right, is partition `i`.
+fn bitmap(partitions: &[Partition]) -> String {
+    let most = partitions.iter().map(|p| p.index).max().unwrap_or(0) as usize;
+    let mut digits = vec![0_u8; most / 4 + 1];
+    for partition in partitions {
+        if let Some(digit) = digits.get_mut(partition.index as usize / 4) {
+            *digit |= 1 << (partition.index % 4);
+        }
+    }
+    let digits = digits.iter().rev().map(|d| format!("{d:x}"));
+    format!("0x{}", digits.collect::<String>())
+}
+
+/// The bits that the hashes of a partition's names begin with: those of its number, the first one last.
+fn bits(partition: &Partition) -> String {
+    let bits = (0..partition.depth).map(|bit| {
+        if partition.index >> bit & 1 == 1 {
+            '1'
+        } else {
+            '0'
+        }
+    });
+    let bits: String = bits.collect();
+    if bits.is_empty() {
+        "anything".into()
+    } else {
+        bits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn partition(index: u32, depth: u32, server: u32, entries: u64) -> Partition {
+        Partition {
+            index,
+            depth,
+            server,
+            entries,
+        }
+    }
+
+    #[test]
+    fn partitions_are_told_by_bitmap_bits_and_server() {
+        // Split once, and its lower half again.
+        let all = [
+            partition(0, 2, 0, 5),
+            partition(2, 2, 1, 6),
+            partition(1, 1, 1, 7),
+        ];
+        assert_eq!(bitmap(&all), "0x7");
+        assert_eq!(bitmap(&[partition(0, 0, 0, 0)]), "0x1");
+        assert_eq!(bitmap(&[partition(9, 4, 0, 0)]), "0x200");
+        let told: Vec<String> = all.iter().map(bits).collect();
+        assert_eq!(told, ["00", "01", "1"]);
+        assert_eq!(bits(&partition(0, 0, 0, 0)), "anything");
+        let servers: Vec<_> = by_server(&all).into_iter().collect();
+        assert_eq!(servers, [(0, (1, 5)), (1, (2, 13))]);
+    }
 }

@@ -1,0 +1,172 @@
+//! Files on a cluster of real servers: some are killed while clients rename, then there are fewer of them.
+
+use crate::cluster::{Cluster, describe};
+use crate::failover::kill;
+use crate::resize::open;
+use crate::serve::{run, text};
+use esker::Database;
+use esker_model::Result;
+use esker_model::namespace::{Change, Make, NamePath, Namespace as _, SpaceBy};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Files of each client.
+const FILES: usize = 12;
+const CLIENTS: usize = 2;
+
+fn path(text: &str) -> NamePath {
+    NamePath::parse(text.as_bytes()).unwrap()
+}
+
+fn change(database: &Database, change: Change) -> Result<()> {
+    database.change(None, &[change])?.remove(0).map(drop)
+}
+
+fn make(at: &str, mode: u32) -> Change {
+    Change::Make(path(at), Make::new(mode, 0, 0))
+}
+
+fn listed(database: &Database, at: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    database
+        .list(None, &path(at), None, &mut |_, entry| {
+            assert!(names.insert(entry.name.to_string()), "listed twice");
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    names
+}
+
+/// A client that moves its files from directory to directory; where they are, or, if an answer was lost, may be.
+fn moves(
+    database: &Database,
+    client: usize,
+    (stop, done): (&AtomicBool, &AtomicU64),
+) -> BTreeMap<usize, Vec<String>> {
+    let mut places = BTreeMap::new();
+    for n in 0..FILES {
+        let at = format!("/a/{client}-{n}");
+        change(database, make(&at, 0o10_0644)).unwrap();
+        places.insert(n, vec![at]);
+    }
+    for round in 0.. {
+        for n in 0..FILES {
+            if stop.load(Ordering::Relaxed) {
+                return places;
+            }
+            let known = places.get_mut(&n).unwrap();
+            // Where an answer was lost, only a look tells.
+            known.retain(|at| database.stat(None, &path(at), false).is_ok());
+            assert_eq!(
+                known.len(),
+                1,
+                "file {n} of client {client} is at {known:?}"
+            );
+            let to = format!("/{}/{client}-{n}-{round}", ["b", "a"][round % 2]);
+            let renamed = change(
+                database,
+                Change::Rename {
+                    from: path(&known[0]),
+                    to: path(&to),
+                    no_replace: true,
+                },
+            );
+            match renamed {
+                Ok(()) => *known = vec![to],
+                // Of a renaming that was repeated, the second one finds nothing.
+                Err(_) => known.push(to),
+            }
+            done.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    places
+}
+
+fn wait_for_more(done: &AtomicU64) {
+    let before = done.load(Ordering::Relaxed);
+    let until = Instant::now() + Duration::from_secs(60);
+    while done.load(Ordering::Relaxed) < before + 10 {
+        assert!(Instant::now() < until, "nothing goes on");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn renamed_files_have_one_name_whoever_is_killed_and_however_many_servers_there_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    describe(folder, "directory_threshold = 4\n");
+    let cluster = Cluster::up(folder);
+    let database = open(&cluster, 0);
+    for at in ["/a", "/b"] {
+        change(&database, make(at, 0o4_0755)).unwrap();
+    }
+    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    let known = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|client| {
+                let (stop, done, cluster) = (&stop, &done, &cluster);
+                scope.spawn(move || moves(&open(cluster, client), client, (stop, done)))
+            })
+            .collect();
+        for server in [2, 0, 1] {
+            wait_for_more(&done);
+            kill(&open(&cluster, server));
+        }
+        wait_for_more(&done);
+        stop.store(true, Ordering::Relaxed);
+        let joined = clients.into_iter().map(|c| c.join().unwrap());
+        joined.collect::<Vec<_>>()
+    });
+    let look = |cluster: &Cluster, server: usize| {
+        let database = open(cluster, server);
+        let mut all = BTreeSet::new();
+        for at in ["a", "b"] {
+            all.extend(
+                listed(&database, &format!("/{at}"))
+                    .iter()
+                    .map(|n| format!("/{at}/{n}")),
+            );
+        }
+        let kinds = database.space(SpaceBy::Kind).unwrap();
+        (all, kinds)
+    };
+    let all = look(&cluster, 0);
+    for server in [1, 2] {
+        assert_eq!(look(&cluster, server), all, "through server {server}");
+    }
+    assert_eq!(all.0.len(), CLIENTS * FILES, "{:?}", all.0);
+    let files = all.1.iter().find(|s| s.key == "file").unwrap();
+    assert_eq!(files.usage.files as usize, CLIENTS * FILES);
+    for (client, places) in known.iter().enumerate() {
+        for (n, at) in places {
+            let there = at.iter().filter(|at| all.0.contains(*at)).count();
+            assert_eq!(there, 1, "file {n} of client {client} is at {at:?}");
+        }
+    }
+    drop(database);
+    cluster.down(folder);
+    let resized = run(folder, &["cluster", "resize", "lab.toml", "--servers", "2"]);
+    assert!(resized.status.success(), "{}", text(&resized.stderr));
+    let file = folder.join("lab.toml");
+    let description = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, description.replace("servers = 3", "servers = 2")).unwrap();
+    let cluster = Cluster::up(folder);
+    for server in [0, 1] {
+        assert_eq!(
+            look(&cluster, server),
+            all,
+            "through server {server} of two"
+        );
+    }
+    // It goes on, and nothing that was is in the way.
+    let database = open(&cluster, 1);
+    for at in &all.0 {
+        change(&database, Change::Unlink(path(at))).unwrap();
+        change(&database, make(at, 0o10_0600)).unwrap();
+    }
+    assert_eq!(look(&cluster, 0), all);
+    cluster.down(folder);
+}
