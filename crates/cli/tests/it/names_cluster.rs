@@ -86,7 +86,7 @@ fn moves(
 
 fn wait_for_more(done: &AtomicU64) {
     let before = done.load(Ordering::Relaxed);
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_mins(1);
     while done.load(Ordering::Relaxed) < before + 10 {
         assert!(Instant::now() < until, "nothing goes on");
         std::thread::sleep(Duration::from_millis(5));

@@ -96,7 +96,8 @@ fn readable(person: usize, paths: &[PathBuf]) -> Vec<bool> {
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    let text: String = paths.iter().map(|p| format!("{}\n", p.display())).collect();
+    let paths: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
+    let text = paths.join("\n") + "\n";
     let writer = std::thread::spawn(move || stdin.write_all(text.as_bytes()).unwrap());
     let out = child.wait_with_output().unwrap();
     writer.join().unwrap();
