@@ -14,6 +14,7 @@ use std::path::PathBuf;
                   esker bench namespace --files 1000000\n  \
                   esker bench namespace --grow --files 20000000 --memory 4GiB --json grow.json"
 )]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct NamespaceBenchArgs {
     /// Where to make the scratch folder: a directory on the file system that is to be measured
     #[arg(value_name = "DIRECTORY", default_value = ".")]
