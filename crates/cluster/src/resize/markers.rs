@@ -128,7 +128,7 @@ mod tests {
         let mut batch = WriteBatch::default();
         batch.put(
             Table::Counts,
-            [vec![0; 16], vec![4, 0, 0, 0, 7, 2]].concat(),
+            [vec![0; 16], vec![200, 0, 0, 0, 7, 2]].concat(),
             [9],
         );
         old[0].store().commit(batch, Durability::Relaxed).unwrap();
