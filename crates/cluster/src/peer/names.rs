@@ -43,6 +43,8 @@ pub enum NamesCall {
         changes: Vec<Change>,
         /// Their client's marker, if these are all of its changes: they may have been made before.
         once: Option<Vec<u8>>,
+        /// Whether those whose entries lie elsewhere are to be done, too; else they are left undone, from the first one on.
+        insist: bool,
     },
     /// The answerer's share of what directories hold.
     Sums {
@@ -97,7 +99,8 @@ pub struct CallId {
 pub enum NamesReply {
     /// To [`NamesCall::Rows`], in their order.
     Rows(Vec<Option<Vec<u8>>>),
-    /// To [`NamesCall::Change`]: what became of each, and how directories have split whose entries lie elsewhere.
+    /// To [`NamesCall::Change`]: what became of the first ones, and how the directory has split that the next one's entry is in, if it lies
+    /// elsewhere.
     Changed(Vec<Result<Done, Refusal>>, Vec<(VertexId, Vec<u8>)>),
     /// To [`NamesCall::Change`]: nothing was done, for the answerer was started more often than the asker knew.
     Anew,
@@ -247,6 +250,7 @@ impl NamesCall {
                 asker,
                 changes,
                 once,
+                insist,
             } => {
                 out.push(1);
                 for n in [call.incarnation, call.number, call.over, call.to] {
@@ -255,6 +259,7 @@ impl NamesCall {
                 put_option(&mut out, asker.as_ref(), put_asker);
                 put_list(&mut out, changes, put_change);
                 put_option(&mut out, once.as_ref(), |out, once| put_bytes(out, once));
+                out.push(u8::from(*insist));
             }
             Self::Sums { of } => {
                 out.push(2);
@@ -309,6 +314,7 @@ impl NamesCall {
                 asker: take_option(&mut r, take_asker)?,
                 changes: take_list(&mut r, 3, take_change)?,
                 once: take_option(&mut r, |r| Ok(r.bytes("a marker")?.to_vec()))?,
+                insist: r.u8("whether all are to be done")? != 0,
             },
             2 => Self::Sums {
                 of: take_ids(&mut r)?,
@@ -524,6 +530,7 @@ mod tests {
             }),
             changes: vec![Change::Rmdir(path)],
             once: Some(vec![1, 2]),
+            insist: true,
         });
         come_back(&NamesCall::Sums { of: vec![id; 2] });
         come_back(&NamesCall::Page {

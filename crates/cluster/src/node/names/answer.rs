@@ -1,6 +1,7 @@
 //! What a server answers of the namespace to the others.
 
 use super::calls::Taken;
+use super::change::How;
 use crate::node::Node;
 use crate::peer::{NamesCall, NamesReply, Refusal, entries_of};
 use crate::vnode::ServerId;
@@ -24,11 +25,19 @@ impl Node {
                 asker,
                 changes,
                 once,
+                insist,
             } => match self.take_call(from, call).await? {
                 Taken::Answered(reply) => reply,
                 Taken::New => {
                     let (answers, splits) = self
-                        .change_here(asker.as_ref(), &changes, once.as_deref())
+                        .change_here(
+                            asker.as_ref(),
+                            &changes,
+                            How {
+                                once: once.as_deref(),
+                                insist,
+                            },
+                        )
                         .await?;
                     let answers = answers.into_iter().map(|a| a.map_err(Refusal::from));
                     let reply = NamesReply::Changed(answers.collect(), splits);

@@ -29,6 +29,18 @@ const PAUSE_MAX: u64 = 20;
 
 type Splits = Vec<(VertexId, Vec<u8>)>;
 
+/// How often changes are sent to another server before whoever has them sees to them wherever their entries lie.
+const REROUTES_MAX: u32 = 8;
+
+/// How changes are sent to a server.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct How<'a> {
+    /// Their client's marker, if these are all of its changes.
+    pub(super) once: Option<&'a [u8]>,
+    /// All are to be done there, wherever their entries lie.
+    pub(super) insist: bool,
+}
+
 impl Node {
     /// As [`esker_model::namespace::Namespace::change`]: one after the other, each whole or not at all, on all servers.
     pub async fn change_names(self: &Arc<Self>, changes: Changes) -> Result<Vec<Result<Done>>> {
@@ -102,7 +114,7 @@ impl Node {
     ) -> Result<Vec<Result<Done>>> {
         let mut answers: Vec<Option<Result<Done>>> = changes.iter().map(|_| None).collect();
         let mut left: Vec<usize> = (0..changes.len()).collect();
-        for _ in 0..ATTEMPTS_MAX {
+        for attempt in 0..ATTEMPTS_MAX {
             let mut by_server = BTreeMap::<ServerId, Vec<usize>>::new();
             let mut parents = HashMap::new();
             for i in left.drain(..) {
@@ -113,21 +125,26 @@ impl Node {
             }
             let asked = by_server.iter().map(|(server, which)| {
                 let theirs = which.iter().filter_map(|i| changes.get(*i).cloned());
-                let once = once.filter(|_| which.len() == changes.len());
-                self.change_at(*server, asker, theirs.collect(), once)
+                let how = How {
+                    once: once.filter(|_| which.len() == changes.len()),
+                    insist: attempt >= REROUTES_MAX,
+                };
+                self.change_at(*server, asker, theirs.collect(), how)
             });
             let replies = join_all(asked).await;
             for ((server, which), reply) in by_server.iter().zip(replies) {
                 match reply {
-                    Ok(None) => left.extend(which),
-                    Ok(Some(done)) => {
+                    Ok(done) => {
+                        left.extend(which.iter().skip(done.len()));
                         for (i, answer) in which.iter().zip(done) {
                             if let Some(place) = answers.get_mut(*i) {
                                 *place = Some(answer);
                             }
                         }
                     }
-                    Err(e) if by_server.len() == 1 && left.is_empty() => return Err(e),
+                    Err(e) if by_server.len() == 1 && answers.iter().all(Option::is_none) => {
+                        return Err(e);
+                    }
                     // Others' changes are done.
                     Err(e) => {
                         for i in which {
@@ -170,17 +187,16 @@ impl Node {
         Ok(directory.map_or(self.settings.id, |d| self.entry_home(&state, d, hash)))
     }
 
-    /// Changes on a server; nothing if their entries have moved, and where to is known now.
+    /// Changes on a server. The last ones may be left undone: their entries have moved, and where to is known now.
     async fn change_at(
         self: &Arc<Self>,
         server: ServerId,
         asker: Option<&Asker>,
         changes: Vec<NameChange>,
-        once: Option<&[u8]>,
-    ) -> Result<Option<Vec<Result<Done>>>> {
+        how: How<'_>,
+    ) -> Result<Vec<Result<Done>>> {
         if server == self.settings.id {
-            let (answers, _) = self.change_here(asker, &changes, once).await?;
-            return Ok(Some(answers));
+            return Ok(self.change_here(asker, &changes, how).await?.0);
         }
         let count = changes.len();
         let asking = self.begin_call(server);
@@ -188,39 +204,34 @@ impl Node {
             call: asking.id,
             asker: asker.cloned(),
             changes,
-            once: once.map(<[u8]>::to_vec),
+            once: how.once.map(<[u8]>::to_vec),
+            insist: how.insist,
         };
         match self.ask_names(server, call).await? {
-            NamesReply::Anew => Ok(None),
-            NamesReply::Changed(answers, splits) if answers.len() == count => {
+            NamesReply::Anew => Ok(Vec::new()),
+            NamesReply::Changed(answers, splits) if answers.len() <= count => {
                 self.learn_splits(server, &splits)?;
-                Ok(Some(
-                    answers
-                        .into_iter()
-                        .map(|a| a.map_err(Error::from))
-                        .collect(),
-                ))
-            }
-            NamesReply::Moved(splits) => {
-                self.learn_splits(server, &splits)?;
-                Ok(None)
+                Ok(answers
+                    .into_iter()
+                    .map(|a| a.map_err(Error::from))
+                    .collect())
             }
             _ => Err(unexpected(server)),
         }
     }
 
-    /// Changes whose first entries lie here, as whoever sent them believes; with how directories have split of which it was wrong.
+    /// Changes whose first entries lie here, as whoever sent them believes. Unless they insist, those from the first one on whose entry
+    /// lies elsewhere are left to them, with how its directory has split.
     pub(super) async fn change_here(
         self: &Arc<Self>,
         asker: Option<&Asker>,
         changes: &[NameChange],
-        once: Option<&[u8]>,
+        how: How<'_>,
     ) -> Result<(Vec<Result<Done>>, Splits)> {
         let mut answers = Vec::with_capacity(changes.len());
-        let mut splits = Splits::new();
         let mut deadline = self.names_deadline();
         while let Some(left) = changes.get(answers.len()..).filter(|l| !l.is_empty()) {
-            let once = once.filter(|_| answers.is_empty());
+            let once = how.once.filter(|_| answers.is_empty());
             let here = self
                 .engine
                 .change_names_here(asker, left, &View(self), once)?;
@@ -236,29 +247,31 @@ impl Node {
                     let Some(change) = changes.get(answers.len()) else {
                         break;
                     };
+                    if !how.insist
+                        && let Some(splits) = self.entries_elsewhere(change).await
+                    {
+                        self.try_harden()?;
+                        return Ok((answers, splits));
+                    }
                     // What is done is done; whoever asked hears of each.
-                    let once = once.filter(|_| changes.len() == 1);
+                    let once = how.once.filter(|_| changes.len() == 1);
                     answers.push(self.change_apart(asker, change, once).await);
-                    self.entries_elsewhere(change, &mut splits).await;
                 }
             }
         }
         self.try_harden()?;
-        Ok((answers, splits))
+        Ok((answers, Splits::new()))
     }
 
     /// How the directory of a change has split, if its entry is not here.
-    async fn entries_elsewhere(self: &Arc<Self>, change: &NameChange, splits: &mut Splits) {
+    async fn entries_elsewhere(self: &Arc<Self>, change: &NameChange) -> Option<Splits> {
         let target = self
             .run_spread(|view, fetched| self.engine.target_spread(change, view, fetched))
             .await;
-        let Ok(Some((directory, hash))) = target else {
-            return;
-        };
+        let (directory, hash) = target.ok()??;
         let state = self.state();
-        if self.entries_here(&state, directory, hash).is_none() {
-            splits.extend(self.known_splits(&state, &[entries_of(directory)]));
-        }
+        let here = self.entries_here(&state, directory, hash).is_some();
+        (!here).then(|| self.known_splits(&state, &[entries_of(directory)]))
     }
 
     /// A change that concerns several servers.

@@ -73,17 +73,19 @@ impl Node {
         let (Some(tree), id) = (self.placement.tree(), entries_of(directory)) else {
             return;
         };
-        if !self.state().frozen.insert(id) {
-            return;
-        }
-        let frozen = Frozen { node: &self, id };
         let outcome = loop {
-            match self.split_entries(tree, directory).await {
-                Ok(Outcome::Done) => {}
-                other => break other,
+            // Whoever froze it does what is to be done. Between two splits those that wait go on.
+            if !self.state().frozen.insert(id) {
+                return;
             }
+            let frozen = Frozen { node: &self, id };
+            let outcome = self.split_entries(tree, directory).await;
+            drop(frozen);
+            if !matches!(outcome, Ok(Outcome::Done)) {
+                break outcome;
+            }
+            self.host.sleep(0).await;
         };
-        drop(frozen);
         if !matches!(outcome, Ok(Outcome::Nothing)) {
             let until = self.time.now_millis() + POSTPONED;
             self.state().postponed.insert(id, until);
