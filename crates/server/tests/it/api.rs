@@ -278,6 +278,11 @@ fn the_document_describes_the_routes() {
                 let value = match (path.as_str(), parameter) {
                     ("/api/v1/vertices", "type") => "File",
                     ("/api/v1/find", "after") => object["id"].as_str().unwrap(),
+                    ("/api/v1/files/find", "filter") => "size%20%3E%3D%200",
+                    ("/api/v1/files/list", "after") => "0000000000000000-0",
+                    (_, "path") => "/",
+                    (_, "follow") => "true",
+                    (_, "by") => "dir",
                     (_, "filter") => "step%20%3D%207",
                     (_, "select" | "name" | "once") => &*name,
                     (_, "count" | "explain" | "sync") => "false",
