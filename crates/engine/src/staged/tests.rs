@@ -1,3 +1,5 @@
+//! Random commits, snapshots and merges of staged rows beside a map.
+
 use super::*;
 use esker_store::memory::MemoryStore;
 use proptest::prelude::*;
