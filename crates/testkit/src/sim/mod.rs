@@ -4,7 +4,7 @@
 //! outlive them. [`workload`] says what clients ask ([`ask`]), [`client`] how they insist on an answer, [`chaos`] what goes
 //! wrong meanwhile. [`check`] then asks whether all that was answered could have been. [`play`] makes a run of these from a
 //! seed; [`alone`] makes one in which nothing happens at the same time, so that every answer is known beforehand.
-//! [`objects`] is a run of its own for objects, [`names`] one for files. [`liar`] is an engine in the cluster's place that answers wrongly, to try the checks.
+//! [`objects`] is a run of its own for objects, [`names`] one for files, both in [`weather`]. [`liar`] is an engine in the cluster's place that answers wrongly, to try the checks.
 
 pub mod alone;
 pub mod ask;
@@ -19,4 +19,5 @@ pub mod names;
 pub mod net;
 pub mod objects;
 pub mod play;
+pub mod weather;
 pub mod workload;

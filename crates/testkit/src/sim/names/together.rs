@@ -8,20 +8,17 @@ use super::{NamesTold, Outcome, Refusal, whole};
 use crate::names::path;
 use crate::rng::Rng;
 use crate::sim::ask::{Ask, Told};
-use crate::sim::chaos::{Dangers, trouble};
 use crate::sim::cluster::{Cluster, Subject};
 use crate::sim::exec::WORLD;
 use crate::sim::facade::Facade;
-use crate::sim::net::Faults;
 use crate::sim::play::{Played, Scenario, Weather, started};
+use crate::sim::weather::through;
 use esker_model::Version;
 use esker_model::namespace::{Call, Change, Changes, Errno, Make, NamePath, SetAttributes};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// A virtual minute.
-const MINUTE: u64 = 60_000_000;
 /// Directories that all fight for.
 const CONTESTED: [&str; 3] = ["x", "y", "z"];
 
@@ -84,64 +81,18 @@ fn play_on(scenario: &Scenario, cluster: &Rc<Cluster>, played: &mut Played) -> R
         return Err(format!("the first directories are not made: {made:?}"));
     }
     let mut rng = Rng::new(scenario.seed ^ 0x006e_616d);
-    cluster.set_faults(scenario.faults);
-    let stop = Rc::new(Cell::new(false));
-    let weather = scenario.weather;
-    if matches!(weather, Weather::Wind | Weather::Storm | Weather::Flood) {
-        let dangers = Dangers {
-            deaths: weather != Weather::Wind,
-            pauses: true,
-            cuts: true,
-            resizes: weather == Weather::Flood,
-        };
-        let chaos = trouble(
-            Rc::clone(cluster),
-            Rng::new(rng.next()),
-            dangers,
-            Rc::clone(&stop),
-        );
-        cluster.exec.spawn(WORLD, Box::pin(chaos));
-    }
-    for client in 0..scenario.clients {
-        let life = Rc::clone(&all).live(client, Rng::new(rng.next()), 2 * scenario.calls);
-        cluster.exec.spawn(WORLD, Box::pin(life));
-    }
-    let shared = cluster.shared();
-    let working = async {
-        while all.busy.get() > 0 && shared.now() < 2 * MINUTE {
-            shared.sleep(1000).await;
-        }
-    };
-    let _ = cluster.exec.block_on(working, 3 * MINUTE);
-    stop.set(true);
-    shared.note(|| "the weather clears".into());
-    cluster.net.join_all();
-    cluster.set_faults(Faults::default());
-    let mended = async {
-        while !cluster.all_joined() || all.busy.get() > 0 {
-            if let Err(e) = cluster.start_all() {
-                cluster.complain(format!("a server cannot be opened again: {e}"));
-                return;
+    through(
+        scenario,
+        (cluster, &facade),
+        &mut rng,
+        &|| all.busy.get(),
+        &mut |rng| {
+            for client in 0..scenario.clients {
+                let life = Rc::clone(&all).live(client, Rng::new(rng.next()), 2 * scenario.calls);
+                cluster.exec.spawn(WORLD, Box::pin(life));
             }
-            cluster.net.join_all();
-            shared.sleep(10_000).await;
-        }
-    };
-    cluster.exec.block_on(mended, 5 * MINUTE).map_err(|e| {
-        format!(
-            "{} clients still wait after the trouble: {e:?}",
-            all.busy.get()
-        )
-    })?;
-    facade.wait(10_000_000);
-    cluster
-        .start_all()
-        .map_err(|e| format!("a server cannot be opened again: {e}"))?;
-    cluster
-        .exec
-        .block_on(cluster.joined(), MINUTE)
-        .map_err(|e| format!("servers do not join: {e:?}"))?;
-    facade.wait(2 * MINUTE);
+        },
+    )?;
     played.records = all.records.get();
     played.applied = all.applied.get();
     played.findings.append(&mut all.findings.borrow_mut());

@@ -8,14 +8,13 @@
 mod life;
 
 use super::ask::{Ask, Told};
-use super::chaos::{Dangers, trouble};
 use super::check::Findings;
 use super::client::Clients;
 use super::cluster::{Cluster, Subject};
 use super::exec::WORLD;
 use super::facade::Facade;
-use super::net::Faults;
 use super::play::{Played, Scenario, Weather, started};
+use super::weather::through;
 use super::workload::Ground;
 use crate::rng::Rng;
 use esker_model::filter::{Comparison, Expr, Term, Test};
@@ -26,8 +25,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// A virtual minute.
-const MINUTE: u64 = 60_000_000;
 /// The tag with the client's number.
 const CLIENT: &str = "client";
 /// The tag that several objects get at once.
@@ -116,64 +113,20 @@ fn play_on(scenario: &Scenario, cluster: &Rc<Cluster>, played: &mut Played) -> R
         records: Cell::new(0),
     });
     let mut rng = Rng::new(scenario.seed ^ 0x6f62_6a73);
-    cluster.set_faults(scenario.faults);
-    let stop = Rc::new(Cell::new(false));
-    let weather = scenario.weather;
-    if matches!(weather, Weather::Wind | Weather::Storm | Weather::Flood) {
-        let dangers = Dangers {
-            deaths: weather != Weather::Wind,
-            pauses: true,
-            cuts: true,
-            resizes: weather == Weather::Flood,
-        };
-        let chaos = trouble(
-            Rc::clone(cluster),
-            Rng::new(rng.next()),
-            dangers,
-            Rc::clone(&stop),
-        );
-        cluster.exec.spawn(WORLD, Box::pin(chaos));
-    }
     let busy = &all.clients.busy;
     busy.set(scenario.clients);
-    for client in 0..scenario.clients {
-        let life = Rc::clone(&all).live(client, Rng::new(rng.next()), scenario.calls);
-        cluster.exec.spawn(WORLD, Box::pin(life));
-    }
-    let shared = cluster.shared();
-    let working = async {
-        while busy.get() > 0 && shared.now() < 2 * MINUTE {
-            shared.sleep(1000).await;
-        }
-    };
-    let _ = cluster.exec.block_on(working, 3 * MINUTE);
-    stop.set(true);
-    shared.note(|| "the weather clears".into());
-    cluster.net.join_all();
-    cluster.set_faults(Faults::default());
-    let mended = async {
-        while !cluster.all_joined() || busy.get() > 0 {
-            if let Err(e) = cluster.start_all() {
-                cluster.complain(format!("a server cannot be opened again: {e}"));
-                return;
+    through(
+        scenario,
+        (cluster, &facade),
+        &mut rng,
+        &|| busy.get(),
+        &mut |rng| {
+            for client in 0..scenario.clients {
+                let life = Rc::clone(&all).live(client, Rng::new(rng.next()), scenario.calls);
+                cluster.exec.spawn(WORLD, Box::pin(life));
             }
-            cluster.net.join_all();
-            shared.sleep(10_000).await;
-        }
-    };
-    cluster
-        .exec
-        .block_on(mended, 5 * MINUTE)
-        .map_err(|e| format!("{} clients still wait after the trouble: {e:?}", busy.get()))?;
-    facade.wait(10_000_000);
-    cluster
-        .start_all()
-        .map_err(|e| format!("a server cannot be opened again: {e}"))?;
-    cluster
-        .exec
-        .block_on(cluster.joined(), MINUTE)
-        .map_err(|e| format!("servers do not join: {e:?}"))?;
-    facade.wait(MINUTE);
+        },
+    )?;
     played.records = all.records.get();
     played.applied = all.applied.get();
     all.refused_rightly();
