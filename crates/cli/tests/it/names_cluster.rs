@@ -146,6 +146,15 @@ fn renamed_files_have_one_name_whoever_is_killed_and_however_many_servers_there_
             assert_eq!(there, 1, "file {n} of client {client} is at {at:?}");
         }
     }
+    // The directories have split, and each entry is in one partition.
+    let parts = ["/a", "/b"].map(|at| database.partitions(&path(at)).unwrap());
+    let all_parts = || parts.iter().flatten();
+    assert!(all_parts().count() > 4, "{parts:?}");
+    assert!(all_parts().map(|p| p.server).collect::<BTreeSet<_>>().len() > 1);
+    assert_eq!(
+        all_parts().map(|p| p.entries).sum::<u64>(),
+        all.0.len() as u64
+    );
     drop(database);
     cluster.down(folder);
     let resized = run(folder, &["cluster", "resize", "lab.toml", "--servers", "2"]);
