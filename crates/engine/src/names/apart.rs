@@ -120,7 +120,7 @@ struct Notes {
 }
 
 /// Whoever gets this looks at [`Apart::trouble`].
-fn stopped() -> Error {
+pub(super) fn stopped() -> Error {
     Error::Unavailable("a row of the namespace lies elsewhere; try again".into())
 }
 
@@ -176,11 +176,20 @@ impl<'a> Apart<'a> {
     /// Why a run was stopped, if it was; forgets it.
     pub(super) fn trouble<T>(&self) -> Option<Ran<T>> {
         let mut notes = lock(&self.notes);
-        let needs = std::mem::take(&mut notes.needs);
+        let mut needs = std::mem::take(&mut notes.needs);
+        needs.sort_unstable();
+        needs.dedup();
         if std::mem::take(&mut notes.busy) {
             return Some(Ran::Busy);
         }
         (!needs.is_empty()).then_some(Ran::Needs(needs))
+    }
+
+    /// Whether a run was stopped by a row that is not here. What needs nothing of it may go on, so that more is known of what is
+    /// needed.
+    pub(super) fn is_stopped(&self) -> bool {
+        let notes = lock(&self.notes);
+        notes.busy || !notes.needs.is_empty()
     }
 
     /// What was read of a row.

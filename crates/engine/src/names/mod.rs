@@ -17,6 +17,7 @@ mod rename;
 mod resolve;
 mod retain;
 mod rows;
+mod shown;
 pub(crate) mod space;
 mod spread;
 mod together;
@@ -36,6 +37,7 @@ use esker_model::{Error, Result};
 pub(crate) use filter::Filters;
 use foldhash::fast::FixedState;
 pub use read::sums_of;
+pub use shown::{MaybeFile, Shown};
 pub use spread::{Here, Plan, PlannedRow, Stopped};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -57,7 +59,7 @@ pub(crate) struct Names {
 
 impl Names {
     /// Whether rows lie on other engines, too.
-    fn is_spread(&self) -> bool {
+    pub(crate) fn is_spread(&self) -> bool {
         self.spread.load(Ordering::Acquire)
     }
 

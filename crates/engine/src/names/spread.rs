@@ -4,14 +4,14 @@ use super::again;
 use super::apart::{Apart, Fetched, Placed, Ran, RowPlace, is_current};
 use super::space::Differences;
 use super::together::{Admitted, Set};
-use super::{Filters, Local, NamesTxn};
+use super::{Filters, Local, NamesTxn, file_kind};
 use crate::Engine;
 use crate::txn::{Effects, Overlay, Senders, Txn, lock};
 use esker_model::key::{Counter, SpaceKey};
 use esker_model::namespace::record::dentries_prefix;
 use esker_model::namespace::{Change, Done, digest};
 use esker_model::object::Asker;
-use esker_model::{Error, Flow, Result, Version, VertexId, VertexRef};
+use esker_model::{Error, Flow, Result, Version, VertexId, VertexRef, VertexTypeId};
 use esker_store::{KeyRange, Table};
 
 /// What became of changes that were tried here.
@@ -75,6 +75,16 @@ impl Engine {
         self.names
             .spread
             .store(true, std::sync::atomic::Ordering::Release);
+    }
+
+    /// Whether there are rows of files here, and whether the graph has, or had, vertices of files here.
+    pub fn knows_files(&self) -> (bool, bool) {
+        (self.names.any(), self.names.has_vertices())
+    }
+
+    /// Whether vertices of a type are files or directories.
+    pub fn is_file_type(&self, type_id: VertexTypeId) -> bool {
+        file_kind(&self.schema_now(), type_id).is_some()
     }
 
     /// Whether a directory is in memory, under its path without symbolic links.

@@ -4,6 +4,7 @@ use super::NamesTxn;
 use super::attributes::check_xattr;
 use super::places::key_of;
 use super::resolve::{Reached, Way};
+use super::rows::Rows;
 use super::{Local, rows};
 use crate::Engine;
 use crate::read::vertex_record;
@@ -22,6 +23,45 @@ pub(crate) fn file_kind(schema: &Schema, type_id: VertexTypeId) -> Option<Kind> 
         .find(|kind| kind.type_name() == name)
 }
 
+/// What is at a path, if there is something that the asker gets at.
+pub(super) fn what_is_at<R: Rows + ?Sized>(
+    way: &Way<'_, R>,
+    path: &NamePath,
+) -> Result<Option<(VertexId, Kind)>> {
+    Ok(match way.reach(path, false) {
+        Ok(Reached::Directory(directory)) => Some((directory.id, Kind::Directory)),
+        Ok(Reached::Entry(_, _, Ok(found))) => Some((found.dentry.id, rows::kind(&found.dentry))),
+        Ok(Reached::Entry(_, _, Err(_))) | Err(Error::File(_)) => None,
+        Err(e) => return Err(e),
+    })
+}
+
+/// Of a vertex that may be a file which got its id otherwise than from the path that it is named by: `None` if it is none, else the
+/// whereabouts that it is to have, if it has none.
+pub(super) fn whereabouts_of<R: Rows + ?Sized>(
+    way: &Way<'_, R>,
+    id: VertexId,
+    kind: Kind,
+    key: &str,
+) -> Result<Option<Option<Whereabouts>>> {
+    if rows::whereabouts(way.rows, id)?.is_some_and(|p| !p.names.is_empty()) {
+        return Ok(Some(None));
+    }
+    let Ok(path) = NamePath::parse(key.as_bytes()) else {
+        return Ok(None);
+    };
+    Ok(match way.reach(&path, false) {
+        Ok(Reached::Entry(directory, name, Ok(found)))
+            if found.dentry.id == id
+                && rows::kind(&found.dentry).type_name() == kind.type_name() =>
+        {
+            Some(Some(Whereabouts::at(directory.id, name)))
+        }
+        Ok(_) | Err(Error::File(_)) => None,
+        Err(e) => return Err(e),
+    })
+}
+
 impl Engine {
     /// What is at a path now.
     pub(super) fn id_at(
@@ -29,15 +69,7 @@ impl Engine {
         asker: Option<&Asker>,
         path: &NamePath,
     ) -> Result<Option<(VertexId, Kind)>> {
-        let found = match self.reach(asker, |way| way.reach(path, false)) {
-            Ok(Reached::Directory(directory)) => Some((directory.id, Kind::Directory)),
-            Ok(Reached::Entry(_, _, Ok(found))) => {
-                Some((found.dentry.id, rows::kind(&found.dentry)))
-            }
-            Ok(Reached::Entry(_, _, Err(_))) | Err(Error::File(_)) => None,
-            Err(e) => return Err(e),
-        };
-        Ok(found)
+        self.reach(asker, |way| what_is_at(way, path))
     }
 
     /// Tags of a file, as extended attributes.
@@ -66,6 +98,10 @@ impl Txn<'_, '_> {
         let Err(refused) = check_vertex(self.schema, vertex, key) else {
             return Ok(());
         };
+        if self.names.is_spread() && file_kind(self.schema, vertex.type_id).is_some() {
+            // Whoever coordinates the batch has looked: [`Engine::named_spread`].
+            return esker_model::id::check_key(key).map_err(|_| refused);
+        }
         let kind = file_kind(self.schema, vertex.type_id).filter(|_| self.names.any());
         let Some(kind) = kind else {
             return Err(refused);
@@ -79,12 +115,6 @@ impl Txn<'_, '_> {
     /// Whether a vertex is a file that got its id otherwise than from the path that it is named by. It has whereabouts then:
     /// the path alone would not lead back to it once something above it is renamed.
     fn is_file(&mut self, id: VertexId, kind: Kind, key: &str) -> Result<bool> {
-        if rows::whereabouts(&*self.overlay, id)?.is_some_and(|p| !p.names.is_empty()) {
-            return Ok(true);
-        }
-        let Ok(path) = NamePath::parse(key.as_bytes()) else {
-            return Ok(false);
-        };
         let way = Way {
             rows: &*self.overlay,
             asker: None,
@@ -93,18 +123,11 @@ impl Txn<'_, '_> {
             local: &Local::default(),
             filters: None,
         };
-        let (directory, name) = match way.reach(&path, false) {
-            Ok(Reached::Entry(directory, name, Ok(found)))
-                if found.dentry.id == id
-                    && rows::kind(&found.dentry).type_name() == kind.type_name() =>
-            {
-                (directory.id, name)
-            }
-            Ok(_) | Err(Error::File(_)) => return Ok(false),
-            Err(e) => return Err(e),
-        };
-        self.put_whereabouts(id, &Whereabouts::at(directory, name));
-        Ok(true)
+        let place = whereabouts_of(&way, id, kind, key)?;
+        if let Some(Some(place)) = &place {
+            self.put_whereabouts(id, place);
+        }
+        Ok(place.is_some())
     }
 
     /// Sets the tag that an extended attribute `user.esker.NAME` is, or removes it.

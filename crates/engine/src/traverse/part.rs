@@ -12,6 +12,7 @@ use esker_model::traversal::{Budget, PathNode, PathStep, Paths, Repeat, StopReas
 use esker_model::{
     Cancel, EdgeKey, Error, Flow, Result, Version, VersionRange, Versions, VertexId,
 };
+use std::collections::HashMap;
 
 /// A traversal planned for one engine of several.
 #[derive(Debug)]
@@ -101,6 +102,22 @@ impl PartPlan {
         }
     }
 
+    /// Starts from these, which its names mean, in their order.
+    pub fn start_at(&mut self, starts: &[VertexId]) {
+        if let PlanStart::Vertices(vertices) = &mut self.plan.start {
+            for (vertex, id) in vertices.iter_mut().zip(starts) {
+                vertex.id = *id;
+            }
+        }
+    }
+
+    /// Whether what is admitted at a place may depend on keys.
+    pub fn asks_keys(&self, place: u32) -> bool {
+        let names_key = |filter: &VertexFilter| filter.to_string().contains("key");
+        self.filters(place)
+            .is_ok_and(|filters| filters.iter().any(names_key))
+    }
+
     fn hop(&self, place: u32) -> Result<&PlanHop> {
         let hops = self.plan.segments.iter().flat_map(|s| &s.hops);
         hops.into_iter()
@@ -134,7 +151,7 @@ impl Engine {
         })
     }
 
-    /// The vertices of this engine that the traversal starts from.
+    /// The vertices of this engine that the traversal starts from, if [`Self::part_admit`] admits them at place 0.
     pub fn part_start(&self, plan: &PartPlan, cancel: &dyn Cancel) -> Result<Vec<VertexId>> {
         let moment = self.part_moment(plan, &Budget::default(), cancel)?;
         let mut ids = Vec::new();
@@ -159,10 +176,7 @@ impl Engine {
                 read::scan_type_index(&moment.source, &self.schema_now(), *t, None, sink)?;
             }
         }
-        drop(moment);
-        let admitted = self.part_admit(plan, 0, &ids, cancel)?;
-        let admitted = ids.into_iter().zip(admitted);
-        Ok(admitted.filter(|(_, ok)| *ok).map(|(id, _)| id).collect())
+        Ok(ids)
     }
 
     /// The edges of these vertices, as far as this engine holds them, that the hop to `place` follows: the sink gets the
@@ -219,12 +233,13 @@ impl Engine {
         Ok(out)
     }
 
-    /// Which of these vertices, reached at that position, exist then and fulfil its filters.
+    /// Which of these vertices, reached at that position, exist then and fulfil its filters. Those that are files are
+    /// called by their present paths there, if those are given.
     pub fn part_admit(
         &self,
         plan: &PartPlan,
         place: u32,
-        vertices: &[VertexId],
+        (vertices, paths): (&[VertexId], &HashMap<VertexId, String>),
         cancel: &dyn Cancel,
     ) -> Result<Vec<bool>> {
         let filters = plan.filters(place)?;
@@ -237,7 +252,12 @@ impl Engine {
             .source
             .in_pieces(vertices, read::past_of_vertex, |_, piece| {
                 for id in piece {
-                    admitted.push(self.part_admits(plan, &moment, *id, filters)?);
+                    admitted.push(self.part_admits(
+                        plan,
+                        &moment,
+                        (*id, paths.get(id)),
+                        filters,
+                    )?);
                 }
                 Ok(Flow::Continue(()))
             })?;
@@ -248,7 +268,7 @@ impl Engine {
         &self,
         plan: &PartPlan,
         moment: &Moment<'_>,
-        id: VertexId,
+        (id, path): (VertexId, Option<&String>),
         filters: &[VertexFilter],
     ) -> Result<bool> {
         let versions = moment.versions;
@@ -264,7 +284,10 @@ impl Engine {
         if filters.is_empty() {
             return Ok(true);
         }
-        let vertex = read::read_vertex(&moment.source, id, plan.newest())?;
+        let mut vertex = read::read_vertex(&moment.source, id, plan.newest())?;
+        if let (Some(vertex), Some(path)) = (&mut vertex, path) {
+            vertex.key.clone_from(path);
+        }
         Ok(vertex.is_some_and(|v| filters.iter().all(|f| f.holds(&v))))
     }
 
@@ -304,7 +327,7 @@ pub fn assemble_paths(
     last: u32,
     leaves: bool,
 ) -> Paths {
-    let mut places = std::collections::HashMap::with_capacity(visited.len());
+    let mut places = HashMap::with_capacity(visited.len());
     for (i, (position, _, vertex, _)) in visited.iter().enumerate() {
         places.insert((*position, *vertex), i as u32);
     }

@@ -6,10 +6,11 @@ use super::query::Query;
 use crate::call::Watch;
 use crate::service::Service;
 use esker::lineage::{Direction, LineageOptions, render_json};
+use esker_model::namespace::resolve;
 use esker_model::traversal::{Budget, Start, Strategy, TravelResult};
 use esker_model::{
     Cancel as _, Edge, EdgeKey, EdgeSelect, Schema, Traversal, Version, VersionRange, Versions,
-    Vertex, VertexChange, VertexId, VertexSelect,
+    Vertex, VertexChange, VertexId, VertexRef, VertexSelect, VertexTypeId,
 };
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
@@ -22,6 +23,29 @@ pub(super) struct Asked<'a> {
     pub(super) watch: &'a Watch,
     pub(super) query: Query,
     pub(super) body: &'a str,
+}
+
+impl Asked<'_> {
+    /// A vertex by its name: a path is the file that is there now.
+    fn vertex(&self, parameter: &str, schema: &Schema) -> Result<(String, VertexRef), Refused> {
+        let name = self.query.vertex_name(parameter)?;
+        let names = self.service.names_now();
+        let found = resolve(&*names, schema, std::slice::from_ref(&name))?;
+        let vertex = match found.first() {
+            Some(vertex) => *vertex,
+            None => name.resolve(schema)?,
+        };
+        Ok((name.to_string(), vertex))
+    }
+
+    /// A vertex by its name, if it is given: as a place in a scan.
+    fn after(&self, schema: &Schema) -> Result<Option<(VertexTypeId, VertexId)>, Refused> {
+        if self.query.get("after").is_none() {
+            return Ok(None);
+        }
+        let (_, vertex) = self.vertex("after", schema)?;
+        Ok(Some((vertex.type_id, vertex.id)))
+    }
 }
 
 /// What it gives back: JSON text.
@@ -101,7 +125,7 @@ pub(super) fn stats(asked: &Asked<'_>) -> Answer {
 pub(super) fn vertex(asked: &Asked<'_>) -> Answer {
     let graph = asked.service.graph_now();
     let schema = graph.schema()?;
-    let (name, vertex) = asked.query.vertex("id", &schema)?;
+    let (name, vertex) = asked.vertex("id", &schema)?;
     let found = graph.read_vertices(&[vertex.id], asked.query.as_of()?)?;
     match found.into_iter().next().flatten() {
         Some(found) if !found.deleted => {
@@ -124,7 +148,7 @@ pub(super) fn vertices(asked: &Asked<'_>) -> Answer {
     let mut more = false;
     let select = VertexSelect {
         type_id,
-        after: asked.query.after(&schema)?,
+        after: asked.after(&schema)?,
         as_of: asked.query.as_of()?,
         deleted: false,
     };
@@ -169,7 +193,7 @@ fn learn(
 pub(super) fn edges(asked: &Asked<'_>) -> Answer {
     let graph = asked.service.graph_now();
     let schema = graph.schema()?;
-    let (name, vertex) = asked.query.vertex("id", &schema)?;
+    let (name, vertex) = asked.vertex("id", &schema)?;
     let types = match asked.query.get("type") {
         None => Vec::new(),
         Some(list) => list
@@ -216,7 +240,7 @@ pub(super) fn edges(asked: &Asked<'_>) -> Answer {
 pub(super) fn history(asked: &Asked<'_>) -> Answer {
     let graph = asked.service.graph_now();
     let schema = graph.schema()?;
-    let (_, vertex) = asked.query.vertex("id", &schema)?;
+    let (_, vertex) = asked.vertex("id", &schema)?;
     let bound = |name: &str, default| match asked.query.get(name) {
         None => Ok(default),
         Some(text) => Version::parse_since(text),
@@ -229,7 +253,7 @@ pub(super) fn history(asked: &Asked<'_>) -> Answer {
         let key = EdgeKey {
             source: vertex.id,
             edge_type: schema.edge_type_id(edge_type)?,
-            destination: asked.query.vertex("dst", &schema)?.1.id,
+            destination: asked.vertex("dst", &schema)?.1.id,
         };
         let events = graph.edge_history(key, range)?;
         let event = events.into_iter().map(|e| {
@@ -266,7 +290,7 @@ pub(super) fn impact(asked: &Asked<'_>) -> Answer {
 fn walk(asked: &Asked<'_>, direction: Direction) -> Answer {
     let graph = asked.service.graph_now();
     let schema = graph.schema()?;
-    let (name, vertex) = asked.query.vertex("id", &schema)?;
+    let (name, vertex) = asked.vertex("id", &schema)?;
     let depth = asked.query.number("depth")?;
     let options = LineageOptions {
         as_of: asked.query.as_of()?,

@@ -52,6 +52,7 @@ impl Node {
                 Answer::Usage(self.usage_of(asker.as_ref(), &path, false).await?)
             }
             Call::Space(by) => Answer::Space(self.space_by(by).await?),
+            Call::Ids { asker, paths } => Answer::Ids(self.ids_of(asker.as_ref(), &paths).await?),
             Call::Partitions(path) => Answer::Partitions(self.partitions_of(&path).await?),
         })
     }

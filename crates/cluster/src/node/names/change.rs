@@ -7,6 +7,7 @@
 //! it is prepared, nobody changes or looks up anything, so what servers remember of directories is never wrong.
 
 use super::fetch::kept_moving;
+use super::known::FILES;
 use super::place::View;
 use crate::node::Node;
 use crate::node::peers::unexpected;
@@ -57,6 +58,7 @@ impl Node {
                 limit: BATCH_MUTATIONS_MAX as u64,
             });
         }
+        self.tell_all(FILES).await?;
         let mut answers = Vec::with_capacity(changes.len());
         let mut left = changes.as_slice();
         while !left.is_empty() {

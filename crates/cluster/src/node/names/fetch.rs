@@ -24,15 +24,26 @@ impl Node {
         self: &Arc<Self>,
         run: impl Fn(&View<'_>, &Fetched) -> Result<Ran<T>> + Send,
     ) -> Result<T> {
-        let mut fetched = self.nothing_fetched();
+        self.run_with(&mut self.nothing_fetched(), run).await
+    }
+
+    /// The same with rows that were fetched before, as far as they still count; keeps those that it fetches.
+    pub(in crate::node) async fn run_with<T: Send>(
+        self: &Arc<Self>,
+        fetched: &mut Fetched,
+        run: impl Fn(&View<'_>, &Fetched) -> Result<Ran<T>> + Send,
+    ) -> Result<T> {
         let deadline = self.time.now_millis() + BUSY_MAX;
+        if fetched.epoch != self.engine.names_epoch() {
+            *fetched = self.nothing_fetched();
+        }
         loop {
-            let ran = run(&View(self), &fetched)?;
+            let ran = run(&View(self), fetched)?;
             match ran {
                 Ran::Ended(value) => return Ok(value),
-                Ran::Needs(needs) => self.fetch(&mut fetched, needs).await?,
+                Ran::Needs(needs) => self.fetch(fetched, needs).await?,
                 Ran::Busy => {
-                    fetched = self.nothing_fetched();
+                    *fetched = self.nothing_fetched();
                     self.wait_for_names(deadline).await?;
                 }
             }

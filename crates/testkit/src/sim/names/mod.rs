@@ -7,9 +7,9 @@ pub mod together;
 pub mod whole;
 
 use esker_model::namespace::{
-    Answer, Content, Cookie, Entry, Errno, Inode, Partition, Space, Usage,
+    Answer, Content, Cookie, Entry, Errno, Inode, Kind, Partition, Space, Usage,
 };
-use esker_model::{Error, ErrorKind};
+use esker_model::{Error, ErrorKind, VertexId};
 
 /// What came of a change: refused as a file system does, or for another reason.
 pub type Outcome = Result<(), Refusal>;
@@ -50,6 +50,8 @@ pub enum NamesTold {
     Space(Vec<Space>),
     /// Of `Partitions`.
     Partitions(Vec<Partition>),
+    /// Of `Ids`.
+    Ids(Vec<Option<(VertexId, Kind)>>),
 }
 
 impl From<Answer> for NamesTold {
@@ -65,6 +67,7 @@ impl From<Answer> for NamesTold {
             Answer::Usage(usage) => Self::Usage(usage),
             Answer::Space(space) => Self::Space(space),
             Answer::Partitions(all) => Self::Partitions(all),
+            Answer::Ids(ids) => Self::Ids(ids),
         }
     }
 }
