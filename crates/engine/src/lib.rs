@@ -37,7 +37,7 @@ pub use clock::Clock;
 pub use engine::Engine;
 pub use names::{
     DirectorySums, Fetched, Here, MaybeFile, Need, Placed, Plan, PlannedRow, Ran, RawEntry,
-    RowPlace, Shown, Stopped, path_of, sums_of,
+    RowPlace, Shown, Stopped, path_of, show_tags, sums_of,
 };
 pub use settings::{
     BulkReport, CheckOptions, CheckReport, CompactReport, Problem, Settings, Stats,

@@ -25,6 +25,7 @@ mod vertices;
 
 pub(crate) use rows::{Committed, corrupt as corrupt_names, find, whereabouts};
 pub(crate) use vertices::file_kind;
+pub use vertices::show_tags;
 
 use crate::Engine;
 use crate::counts::PendingCounters;

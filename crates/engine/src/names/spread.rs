@@ -11,7 +11,7 @@ use esker_model::key::{Counter, SpaceKey};
 use esker_model::namespace::record::dentries_prefix;
 use esker_model::namespace::{Change, Done, digest};
 use esker_model::object::Asker;
-use esker_model::{Error, Flow, Result, Version, VertexId, VertexRef, VertexTypeId};
+use esker_model::{Error, Flow, Op, Result, Version, VertexId, VertexTypeId};
 use esker_store::{KeyRange, Table};
 
 /// What became of changes that were tried here.
@@ -49,8 +49,8 @@ pub struct Plan {
     pub structure: bool,
     /// Directories that must be empty on all engines.
     pub empty: Vec<VertexId>,
-    /// Vertices that go with their files.
-    pub gone: Vec<VertexRef>,
+    /// What changes of files' vertices.
+    pub ops: Vec<Op>,
 }
 
 /// A row that a change writes.
@@ -80,6 +80,16 @@ impl Engine {
     /// Whether there are rows of files here, and whether the graph has, or had, vertices of files here.
     pub fn knows_files(&self) -> (bool, bool) {
         (self.names.any(), self.names.has_vertices())
+    }
+
+    /// There are files, or vertices of files, on some engine.
+    pub fn note_files(&self, files: bool, vertices: bool) {
+        if files {
+            self.names.note_any();
+        }
+        if vertices {
+            self.names.note_vertices();
+        }
     }
 
     /// Whether vertices of a type are files or directories.
@@ -250,7 +260,7 @@ impl Engine {
             read: apart.read_of(w.key),
         });
         let rows = rows.collect();
-        let (empty, gone) = apart.into_found();
+        let (empty, ops) = apart.into_found();
         Ok(Ran::Ended(Plan {
             done,
             epoch: fetched.epoch,
@@ -258,7 +268,7 @@ impl Engine {
             counters: changes,
             structure,
             empty,
-            gone,
+            ops,
         }))
     }
 

@@ -13,7 +13,8 @@ use esker_model::namespace::record::Whereabouts;
 use esker_model::namespace::tags::{TAG_PREFIX, text_of, value_of};
 use esker_model::namespace::{Errno, Inode, Kind, NamePath, XattrMode, display};
 use esker_model::object::Asker;
-use esker_model::{Error, Properties, Result, Schema, VertexId, VertexRef, VertexTypeId};
+use esker_model::record::UserAttribute;
+use esker_model::{Error, Op, Properties, Result, Schema, VertexId, VertexRef, VertexTypeId};
 
 /// The kind of file that vertices of a type are: `File` stands for all but directories.
 pub(crate) fn file_kind(schema: &Schema, type_id: VertexTypeId) -> Option<Kind> {
@@ -21,6 +22,16 @@ pub(crate) fn file_kind(schema: &Schema, type_id: VertexTypeId) -> Option<Kind> 
     [Kind::File, Kind::Directory]
         .into_iter()
         .find(|kind| kind.type_name() == name)
+}
+
+/// Shows the tags of a file's vertex as extended attributes.
+pub fn show_tags(inode: &mut Inode, user: &[UserAttribute]) {
+    inode.tracked = true;
+    inode.xattrs.extend(user.iter().map(|tag| {
+        let name = [TAG_PREFIX, tag.name.as_bytes()].concat();
+        (name, text_of(&tag.value))
+    }));
+    inode.xattrs.sort();
 }
 
 /// What is at a path, if there is something that the asker gets at.
@@ -80,13 +91,7 @@ impl Engine {
         let Some(record) = vertex_record(&*self.store, inode.id)?.filter(|r| !r.gone) else {
             return Ok(());
         };
-        inode.tracked = true;
-        let tags = record.user.iter();
-        inode.xattrs.extend(tags.map(|tag| {
-            let name = [TAG_PREFIX, tag.name.as_bytes()].concat();
-            (name, text_of(&tag.value))
-        }));
-        inode.xattrs.sort();
+        show_tags(inode, &record.user);
         Ok(())
     }
 }
@@ -142,14 +147,6 @@ impl Txn<'_, '_> {
     ) -> Result<VertexId> {
         let (before, at) = self.inode_at(names, asker, path, follow)?;
         check_xattr(&before, asker, name, path)?;
-        if names.apart.is_some() {
-            // The vertex lies with another server than the file.
-            return Err(Errno::NotSupported
-                .at(format!(
-                    "{path}: on a cluster, tags are set in the graph (`esker set`)"
-                ))
-                .into());
-        }
         let tag = name.strip_prefix(TAG_PREFIX).unwrap_or_default();
         let refused = |e: Error| match e {
             e @ (Error::File(_) | Error::Store { .. } | Error::Corrupt { .. }) => e,
@@ -160,8 +157,14 @@ impl Txn<'_, '_> {
         let tag = std::str::from_utf8(tag)
             .map_err(|_| refused(Error::Invalid("tags are named in UTF-8".into())))?;
         let id = before.id;
-        let record = self.current_vertex(id)?.filter(|r| !r.gone);
-        let there = record.is_some_and(|r| r.user.iter().any(|a| a.name == tag));
+        // The attributes that the vertex has, if there is one.
+        let user = match names.apart {
+            Some(apart) => apart.vertex(id)?.map(|v| v.user),
+            None => self.current_vertex(id)?.filter(|r| !r.gone).map(|r| r.user),
+        };
+        let there = user
+            .as_ref()
+            .is_some_and(|user| user.iter().any(|a| a.name == tag));
         match (there, value) {
             (false, None) => return Err(Errno::NoData.at(path).into()),
             (false, Some(_)) if mode == XattrMode::Replace => {
@@ -174,7 +177,14 @@ impl Txn<'_, '_> {
         }
         let type_id = self.schema.vertex_type_id(before.kind().type_name())?;
         let vertex = VertexRef { id, type_id };
-        if !there {
+        let (mut set, mut remove) = (Properties::new(), Vec::new());
+        match value {
+            Some(value) => set.set(tag, value_of(value)),
+            None => remove.push(tag.to_owned()),
+        }
+        self.check_attributes(vertex, &set, &remove)
+            .map_err(refused)?;
+        if user.is_none() {
             let key = match self.reach(names, asker, path, follow)? {
                 Reached::Directory(directory) => directory.path.to_vec(),
                 Reached::Entry(directory, name, _) => {
@@ -187,16 +197,22 @@ impl Txn<'_, '_> {
                     path
                 }
             };
-            self.ensure_vertex(vertex, key_of(key), None)
-                .map_err(refused)?;
+            let key = key_of(key);
+            match names.apart {
+                Some(apart) => apart.change_vertex(Op::EnsureVertex { vertex, key }),
+                None => self.ensure_vertex(vertex, key, None).map_err(refused)?,
+            }
         }
-        let (mut set, mut remove) = (Properties::new(), Vec::new());
-        match value {
-            Some(value) => set.set(tag, value_of(value)),
-            None => remove.push(tag.to_owned()),
+        match names.apart {
+            Some(apart) => apart.change_vertex(Op::SetAttributes {
+                vertex,
+                set,
+                remove,
+            }),
+            None => self
+                .set_attributes(vertex, set, remove, None)
+                .map_err(refused)?,
         }
-        self.set_attributes(vertex, set, remove, None)
-            .map_err(refused)?;
         let mut inode = before.clone();
         inode.touch_change(self.now_nanos());
         self.put_inode(names, at, &before, inode)

@@ -6,7 +6,7 @@ use crate::node::peers::unexpected;
 use crate::peer::{NamesCall, NamesReply, Request, Response};
 use crate::vnode::ServerId;
 use esker_engine::{DirectorySums, Fetched, Need, Placed as _, Ran, RowPlace};
-use esker_model::{Error, Result, VertexId};
+use esker_model::{Error, Result, Version, VertexId};
 use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -87,12 +87,18 @@ impl Node {
         fetched: &mut Fetched,
         needs: Vec<Need>,
     ) -> Result<()> {
-        let (mut rows, mut sums) = (Vec::new(), Vec::new());
+        let (mut rows, mut sums, mut vertices) = (Vec::new(), Vec::new(), Vec::new());
         for need in needs {
             match need {
                 Need::Row(key) => rows.push(key),
                 Need::Sums(id) => sums.push(id),
+                Need::Vertex(id) => vertices.push(id),
             }
+        }
+        if !vertices.is_empty() {
+            let now = self.moment(Version::MAX, Version::ZERO);
+            let found = self.stored_vertices(&vertices, now).await?;
+            fetched.vertices.extend(vertices.into_iter().zip(found));
         }
         if !sums.is_empty() {
             fetched.sums.extend(self.sums_of(&sums).await?);

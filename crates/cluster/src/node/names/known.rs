@@ -39,9 +39,14 @@ impl Node {
 
     /// Takes note of what another server knows; says what is known here.
     pub(super) fn hear(&self, what: u64) -> u64 {
-        let mut state = self.state();
-        state.known.heard |= what;
-        state.known.heard
+        let heard = {
+            let mut state = self.state();
+            state.known.heard |= what;
+            state.known.heard
+        };
+        self.engine
+            .note_files(heard & FILES != 0, heard & VERTICES != 0);
+        heard
     }
 
     /// From now on something is so: all servers are told, if they were not.
