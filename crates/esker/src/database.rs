@@ -157,16 +157,9 @@ impl Database {
         }
     }
 
-    /// A server, for who sees all.
-    fn all_of<'c>(&self, client: &'c Client) -> Result<&'c Client> {
-        match self.asker {
-            None => Ok(client),
-            Some(_) => Err(Error::Unavailable(
-                "reading the graph on somebody's behalf is not served over the network: use the folder on the server's \
-                 machine"
-                    .into(),
-            )),
-        }
+    /// A server, on the asker's behalf.
+    fn all_of(&self, client: &Client) -> Client {
+        client.on_behalf_of(self.asker.as_deref())
     }
 
     pub(crate) fn session(&self) -> Result<Arc<Session>> {
@@ -472,7 +465,7 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(self.view(o)?.read_vertices(ids, as_of)?),
             Session::Attached(r) => r.list(&self.asked(Request::ReadVertices(ids.to_vec(), as_of))),
-            Session::Server(c) => Ok(self.all_of(c)?.read_vertices(ids, as_of)?),
+            Session::Server(c) => Ok(self.all_of(c).read_vertices(ids, as_of)?),
         })
     }
 
@@ -480,7 +473,7 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(self.view(o)?.read_edges(keys, as_of)?),
             Session::Attached(r) => r.list(&self.asked(Request::ReadEdges(keys.to_vec(), as_of))),
-            Session::Server(c) => Ok(self.all_of(c)?.read_edges(keys, as_of)?),
+            Session::Server(c) => Ok(self.all_of(c).read_edges(keys, as_of)?),
         })
     }
 
@@ -505,7 +498,7 @@ impl GraphRead for Database {
                     resume.pass(from + i, e, sink)
                 })
             }
-            Session::Server(c) => Ok(self.all_of(c)?.scan_edges(frontier, select, sink)?),
+            Session::Server(c) => Ok(self.all_of(c).scan_edges(frontier, select, sink)?),
         })
     }
 
@@ -529,7 +522,7 @@ impl GraphRead for Database {
                     let request = self.asked(Request::ScanVertices(rest));
                     r.stream(&request, &mut |v: Vertex| resume.pass(v, sink))
                 }
-                Session::Server(c) => Ok(self.all_of(c)?.scan_vertices(select, sink)?),
+                Session::Server(c) => Ok(self.all_of(c).scan_vertices(select, sink)?),
             }
         })
     }
@@ -538,7 +531,7 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(self.view(o)?.vertex_history(id, range)?),
             Session::Attached(r) => r.list(&self.asked(Request::VertexHistory(id, range))),
-            Session::Server(c) => Ok(self.all_of(c)?.vertex_history(id, range)?),
+            Session::Server(c) => Ok(self.all_of(c).vertex_history(id, range)?),
         })
     }
 
@@ -546,7 +539,7 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(self.view(o)?.edge_history(key, range)?),
             Session::Attached(r) => r.list(&self.asked(Request::EdgeHistory(key, range))),
-            Session::Server(c) => Ok(self.all_of(c)?.edge_history(key, range)?),
+            Session::Server(c) => Ok(self.all_of(c).edge_history(key, range)?),
         })
     }
 
@@ -554,7 +547,7 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(self.view(o)?.degrees(of)?),
             Session::Attached(r) => r.value(&self.asked(Request::Degrees(of.to_vec())), None),
-            Session::Server(c) => Ok(self.all_of(c)?.degrees(of)?),
+            Session::Server(c) => Ok(self.all_of(c).degrees(of)?),
         })
     }
 
@@ -562,7 +555,7 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(self.view(o)?.top_degrees(edge_type, limit)?),
             Session::Attached(r) => r.list(&self.asked(Request::TopDegrees(edge_type, limit))),
-            Session::Server(c) => Ok(self.all_of(c)?.top_degrees(edge_type, limit)?),
+            Session::Server(c) => Ok(self.all_of(c).top_degrees(edge_type, limit)?),
         })
     }
 
@@ -570,7 +563,7 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(self.view(o)?.counts()?),
             Session::Attached(r) => r.value(&self.asked(Request::Counts), None),
-            Session::Server(c) => Ok(self.all_of(c)?.counts()?),
+            Session::Server(c) => Ok(self.all_of(c).counts()?),
         })
     }
 
@@ -597,7 +590,7 @@ impl GraphRead for Database {
                 Session::Attached(r) => {
                     r.stream(&self.asked(Request::Diff(before, after)), &mut pass)
                 }
-                Session::Server(c) => Ok(self.all_of(c)?.diff(before, after, &mut pass)?),
+                Session::Server(c) => Ok(self.all_of(c).diff(before, after, &mut pass)?),
             }
         })
     }
@@ -623,7 +616,7 @@ impl GraphRead for Database {
                 )?;
                 rest.map(|rest| assembly.finish(rest)).ok_or(Broken::Lost)
             }
-            Session::Server(c) => Ok(self.all_of(c)?.travel(traversal, budget, cancel)?),
+            Session::Server(c) => Ok(self.all_of(c).travel(traversal, budget, cancel)?),
         })
     }
 
@@ -645,7 +638,7 @@ impl GraphRead for Database {
                 let request = Request::LeftOut(of.to_vec(), select.clone());
                 r.value(&self.asked(request), None)
             }
-            Session::Server(c) => Ok(self.all_of(c)?.left_out(of, select)?),
+            Session::Server(c) => Ok(self.all_of(c).left_out(of, select)?),
         })
     }
 }

@@ -151,10 +151,14 @@ impl Node {
         marker: Option<&[u8]>,
         seen: Version,
     ) -> Result<(Commit, bool)> {
+        self.tell_of_vertices(batch.mutations.iter().map(|m| &m.op))
+            .await?;
         let mut pause = 0;
         for _ in 0..ATTEMPTS_MAX {
             let schema = self.engine.schema()?;
-            let parts = self.parts(&schema, &batch.mutations);
+            let rows = self.whereabouts_for(&batch.mutations).await?;
+            let mut parts = self.parts(&schema, &batch.mutations);
+            self.add_rows(&mut parts, rows);
             let aside = Aside {
                 marker,
                 seen,

@@ -79,6 +79,11 @@ pub enum NamesCall {
         /// The last one.
         last: u64,
     },
+    /// What the asker knows of all servers' files; answered with a count whose bits are what the answerer knows.
+    Know {
+        /// Bits.
+        what: u64,
+    },
 }
 
 /// One of a server's calls for changes.
@@ -293,6 +298,10 @@ impl NamesCall {
                 put_u64(&mut out, *first);
                 put_u64(&mut out, *last);
             }
+            Self::Know { what } => {
+                out.push(7);
+                put_u64(&mut out, *what);
+            }
         }
         out
     }
@@ -338,7 +347,10 @@ impl NamesCall {
                 first: r.u64("a hash")?,
                 last: r.u64("a hash")?,
             },
-            _ => return Err(r.error("a kind of question (0 to 6)")),
+            7 => Self::Know {
+                what: r.u64("what is known")?,
+            },
+            _ => return Err(r.error("a kind of question (0 to 7)")),
         };
         r.finish()?;
         Ok(call)
@@ -545,6 +557,7 @@ mod tests {
             last: 2,
         });
         comes_back(&NamesReply::Count(3));
+        come_back(&NamesCall::Know { what: 3 });
         for by in BY {
             come_back(&NamesCall::Space { by });
         }

@@ -17,6 +17,7 @@ mod rename;
 mod resolve;
 mod retain;
 mod rows;
+mod shown;
 pub(crate) mod space;
 mod spread;
 mod together;
@@ -24,6 +25,7 @@ mod vertices;
 
 pub(crate) use rows::{Committed, corrupt as corrupt_names, find, whereabouts};
 pub(crate) use vertices::file_kind;
+pub use vertices::show_tags;
 
 use crate::Engine;
 use crate::counts::PendingCounters;
@@ -36,6 +38,7 @@ use esker_model::{Error, Result};
 pub(crate) use filter::Filters;
 use foldhash::fast::FixedState;
 pub use read::sums_of;
+pub use shown::{MaybeFile, Shown};
 pub use spread::{Here, Plan, PlannedRow, Stopped};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -57,7 +60,7 @@ pub(crate) struct Names {
 
 impl Names {
     /// Whether rows lie on other engines, too.
-    fn is_spread(&self) -> bool {
+    pub(crate) fn is_spread(&self) -> bool {
         self.spread.load(Ordering::Acquire)
     }
 

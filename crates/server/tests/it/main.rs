@@ -7,6 +7,7 @@ mod cluster;
 mod common;
 mod limits;
 mod names;
+mod names_graph;
 mod objects;
 mod plain;
 mod senders;

@@ -9,6 +9,8 @@ mod ask;
 mod calls;
 mod change;
 mod fetch;
+mod graph;
+pub(crate) mod known;
 pub(crate) mod place;
 mod split;
 
