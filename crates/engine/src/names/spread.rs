@@ -82,6 +82,11 @@ impl Engine {
         self.names.directories.get(path).is_some()
     }
 
+    /// The directory in memory at a path without symbolic links.
+    pub fn directory_known(&self, path: &[u8]) -> Option<VertexId> {
+        self.names.directories.get(path).map(|d| d.id)
+    }
+
     /// Forgets directories in memory: some were moved or removed, or have another mode.
     pub fn forget_directories(&self) {
         self.names.directories.clear();

@@ -16,6 +16,7 @@ mod objects;
 mod outgoing;
 mod peer;
 mod pending;
+mod route;
 mod slot;
 mod window;
 
@@ -35,6 +36,7 @@ use crate::proto::request::Call;
 use connection::{Connection, Sent};
 use esker_model::{Cancel, Error, Flow, Result, Version};
 use prost::Message as _;
+use route::Routes;
 use slot::{Arrived, Ended};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -62,6 +64,8 @@ struct Shared {
     sender: Arc<Sender>,
     /// What no checkpoint holds yet.
     windows: Windows,
+    /// Where files are; nothing for a client that asks its own server alone.
+    routes: Option<Routes>,
 }
 
 /// Why a call gave no answer.
@@ -103,6 +107,10 @@ pub(crate) struct Wait<'a> {
 impl Client {
     /// Connects to the server at that address. Nobody there, or another protocol, is an error at once.
     pub fn connect(address: &Address) -> Result<Self> {
+        Self::connect_to(address, address.cache.then(Routes::default))
+    }
+
+    fn connect_to(address: &Address, routes: Option<Routes>) -> Result<Self> {
         let connection = Connection::open(address).map_err(Broken::into_error)?;
         let place = place_of(&connection);
         let windows = Windows::default();
@@ -116,6 +124,7 @@ impl Client {
             newest: AtomicU64::new(0),
             sender: Arc::new(Sender::new()),
             windows,
+            routes,
         });
         Ok(Self {
             _guard: Some(Arc::new(Guard(Arc::clone(&shared)))),
