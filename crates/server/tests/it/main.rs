@@ -9,6 +9,7 @@ mod limits;
 mod names;
 mod objects;
 mod plain;
+mod routes;
 mod senders;
 mod tls;
 mod versions;
