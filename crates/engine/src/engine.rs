@@ -110,6 +110,7 @@ impl Engine {
             settings,
         };
         engine.note_names()?;
+        engine.recall_promises()?;
         engine.recover_bulk_load()?;
         engine.load_unindexed()?;
         Ok(engine)

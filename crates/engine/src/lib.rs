@@ -35,8 +35,8 @@ pub use catalog::{FORMAT, once_key};
 pub use clock::Clock;
 pub use engine::Engine;
 pub use names::{
-    DirectorySums, Fetched, Here, Need, Placed, Plan, PlannedRow, Ran, RawEntry, RowPlace, Stopped,
-    path_of, sums_of,
+    DirectorySums, Fetched, Here, Need, PROMISE_MAX, Placed, Plan, PlannedRow, Ran, RawEntry,
+    RowPlace, Stopped, path_of, sums_of,
 };
 pub use settings::{
     BulkReport, CheckOptions, CheckReport, CompactReport, Problem, Settings, Stats,

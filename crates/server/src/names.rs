@@ -3,6 +3,7 @@
 use crate::answer::{Pieces, Stop, all, wanted, within};
 use crate::call::Call;
 use crate::service::Service;
+use esker::Database;
 use esker_cluster::Node;
 use esker_model::namespace::{Answer, Call as NamesCall, Changes, Done, NamePath, Namespace};
 use esker_model::{Error, Result, Version};
@@ -22,12 +23,33 @@ pub(crate) fn stat(names: &dyn Namespace, request: &proto::StatFileRequest) -> R
     }))
 }
 
+/// The same, with a promise that it stays so if that is asked for: of a server that stands alone.
+pub(crate) fn stat_own(
+    database: &Database,
+    request: &proto::StatFileRequest,
+) -> Result<Reply, Stop> {
+    if !request.lease {
+        return stat(database, request);
+    }
+    let asker = convert::asker_in(request.asker.clone());
+    let path = convert::path_in(&request.path)?;
+    let (inode, lease_ms) = database.stat_promised(asker.as_ref(), &path, request.follow)?;
+    Ok(Reply::StatFile(proto::StatFileReply {
+        inode: Some(convert::inode_out(&inode)),
+        lease_ms,
+        ..Default::default()
+    }))
+}
+
 /// The same, and where the entry is, if that is asked for and it is with another server of the cluster.
 pub(crate) fn stat_routed(
     service: &Service,
     names: &dyn Namespace,
     request: &proto::StatFileRequest,
 ) -> Result<Reply, Stop> {
+    if service.cluster.is_none() {
+        return stat_own(&service.database, request);
+    }
     let mut reply = stat(names, request)?;
     if let (Reply::StatFile(reply), true, Some(cluster)) =
         (&mut reply, request.routes, &service.cluster)

@@ -123,6 +123,9 @@ impl Server {
                 ));
             }
         }
+        if place.is_none() {
+            database.make_promises(settings.lease)?;
+        }
         let tls = settings.tls.as_ref().map(tls::acceptor).transpose()?;
         let failed = |e| Error::io(format!("listening at `{}`", settings.listen), e);
         let listener = std::net::TcpListener::bind(&settings.listen).map_err(failed)?;

@@ -6,7 +6,7 @@ use super::space::Differences;
 use super::together::{Admitted, Set};
 use super::{Filters, Local, NamesTxn};
 use crate::Engine;
-use crate::txn::{Effects, Overlay, Senders, Txn, lock};
+use crate::txn::{Effects, Overlay, Senders, Txn, lock, repeat};
 use esker_model::key::{Counter, SpaceKey};
 use esker_model::namespace::record::dentries_prefix;
 use esker_model::namespace::{Change, Done, digest};
@@ -198,7 +198,11 @@ impl Engine {
             writer.senders.answered(&numbered, now_millis, answer);
         }
         let structural = names.structural;
-        let committed = self.commit_group(writer, overlay, &mut total);
+        let writing = self.begin_changes(&overlay, structural);
+        let committed = match &writing {
+            Ok(_) => self.commit_group(writer, overlay, &mut total),
+            Err(e) => Err(repeat(e)),
+        };
         writer.senders.end(committed.is_ok());
         if structural || committed.is_err() {
             self.names.directories.clear();

@@ -11,6 +11,7 @@ mod connect;
 mod connection;
 mod driver;
 mod graph;
+mod held;
 mod namespace;
 mod objects;
 mod outgoing;
@@ -35,6 +36,7 @@ use crate::proto::reply::Reply;
 use crate::proto::request::Call;
 use connection::{Connection, Sent};
 use esker_model::{Cancel, Error, Flow, Result, Version};
+use held::Held;
 use prost::Message as _;
 use route::Routes;
 use slot::{Arrived, Ended};
@@ -66,6 +68,8 @@ struct Shared {
     windows: Windows,
     /// Where files are; nothing for a client that asks its own server alone.
     routes: Option<Routes>,
+    /// Answers that were promised to hold; nothing for a client that remembers nothing.
+    held: Option<Held>,
 }
 
 /// Why a call gave no answer.
@@ -124,6 +128,7 @@ impl Client {
             newest: AtomicU64::new(0),
             sender: Arc::new(Sender::new()),
             windows,
+            held: routes.is_some().then(Held::default),
             routes,
         });
         Ok(Self {

@@ -1,6 +1,7 @@
 //! Files over the wire.
 
 use super::graph::{LONG, SHORT, cancellable, each, expected, extend};
+use super::held::{Held, Look, Question};
 use super::route::Way;
 use super::{Broken, Client};
 use crate::convert;
@@ -13,6 +14,7 @@ use esker_model::namespace::{
 };
 use esker_model::object::Asker;
 use esker_model::{Cancel, Error, Flow, Result, Version};
+use std::time::Instant;
 
 impl Client {
     /// Changes files; with `sync`, the changes survive a power failure before this returns. They get a marker, so that they
@@ -104,22 +106,27 @@ impl Client {
         client: &Self,
         asker: Option<&Asker>,
         path: &NamePath,
-        follow: bool,
-    ) -> Result<Inode> {
+        (follow, lease): (bool, bool),
+    ) -> Result<(Inode, u32)> {
         let call = Call::StatFile(proto::StatFileRequest {
             asker: convert::asker_out(asker),
             path: convert::path_out(path),
             follow,
             routes: self.wants_routes(),
-            lease: false,
+            lease,
         });
         client.value(call, SHORT, |reply| match reply {
             Reply::StatFile(reply) => {
                 self.learn(reply.routes)?;
-                Ok(Some(convert::inode_in(reply.inode)?))
+                Ok(Some((convert::inode_in(reply.inode)?, reply.lease_ms)))
             }
             _ => Ok(None),
         })
+    }
+
+    /// How often a file was asked for and was known, because that had been promised, and how often it was not.
+    pub fn held(&self) -> (u64, u64) {
+        self.shared.held.as_ref().map_or((0, 0), Held::figures)
     }
 
     fn lost_in_a_walk(&self) -> Broken {
@@ -131,11 +138,23 @@ impl Client {
 }
 
 impl Namespace for Client {
+    /// Answered without asking where the server has promised that the answer stays what it was.
     fn stat(&self, asker: Option<&Asker>, path: &NamePath, follow: bool) -> Result<Inode> {
-        match self.way_to(path) {
-            Way::Own => self.stat_through(self, asker, path, follow),
-            Way::To(other) => self.stat_through(&other, asker, path, follow),
-        }
+        let Some(held) = &self.shared.held else {
+            return Ok(self.stat_through(self, asker, path, (follow, false))?.0);
+        };
+        let question = Question::new(asker, path, follow);
+        let promise = match held.look(&question) {
+            Look::Answer(inode) => return Ok(inode),
+            Look::Ask { promise } => promise,
+        };
+        let sent = Instant::now();
+        let (inode, millis) = match self.way_to(path) {
+            Way::Own => self.stat_through(self, asker, path, (follow, promise))?,
+            Way::To(other) => self.stat_through(&other, asker, path, (follow, promise))?,
+        };
+        held.keep(question, sent, millis, &inode);
+        Ok(inode)
     }
 
     /// If the connection goes away in the middle, the listing goes on behind the last entry.
