@@ -5,6 +5,7 @@
 mod api;
 mod cluster;
 mod common;
+mod leases;
 mod limits;
 mod names;
 mod objects;

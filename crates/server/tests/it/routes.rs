@@ -8,11 +8,11 @@ use esker_server::Server;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-fn path(text: &str) -> NamePath {
+pub(crate) fn path(text: &str) -> NamePath {
     NamePath::parse(text.as_bytes()).unwrap()
 }
 
-fn make(at: &str, kind: Kind) -> Change {
+pub(crate) fn make(at: &str, kind: Kind) -> Change {
     Change::Make(path(at), Make::new(kind.bits() | 0o755, 0, 0))
 }
 
@@ -20,7 +20,7 @@ fn file(at: &str) -> Change {
     make(at, Kind::File)
 }
 
-fn change(client: &Client, change: Change) -> Result<Done> {
+pub(crate) fn change(client: &Client, change: Change) -> Result<Done> {
     client.change(None, &[change])?.remove(0)
 }
 
@@ -40,7 +40,7 @@ fn listed(client: &Client, at: &str) -> BTreeSet<String> {
     names
 }
 
-fn errno<T: std::fmt::Debug>(result: Result<T>) -> Errno {
+pub(crate) fn errno<T: std::fmt::Debug>(result: Result<T>) -> Errno {
     match result {
         Err(Error::File(e)) => e.errno,
         other => panic!("expected an error of a file system: {other:?}"),

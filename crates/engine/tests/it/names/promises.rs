@@ -1,11 +1,12 @@
 //! What somebody was promised of a file stays so.
 
+use super::graph::vertex;
 use super::{change, directory, file, path, sound, stat};
 use crate::small::Small;
 use esker_engine::Engine;
 use esker_model::namespace::{Change, Inode, NamePath, Namespace as _, SetAttributes, XattrMode};
 use esker_model::object::Asker;
-use esker_model::{Error, Result};
+use esker_model::{Batch, Error, GraphWrite as _, Op, Properties, Result};
 use esker_testkit::names::{NAMES, people, some_change, some_path};
 use esker_testkit::rng::Rng;
 
@@ -26,6 +27,7 @@ struct World {
     known: Vec<Known>,
     promised: usize,
     waited: usize,
+    tagged: usize,
 }
 
 impl World {
@@ -38,6 +40,7 @@ impl World {
             known: Vec::new(),
             promised: 0,
             waited: 0,
+            tagged: 0,
         }
     }
 
@@ -78,6 +81,37 @@ impl World {
         });
     }
 
+    /// Says something of the file in the graph.
+    fn tag(&mut self, at: &str, value: i64) {
+        let vertex = vertex(&self.small.engine, &format!("file:{at}"));
+        let batch = || {
+            let mut batch = Batch::new();
+            batch.push(Op::EnsureVertex {
+                vertex,
+                key: at.to_owned(),
+            });
+            batch.push(Op::SetAttributes {
+                vertex,
+                set: Properties::new().with("note", value),
+                remove: Vec::new(),
+            });
+            batch
+        };
+        for _ in 0..3 {
+            match self.small.engine.apply(batch()) {
+                Err(Error::Promised { millis }) => {
+                    self.waited += 1;
+                    self.tagged += 1;
+                    self.look();
+                    self.pass(millis * 1_000);
+                }
+                // There is no such file, or it is a directory.
+                _ => return,
+            }
+        }
+        panic!("a tag of {at} waits for ever");
+    }
+
     /// Does something as soon as it can be done.
     fn make(
         &mut self,
@@ -108,7 +142,7 @@ impl World {
 #[test]
 fn what_was_promised_is_so_until_it_has_passed() {
     let cases: u64 = std::env::var("ESKER_PROMISE_CASES").map_or(12, |n| n.parse().unwrap());
-    let (mut promised, mut waited) = (0, 0);
+    let (mut promised, mut waited, mut tagged) = (0, 0, 0);
     for seed in 0..cases {
         let mut rng = Rng::new(seed);
         let mut world = World::new();
@@ -126,6 +160,10 @@ fn what_was_promised_is_so_until_it_has_passed() {
                     world.make(asker.as_ref(), &what);
                 }
                 17 => {
+                    let at = some_path(&mut rng, &NAMES);
+                    world.tag(&at.to_string(), rng.below(9) as i64);
+                }
+                18 => {
                     // A tag of the vertex is an attribute of the file.
                     let what = Change::Xattr {
                         path: some_path(&mut rng, &NAMES),
@@ -142,10 +180,12 @@ fn what_was_promised_is_so_until_it_has_passed() {
         sound(&world.small.engine);
         promised += world.promised;
         waited += world.waited;
+        tagged += world.tagged;
     }
     let cases = cases as usize;
     assert!(promised > 50 * cases, "{promised} promises");
     assert!(waited > cases, "{waited} waited");
+    assert!(tagged > 0, "no tag waited");
 }
 
 fn set(at: &str, mode: u32) -> Change {
