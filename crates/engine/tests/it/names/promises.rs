@@ -149,7 +149,7 @@ fn what_was_promised_is_so_until_it_has_passed() {
         for _ in 0..1_500 {
             let person = rng.pick(&people()).clone();
             let asker = rng.percent(70).then_some(person);
-            match rng.below(20) {
+            match rng.below(24) {
                 0..=13 => {
                     let (at, follow) = (some_path(&mut rng, &NAMES), rng.percent(30));
                     world.ask(asker, at, follow);
@@ -183,7 +183,7 @@ fn what_was_promised_is_so_until_it_has_passed() {
         tagged += world.tagged;
     }
     let cases = cases as usize;
-    assert!(promised > 50 * cases, "{promised} promises");
+    assert!(promised > 20 * cases, "{promised} promises");
     assert!(waited > cases, "{waited} waited");
     assert!(tagged > 0, "no tag waited");
 }
