@@ -111,6 +111,9 @@ impl Engine {
         };
         engine.note_names()?;
         engine.recall_promises()?;
+        if settings.promises > 0 {
+            engine.make_promises(settings.promises)?;
+        }
         engine.recover_bulk_load()?;
         engine.load_unindexed()?;
         Ok(engine)

@@ -46,11 +46,24 @@ pub(crate) fn stat_routed(
     service: &Service,
     names: &dyn Namespace,
     request: &proto::StatFileRequest,
+    seen: Version,
 ) -> Result<Reply, Stop> {
     if service.cluster.is_none() {
         return stat_own(&service.database, request);
     }
-    let mut reply = stat(names, request)?;
+    let mut reply = match &service.cluster {
+        Some(cluster) if request.lease => {
+            let asker = convert::asker_in(request.asker.clone());
+            let path = convert::path_in(&request.path)?;
+            let (inode, lease_ms) = cluster.stat_promised(asker, path, request.follow, seen)?;
+            Reply::StatFile(proto::StatFileReply {
+                inode: Some(convert::inode_out(&inode)),
+                lease_ms,
+                ..Default::default()
+            })
+        }
+        _ => stat(names, request)?,
+    };
     if let (Reply::StatFile(reply), true, Some(cluster)) =
         (&mut reply, request.routes, &service.cluster)
     {

@@ -123,7 +123,11 @@ impl Server {
                 ));
             }
         }
-        if place.is_none() {
+        // Where a store dies with its machine, so does what is known of promises.
+        if place
+            .as_ref()
+            .is_none_or(|(config, _)| config.checkpoint.is_none())
+        {
             database.make_promises(settings.lease)?;
         }
         let tls = settings.tls.as_ref().map(tls::acceptor).transpose()?;

@@ -24,7 +24,7 @@ use esker_store::{KeyRange, Table};
 pub type RawEntry = (Vec<u8>, Vec<u8>);
 
 impl Engine {
-    fn way_apart<T>(
+    pub(super) fn way_apart<T>(
         &self,
         asker: Option<&Asker>,
         placed: &dyn Placed,

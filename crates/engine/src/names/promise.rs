@@ -10,12 +10,12 @@
 //! Between a promise and the answer that it is for no commit can come: the promise is made first, then the answer is read. A
 //! commit that has begun takes its slots out until it has ended.
 
+use super::apart::{Fetched, Placed, Ran, RowPlace};
 use super::resolve::Reached;
-use super::rows;
 use crate::Engine;
 use crate::txn::{Overlay, lock};
 use esker_model::key;
-use esker_model::namespace::record::{DentryInode, dentry_key};
+use esker_model::namespace::record::{DentryInode, dentries_prefix, dentry_key};
 use esker_model::namespace::{Inode, Kind, NamePath, Namespace as _, hash_of};
 use esker_model::object::Asker;
 use esker_model::{Error, Result, VertexId};
@@ -27,6 +27,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Says that promises may be out there that nobody remembers: how long they last at most, in milliseconds.
 const PROMISED_KEY: &[u8] = b"promised";
+/// Bytes that the rows of a directory's entries begin with.
+const PREFIX: usize = 17;
 /// Slots that rows are dealt out to.
 const SLOTS: usize = 1 << 12;
 /// The longest promise, in milliseconds.
@@ -113,12 +115,7 @@ impl State {
     }
 
     /// Promises an answer that depends on these rows: for how long. They are asked for often enough for that, or not.
-    fn promise(&mut self, slots: [usize; 2], now: u64) -> Option<u64> {
-        let slots = if slots[0] == slots[1] {
-            &slots[..1]
-        } else {
-            &slots[..]
-        };
+    fn promise(&mut self, slots: &[usize], now: u64) -> Option<u64> {
         let (mut reads, mut changes) = (u32::MAX, 0);
         for &number in slots {
             let slot = self.rows.get_mut(number)?;
@@ -292,7 +289,19 @@ impl Engine {
         path: &NamePath,
         follow: bool,
     ) -> Result<(Inode, u32)> {
-        let promised = self.promise_of(asker, path, follow)?;
+        let promised = if self.has_promised() {
+            let reached = self.reach(asker, |way| way.reach(path, follow));
+            let place = reached.ok().and_then(|reached| promisable(path, &reached));
+            place.map(|(id, entry)| {
+                let rows = [
+                    (Table::Names, entry.as_slice()),
+                    (Table::Rows, &key::vertex(id)),
+                ];
+                (id, self.promise(rows.into_iter()))
+            })
+        } else {
+            None
+        };
         let inode = self.stat(asker, path, follow)?;
         let millis = match promised {
             Some((id, millis)) if id == inode.id => millis,
@@ -301,48 +310,69 @@ impl Engine {
         Ok((inode, millis))
     }
 
-    /// Promises what will be read of a path from now on, if it leads to one entry by directories alone: its vertex.
-    fn promise_of(
-        &self,
-        asker: Option<&Asker>,
-        path: &NamePath,
-        follow: bool,
-    ) -> Result<Option<(VertexId, u32)>> {
-        if !self.names.promises.on.load(Ordering::Acquire) {
-            return Ok(None);
-        }
-        let reached = self.reach(asker, |way| way.reach(path, follow));
-        let Ok(Reached::Entry(directory, name, Ok(found))) = reached else {
-            return Ok(None);
-        };
-        let plain = match &found.dentry.inode {
-            DentryInode::Here(inode) => {
-                !matches!(inode.kind(), Kind::Directory | Kind::Symlink) && inode.links == 1
-            }
-            DentryInode::Elsewhere(_) => false,
-        };
-        if !plain || rows::kind(&found.dentry) == Kind::Directory {
-            return Ok(None);
-        }
-        if directory.path_of(&name) != path.as_bytes() {
-            return Ok(None);
-        }
-        let (entry, id) = (dentry_key(directory.id, hash_of(&name), 0), found.dentry.id);
-        let slots = [(Table::Names, &entry[..]), (Table::Rows, &key::vertex(id))]
-            .map(|(table, key)| slot_of(table, key));
-        let [Some(entry), Some(vertex)] = slots else {
-            return Ok(None);
-        };
+    /// Promises that rows stay as they are, and all ways: for how many milliseconds from now on; 0 if not.
+    fn promise<'k>(&self, rows: impl Iterator<Item = (Table, &'k [u8])>) -> u32 {
+        let mut slots: Vec<usize> = rows.filter_map(|(t, key)| slot_of(t, key)).collect();
+        slots.sort_unstable();
+        slots.dedup();
         let mut held = lock(&self.names.promises.state);
         let now = self.clock.monotonic_micros();
-        let length = held
-            .as_deref_mut()
-            .and_then(|s| s.promise([entry, vertex], now));
+        let length = held.as_deref_mut().and_then(|s| s.promise(&slots, now));
         // Rounded down: a promise is kept for longer rather than for shorter.
-        let millis = length.and_then(|length| u32::try_from(length / 1_000).ok());
-        Ok(millis
-            .filter(|millis| *millis > 0)
-            .map(|millis| (id, millis)))
+        length.map_or(0, |length| u32::try_from(length / 1_000).unwrap_or(0))
+    }
+
+    /// The same for one vertex, that of a file which may lie with another engine.
+    pub fn promise_vertex(&self, id: VertexId) -> u32 {
+        self.promise(std::iter::once((Table::Rows, &key::vertex(id)[..])))
+    }
+
+    /// The same for the entry that a path leads to by directories alone, if it lies here; it does not leave here meanwhile. Its vertex, and
+    /// its row.
+    pub fn promise_spread(
+        &self,
+        asker: Option<&Asker>,
+        (path, follow): (&NamePath, bool),
+        placed: &dyn Placed,
+        fetched: &Fetched,
+    ) -> Result<Ran<Option<(VertexId, Vec<u8>, u32)>>> {
+        self.way_apart(asker, placed, fetched, |way, _| {
+            let Some((id, entry)) = promisable(path, &way.reach(path, follow)?) else {
+                return Ok(None);
+            };
+            if placed.place(&entry) != RowPlace::Here {
+                return Ok(None);
+            }
+            let directory = entry.get(..PREFIX).unwrap_or(&entry);
+            let rows = [(Table::Names, entry.as_slice()), (Table::Names, directory)];
+            let millis = self.promise(rows.into_iter());
+            Ok(Some((id, entry, millis)))
+        })
+    }
+
+    /// For how many milliseconds rows of the namespace, vertices, entries of whole directories, or (`ways`) all directories are promised to
+    /// stay as they are. If they are, nothing more is promised of them for a while: who asks wants to change them.
+    pub fn promised(
+        &self,
+        rows: &[Vec<u8>],
+        vertices: &[VertexId],
+        directories: &[VertexId],
+        ways: bool,
+    ) -> u64 {
+        if !self.has_promised() {
+            return 0;
+        }
+        let vertices: Vec<[u8; 17]> = vertices.iter().map(|id| key::vertex(*id)).collect();
+        let directories: Vec<_> = directories.iter().map(|id| dentries_prefix(*id)).collect();
+        let rows = rows.iter().map(|key| (Table::Names, key.as_slice()));
+        let vertices = vertices.iter().map(|key| (Table::Rows, &key[..]));
+        let directories = directories.iter().map(|key| (Table::Names, &key[..]));
+        let all = rows.chain(vertices).chain(directories);
+        let clock = || self.clock.monotonic_micros();
+        match self.names.promises.begin(all, ways, clock) {
+            Err(Error::Promised { millis }) => millis,
+            _ => 0,
+        }
     }
 
     /// [`Promises::begin`] for whatever there is.
@@ -362,6 +392,21 @@ impl Engine {
     }
 }
 
+/// The vertex and the row of what a path leads to by directories alone, if its attributes can be promised: it has one name, and nothing is in
+/// it.
+fn promisable(path: &NamePath, reached: &Reached) -> Option<(VertexId, Vec<u8>)> {
+    let Reached::Entry(directory, name, Ok(found)) = reached else {
+        return None;
+    };
+    let DentryInode::Here(inode) = &found.dentry.inode else {
+        return None;
+    };
+    let plain = !matches!(inode.kind(), Kind::Directory | Kind::Symlink) && inode.links == 1;
+    let straight = directory.path_of(name) == path.as_bytes();
+    let entry = dentry_key(directory.id, hash_of(name), 0);
+    (plain && straight).then(|| (found.dentry.id, entry.to_vec()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -377,7 +422,7 @@ mod tests {
 
     fn promise(promises: &Promises, row: usize, now: u64) -> Option<u64> {
         let mut state = lock(&promises.state);
-        state.as_deref_mut().unwrap().promise([row, row], now)
+        state.as_deref_mut().unwrap().promise(&[row], now)
     }
 
     fn entry(n: u64) -> [u8; 26] {
