@@ -231,6 +231,7 @@ impl Engine {
         self.recover_bulk_load()?;
         self.names.note_vertices();
         let mut writer = lock(&self.writer);
+        let _writing = self.begin_anything()?;
         self.merge_counters(&writer)?;
         let version = writer.clock.tick(self.clock.now_millis());
         let mut marker = WriteBatch::default();

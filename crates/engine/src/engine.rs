@@ -110,6 +110,10 @@ impl Engine {
             settings,
         };
         engine.note_names()?;
+        engine.recall_promises()?;
+        if settings.promises > 0 {
+            engine.make_promises(settings.promises)?;
+        }
         engine.recover_bulk_load()?;
         engine.load_unindexed()?;
         Ok(engine)

@@ -36,8 +36,8 @@ pub use catalog::{FORMAT, once_key};
 pub use clock::Clock;
 pub use engine::Engine;
 pub use names::{
-    DirectorySums, Fetched, Here, MaybeFile, Need, Placed, Plan, PlannedRow, Ran, RawEntry,
-    RowPlace, Shown, Stopped, path_of, show_tags, sums_of,
+    DirectorySums, Fetched, Here, MaybeFile, Need, PROMISE_MAX, Placed, Plan, PlannedRow, Ran,
+    RawEntry, RowPlace, Shown, Stopped, path_of, show_tags, sums_of,
 };
 pub use settings::{
     BulkReport, CheckOptions, CheckReport, CompactReport, Problem, Settings, Stats,

@@ -21,6 +21,8 @@ pub struct Settings {
     pub staged_bytes: usize,
     /// Memory of the cache of files' rows, in bytes.
     pub entries_bytes: u64,
+    /// For how many milliseconds at most it promises that files stay as they are ([`crate::Engine::make_promises`]); 0 for no promises.
+    pub promises: u32,
 }
 
 impl Default for Settings {
@@ -33,6 +35,7 @@ impl Default for Settings {
             pending_counters_max: 1 << 18,
             staged_bytes: 32 << 20,
             entries_bytes: 32 << 20,
+            promises: 0,
         }
     }
 }

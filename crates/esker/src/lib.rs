@@ -33,6 +33,7 @@ mod session;
 mod socket;
 mod window;
 mod wire;
+mod write_back;
 
 use esker_engine as engine;
 
@@ -48,3 +49,4 @@ pub use folder::CLUSTER_FILE;
 pub use objects::FindIter;
 pub use options::{OpenOptions, StoreEngine};
 pub use window::{Window, WindowFigures, WindowOptions, is_window, remove_checkpoint};
+pub use write_back::{Failed, WriteBack, WriteBackOptions};

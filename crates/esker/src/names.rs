@@ -14,6 +14,7 @@ use esker_model::object::Asker;
 use esker_model::{Cancel, Error, Flow, Result, VertexId};
 use esker_rpc::marker::Number;
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 impl Namespace for Database {
     fn stat(&self, asker: Option<&Asker>, path: &NamePath, follow: bool) -> Result<Inode> {
@@ -201,6 +202,29 @@ impl Database {
                 owner.operations().ok()?.change_now(changes)
             }
             _ => None,
+        }
+    }
+
+    /// Makes promises from now on that files which are asked for stay as they are for so long at most ([`Self::stat_promised`]).
+    /// Only if this process owns the database, and until it is closed, which then takes as long.
+    pub fn make_promises(&self, length: Duration) -> Result<()> {
+        let millis = u32::try_from(length.as_millis()).unwrap_or(u32::MAX);
+        match self.session().as_deref() {
+            Ok(Session::Owner(owner)) => owner.engine()?.make_promises(millis),
+            _ => Ok(()),
+        }
+    }
+
+    /// A file's attributes, and for how many milliseconds they stay so: nobody changes them before.
+    pub fn stat_promised(
+        &self,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        follow: bool,
+    ) -> Result<(Inode, u32)> {
+        match self.session().as_deref() {
+            Ok(Session::Owner(owner)) => owner.engine()?.stat_promised(asker, path, follow),
+            _ => Ok((self.stat(asker, path, follow)?, 0)),
         }
     }
 

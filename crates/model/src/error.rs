@@ -103,6 +103,14 @@ pub enum Error {
     /// The database's owner process cannot be reached or stopped answering.
     #[error("{0}")]
     Unavailable(String),
+    /// Somebody was told that what would change stays as it is for a while. Nothing was done.
+    #[error(
+        "what would change was promised to stay as it is for {millis} ms more; nothing was done, try again then"
+    )]
+    Promised {
+        /// Milliseconds until the promise has passed.
+        millis: u64,
+    },
     /// The caller stopped it.
     #[error("interrupted")]
     Interrupted,
@@ -143,7 +151,7 @@ impl Error {
             | Self::Target(_) => ErrorKind::Invalid,
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::Io { .. } | Self::Store { .. } => ErrorKind::Storage,
-            Self::Unavailable(_) => ErrorKind::Unavailable,
+            Self::Unavailable(_) | Self::Promised { .. } => ErrorKind::Unavailable,
             Self::Interrupted => ErrorKind::Interrupted,
         }
     }

@@ -22,6 +22,8 @@ pub struct Address {
     pub tls: Option<PathBuf>,
     /// How long to bear with a server that does not answer or cannot be reached any more.
     pub patience: Duration,
+    /// Whether a client remembers where files are and what it was promised (`?cache=off` for doubters).
+    pub cache: bool,
 }
 
 impl Address {
@@ -35,7 +37,7 @@ impl Address {
         let bad = |why: &str| {
             Error::Target(format!(
                 "`{target}` is no address of a server: {why}; expected esker://HOST:PORT, as in esker://127.0.0.1:7400, \
-                 with ?tls=FILE for TLS and ?timeout=30s for patience"
+                 with ?tls=FILE for TLS, ?timeout=30s for patience and ?cache=off for a client that remembers nothing"
             ))
         };
         let rest = target
@@ -52,6 +54,7 @@ impl Address {
             port,
             tls: None,
             patience: PATIENCE,
+            cache: true,
         };
         for option in options.split('&').filter(|o| !o.is_empty()) {
             match option.split_once('=') {
@@ -60,6 +63,9 @@ impl Address {
                     address.patience = duration(time)
                         .ok_or_else(|| bad("a timeout is a number and ms, s or m, as in 30s"))?;
                 }
+                Some(("cache", "on")) => address.cache = true,
+                Some(("cache", "off")) => address.cache = false,
+                Some(("cache", _)) => return Err(bad("cache is on or off")),
                 Some(("tls", _)) => {
                     return Err(bad("tls needs the file of certificates to trust"));
                 }
@@ -175,6 +181,14 @@ mod tests {
     }
 
     #[test]
+    fn caches_are_on_unless_they_are_turned_off() {
+        let cache = |text: &str| Address::parse(text).unwrap().cache;
+        assert!(cache("esker://lab"));
+        assert!(cache("esker://lab?cache=on"));
+        assert!(!cache("esker://lab?timeout=5s&cache=off"));
+    }
+
+    #[test]
     fn what_is_no_address_is_refused_with_a_reason() {
         for (text, why) in [
             ("esker://", "there is no host"),
@@ -186,6 +200,7 @@ mod tests {
             ("esker://lab/db", "nothing but a host"),
             ("esker://lab?tsl=x", "no option `tsl`"),
             ("esker://lab?timeout=5", "a timeout is a number"),
+            ("esker://lab?cache=no", "cache is on or off"),
             ("esker://la b", "a character that no host's name has"),
         ] {
             let e = Address::parse(text).unwrap_err().to_string();

@@ -54,6 +54,11 @@ pub fn busy(message: String, retry_after_ms: u32) -> proto::Failure {
 
 /// An error as it travels.
 pub fn failure_out(error: &Error) -> proto::Failure {
+    if let Error::Promised { millis } = error {
+        // Nothing was done, and it can be told when to come again.
+        let millis = u32::try_from(*millis).unwrap_or(u32::MAX);
+        return busy(error.to_string(), millis);
+    }
     let (code, texts, numbers) = parts(error);
     proto::Failure {
         kind: kind_of(error).into(),

@@ -340,7 +340,9 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
         Request::Tags(request) => objects::tags(graph, request, call)?,
         Request::TagWhere(request) => objects::tag_where(service, request, call)?,
         Request::SetIndex(request) => objects::set_index(service, &request)?,
-        Request::StatFile(request) => names::stat(&*files, &request)?,
+        Request::StatFile(request) => {
+            names::stat_routed(service, &*files, &request, call.terms.at_least.0)?
+        }
         Request::ListFiles(request) => names::list(&*files, request, call)?,
         Request::WalkFiles(request) => names::walk(&*files, request, call)?,
         Request::Usage(request) => names::usage(&*files, request)?,

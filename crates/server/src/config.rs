@@ -67,7 +67,7 @@ pub(crate) const SIZE: &str = "a size: a number of bytes, or text as in \"64MiB\
 pub(crate) const TIME: &str = "a time, as in \"10s\"";
 pub(crate) const COUNT: &str = "a whole number from 1";
 
-pub(crate) const KEYS: [Key<Draft>; 14] = [
+pub(crate) const KEYS: [Key<Draft>; 15] = [
     Key {
         path: "listen",
         expected: "\"HOST:PORT\"",
@@ -77,6 +77,11 @@ pub(crate) const KEYS: [Key<Draft>; 14] = [
         path: "drain",
         expected: TIME,
         set: |d, v| time(v).map(|t| d.settings.drain = t),
+    },
+    Key {
+        path: "lease",
+        expected: TIME,
+        set: |d, v| time(v).map(|t| d.settings.lease = t),
     },
     Key {
         path: "backups",
@@ -306,12 +311,13 @@ mod tests {
     #[test]
     fn what_is_given_replaces_the_default() {
         let settings = read(
-            "listen = \"0.0.0.0:7\"\ndrain = \"1500ms\"\n[limits]\nrequest = \"1MiB\"\nfrontier = 7\n\
+            "listen = \"0.0.0.0:7\"\ndrain = \"1500ms\"\nlease = \"0s\"\n[limits]\nrequest = \"1MiB\"\nfrontier = 7\n\
              [threads]\nreaders = 3\n[tls]\ncertificate = \"a\"\nkey = \"b\"\n",
         )
         .unwrap();
         assert_eq!(settings.listen, "0.0.0.0:7");
         assert_eq!(settings.drain, Duration::from_millis(1_500));
+        assert_eq!(settings.lease, Duration::ZERO);
         assert_eq!(settings.limits.request_bytes, 1 << 20);
         assert_eq!(settings.limits.frontier, 7);
         assert_eq!(settings.readers, 3);

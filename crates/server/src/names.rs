@@ -3,7 +3,9 @@
 use crate::answer::{Pieces, Stop, all, wanted, within};
 use crate::call::Call;
 use crate::service::Service;
-use esker_model::namespace::{Answer, Call as NamesCall, Changes, Done, Namespace};
+use esker::Database;
+use esker_cluster::Node;
+use esker_model::namespace::{Answer, Call as NamesCall, Changes, Done, NamePath, Namespace};
 use esker_model::{Error, Result, Version};
 use esker_rpc::convert;
 use esker_rpc::proto;
@@ -17,7 +19,59 @@ pub(crate) fn stat(names: &dyn Namespace, request: &proto::StatFileRequest) -> R
     let inode = names.stat(asker.as_ref(), &path, request.follow)?;
     Ok(Reply::StatFile(proto::StatFileReply {
         inode: Some(convert::inode_out(&inode)),
+        ..Default::default()
     }))
+}
+
+/// The same, with a promise that it stays so if that is asked for: of a server that stands alone.
+pub(crate) fn stat_own(
+    database: &Database,
+    request: &proto::StatFileRequest,
+) -> Result<Reply, Stop> {
+    if !request.lease {
+        return stat(database, request);
+    }
+    let asker = convert::asker_in(request.asker.clone());
+    let path = convert::path_in(&request.path)?;
+    let (inode, lease_ms) = database.stat_promised(asker.as_ref(), &path, request.follow)?;
+    Ok(Reply::StatFile(proto::StatFileReply {
+        inode: Some(convert::inode_out(&inode)),
+        lease_ms,
+        ..Default::default()
+    }))
+}
+
+/// The same, and where the entry is, if that is asked for and it is with another server of the cluster.
+pub(crate) fn stat_routed(
+    service: &Service,
+    names: &dyn Namespace,
+    request: &proto::StatFileRequest,
+    seen: Version,
+) -> Result<Reply, Stop> {
+    if service.cluster.is_none() {
+        return stat_own(&service.database, request);
+    }
+    let mut reply = match &service.cluster {
+        Some(cluster) if request.lease => {
+            let asker = convert::asker_in(request.asker.clone());
+            let path = convert::path_in(&request.path)?;
+            let (inode, lease_ms) = cluster.stat_promised(asker, path, request.follow, seen)?;
+            Reply::StatFile(proto::StatFileReply {
+                inode: Some(convert::inode_out(&inode)),
+                lease_ms,
+                ..Default::default()
+            })
+        }
+        _ => stat(names, request)?,
+    };
+    if let (Reply::StatFile(reply), true, Some(cluster)) =
+        (&mut reply, request.routes, &service.cluster)
+    {
+        let path = convert::path_in(&request.path)?;
+        let routes = cluster.node.routes(std::iter::once(&path));
+        reply.routes = routes.iter().map(convert::route_out).collect();
+    }
+    Ok(reply)
 }
 
 pub(crate) fn list(
@@ -148,11 +202,24 @@ pub(crate) fn ids(
 
 /// Answers a call with what became of its changes.
 pub(crate) fn tell(service: &Service, call: Call, done: Result<Vec<Result<Done>>>) {
+    tell_routed(service, call, done, Vec::new());
+}
+
+/// The same, with where entries are that are not here.
+fn tell_routed(
+    service: &Service,
+    call: Call,
+    done: Result<Vec<Result<Done>>>,
+    routes: Vec<proto::FileRoute>,
+) {
     match done {
         Ok(outcomes) => {
             let newest = outcomes.iter().flatten().map(|done| done.version).max();
             service.saw(newest.unwrap_or(Version::ZERO));
-            call.done(Reply::ChangeFiles(convert::outcomes_out(&outcomes)));
+            call.done(Reply::ChangeFiles(proto::ChangeFilesReply {
+                routes,
+                ..convert::outcomes_out(&outcomes)
+            }));
         }
         Err(e) if service.cluster.is_some() => call.failed_for_now(&e),
         Err(e) => call.failed(&e),
@@ -162,6 +229,7 @@ pub(crate) fn tell(service: &Service, call: Call, done: Result<Vec<Result<Done>>
 impl Service {
     /// Takes changes of files: they are made here if they are few and nobody writes just now, else by the writer.
     pub(crate) fn change_names(self: &Arc<Self>, request: proto::ChangeFilesRequest, call: Call) {
+        let routes = request.routes;
         let changes = within(self, "changes", request.changes.len())
             .and_then(|()| Ok(convert::changes_in(request)?));
         let (changes, sync) = match changes {
@@ -170,7 +238,7 @@ impl Service {
             Err(Stop::Gone) => return,
         };
         if self.cluster.is_some() {
-            return self.change_names_everywhere(changes, sync, call);
+            return self.change_names_everywhere(changes, sync, routes, call);
         }
         let count = changes.changes.len();
         if self.writes_here(count, sync, &call)
@@ -187,7 +255,13 @@ impl Service {
     }
 
     /// Changes of files of a cluster, beside others.
-    fn change_names_everywhere(self: &Arc<Self>, changes: Changes, sync: bool, call: Call) {
+    fn change_names_everywhere(
+        self: &Arc<Self>,
+        changes: Changes,
+        sync: bool,
+        routes: bool,
+        call: Call,
+    ) {
         let Some(cluster) = self.cluster.clone() else {
             return;
         };
@@ -199,6 +273,9 @@ impl Service {
         }
         let (service, seen) = (Arc::clone(self), call.terms.at_least.0);
         self.metrics.batches.record(changes.changes.len() as u64);
+        let look_at = if routes { Node::ROUTES_LOOKED_AT } else { 0 };
+        let about = changes.changes.iter().take(look_at);
+        let about: Vec<NamePath> = about.map(|change| change.path().clone()).collect();
         let inner = Arc::clone(&cluster);
         cluster.spawn(async move {
             let done = match inner.names(NamesCall::Change(changes), seen).await {
@@ -208,7 +285,9 @@ impl Service {
                 )),
                 Err(e) => Err(e),
             };
-            tell(&service, call, done);
+            let routes = inner.node.routes(about.iter());
+            let routes = routes.iter().map(convert::route_out).collect();
+            tell_routed(&service, call, done, routes);
         });
     }
 }

@@ -123,6 +123,13 @@ impl Server {
                 ));
             }
         }
+        // Where a store dies with its machine, so does what is known of promises.
+        if place
+            .as_ref()
+            .is_none_or(|(config, _)| config.checkpoint.is_none())
+        {
+            database.make_promises(settings.lease)?;
+        }
         let tls = settings.tls.as_ref().map(tls::acceptor).transpose()?;
         let failed = |e| Error::io(format!("listening at `{}`", settings.listen), e);
         let listener = std::net::TcpListener::bind(&settings.listen).map_err(failed)?;

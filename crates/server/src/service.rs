@@ -210,7 +210,7 @@ impl Service {
                     .then(|| objects::find_here(&*graph, &find, call))
                     .flatten()
             }
-            Request::StatFile(request) => names::stat(&self.database, &request).ok(),
+            Request::StatFile(request) => names::stat_own(&self.database, &request).ok(),
             _ => None,
         }
     }

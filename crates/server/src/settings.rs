@@ -16,6 +16,8 @@ pub struct Settings {
     pub backups: Option<PathBuf>,
     /// How long a stop waits for what is under way.
     pub drain: Duration,
+    /// For how long at most clients are promised that files stay as they are; zero for no promises.
+    pub lease: Duration,
     /// Asynchronous threads, which move bytes.
     pub threads: usize,
     /// Threads that read for short calls.
@@ -72,6 +74,7 @@ impl Default for Settings {
             tls: None,
             backups: None,
             drain: Duration::from_secs(10),
+            lease: Duration::from_secs(1),
             threads: (cores / 2).clamp(1, 8),
             readers: cores.clamp(2, 64),
             scanners: (2 * cores).clamp(8, 128),

@@ -51,6 +51,11 @@ impl SimClock {
         self.0.millis.load(Ordering::SeqCst)
     }
 
+    /// Moves the monotonic clock on.
+    pub fn pass_micros(&self, micros: u64) {
+        self.0.micros.fetch_add(micros, Ordering::SeqCst);
+    }
+
     /// From now on each look at the monotonic clock takes so many microseconds.
     pub fn each_look_takes(&self, micros: u64) {
         self.0.micros_a_look.store(micros, Ordering::SeqCst);

@@ -41,6 +41,9 @@ pub(crate) struct ServeArgs {
     /// How long a stop waits for what is under way
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) drain: Option<Duration>,
+    /// For how long at most clients are promised that files stay as they are; 0s for no promises
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) lease: Option<Duration>,
     /// How to log, on stderr
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,

@@ -66,6 +66,9 @@ fn settings(args: &ServeArgs) -> anyhow::Result<Settings> {
     if let Some(drain) = args.drain {
         settings.drain = drain;
     }
+    if let Some(lease) = args.lease {
+        settings.lease = lease;
+    }
     if let (Some(certificate), Some(key)) = (&args.tls_certificate, &args.tls_key) {
         settings.tls = Some(Tls {
             certificate: certificate.clone(),

@@ -34,6 +34,7 @@ impl Node {
             op.change.depends_on(&mut |id| sources.push(id));
         }
         let can_fail = part.ops.iter().any(can_fail);
+        self.let_promises_pass(&part).await;
         self.state().pending.learn(tx.server, tx.incarnation, over);
         let mut take = |state: &mut State| {
             if is_splitting(state, &part) {
@@ -82,7 +83,7 @@ impl Node {
                 )));
             }
         };
-        if !self.names_hold(&part)? {
+        if self.promised(&part) > 0 || !self.names_hold(&part)? {
             self.state().pending.end(tx);
             return Ok(Response::Over);
         }

@@ -84,6 +84,13 @@ pub enum NamesCall {
         /// Bits.
         what: u64,
     },
+    /// To promise that a file's vertex, at home at the answerer, stays as it is.
+    Promise {
+        /// Whose.
+        vertex: VertexId,
+    },
+    /// For how long something is promised that a change of directories would change; nothing more is promised for a while.
+    Promised,
 }
 
 /// One of a server's calls for changes.
@@ -124,6 +131,8 @@ pub enum NamesReply {
     Space(Vec<(Counter, i64)>),
     /// To [`NamesCall::Count`].
     Count(u64),
+    /// To [`NamesCall::Promise`] and [`NamesCall::Promised`]: for how many milliseconds, if at all.
+    Promised(u32),
     /// To any: rows lie elsewhere; this is how their directories have split.
     Moved(Vec<(VertexId, Vec<u8>)>),
 }
@@ -302,6 +311,11 @@ impl NamesCall {
                 out.push(7);
                 put_u64(&mut out, *what);
             }
+            Self::Promise { vertex } => {
+                out.push(8);
+                out.extend_from_slice(&vertex.0);
+            }
+            Self::Promised => out.push(9),
         }
         out
     }
@@ -350,7 +364,11 @@ impl NamesCall {
             7 => Self::Know {
                 what: r.u64("what is known")?,
             },
-            _ => return Err(r.error("a kind of question (0 to 7)")),
+            8 => Self::Promise {
+                vertex: VertexId(r.array("a vertex's id")?),
+            },
+            9 => Self::Promised,
+            _ => return Err(r.error("a kind of question (0 to 9)")),
         };
         r.finish()?;
         Ok(call)
@@ -448,6 +466,10 @@ impl NamesReply {
                 put_splits(&mut out, splits);
             }
             Self::Anew => out.push(8),
+            Self::Promised(millis) => {
+                out.push(10);
+                put_u64(&mut out, u64::from(*millis));
+            }
             Self::Count(count) => {
                 out.push(7);
                 put_u64(&mut out, *count);
@@ -488,7 +510,8 @@ impl NamesReply {
             6 => Self::Moved(take_splits(&mut r)?),
             7 => Self::Count(r.u64("a count")?),
             8 => Self::Anew,
-            _ => return Err(r.error("a kind of answer (0 to 8)")),
+            10 => Self::Promised(u32::try_from(r.u64("a number of milliseconds")?).unwrap_or(0)),
+            _ => return Err(r.error("a kind of answer (0 to 10)")),
         };
         r.finish()?;
         Ok(reply)
@@ -558,6 +581,9 @@ mod tests {
         });
         comes_back(&NamesReply::Count(3));
         come_back(&NamesCall::Know { what: 3 });
+        come_back(&NamesCall::Promise { vertex: id });
+        come_back(&NamesCall::Promised);
+        comes_back(&NamesReply::Promised(5));
         for by in BY {
             come_back(&NamesCall::Space { by });
         }

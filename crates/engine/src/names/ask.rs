@@ -374,15 +374,7 @@ const PAGE_BYTES_MAX: usize = 1 << 20;
 
 /// The path that a change is first about.
 pub fn path_of(change: &Change) -> &NamePath {
-    match change {
-        Change::Make(path, _)
-        | Change::Unlink(path)
-        | Change::Rmdir(path)
-        | Change::Rename { from: path, .. }
-        | Change::Link { from: path, .. }
-        | Change::Set { path, .. }
-        | Change::Xattr { path, .. } => path,
-    }
+    change.path()
 }
 
 #[cfg(test)]

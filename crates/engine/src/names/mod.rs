@@ -11,6 +11,7 @@ mod change;
 mod directory;
 mod filter;
 pub(crate) mod places;
+mod promise;
 mod read;
 mod remove;
 mod rename;
@@ -29,7 +30,7 @@ pub use vertices::show_tags;
 
 use crate::Engine;
 use crate::counts::PendingCounters;
-use crate::txn::{Effects, Overlay, Txn, Writer};
+use crate::txn::{Effects, Overlay, Txn, Writer, repeat};
 use apart::Apart;
 pub use apart::{DirectorySums, Fetched, Need, Placed, Ran, RowPlace};
 pub use ask::{RawEntry, path_of};
@@ -37,6 +38,8 @@ use directory::{Directories, Directory};
 use esker_model::{Error, Result};
 pub(crate) use filter::Filters;
 use foldhash::fast::FixedState;
+pub use promise::PROMISE_MAX;
+pub(crate) use promise::Promises;
 pub use read::sums_of;
 pub use shown::{MaybeFile, Shown};
 pub use spread::{Here, Plan, PlannedRow, Stopped};
@@ -56,6 +59,8 @@ pub(crate) struct Names {
     any: AtomicBool,
     /// The graph has, or had, vertices of files: until then, nobody asks for their tags.
     vertices: AtomicBool,
+    /// What somebody was told will stay so.
+    pub(crate) promises: Promises,
 }
 
 impl Names {
@@ -225,10 +230,17 @@ impl Engine {
         }
         self.names.note_any();
         let structural = names.structural;
-        let committed = self.commit_group(writer, overlay, &mut total);
+        let writing = self.begin_changes(&overlay, structural);
+        let committed = match &writing {
+            Ok(_) => self.commit_group(writer, overlay, &mut total),
+            Err(e) => Err(repeat(e)),
+        };
         writer.senders.end(committed.is_ok());
         if structural || committed.is_err() {
             self.names.directories.clear();
+        }
+        if committed.is_err() {
+            writer.filters.clear();
         }
         committed?;
         Ok(answers)

@@ -6,7 +6,7 @@ use super::space::Differences;
 use super::together::{Admitted, Set};
 use super::{Filters, Local, NamesTxn, file_kind};
 use crate::Engine;
-use crate::txn::{Effects, Overlay, Senders, Txn, lock};
+use crate::txn::{Effects, Overlay, Senders, Txn, lock, repeat};
 use esker_model::key::{Counter, SpaceKey};
 use esker_model::namespace::record::dentries_prefix;
 use esker_model::namespace::{Change, Done, digest};
@@ -100,6 +100,11 @@ impl Engine {
     /// Whether a directory is in memory, under its path without symbolic links.
     pub fn knows_directory(&self, path: &[u8]) -> bool {
         self.names.directories.get(path).is_some()
+    }
+
+    /// The directory in memory at a path without symbolic links.
+    pub fn directory_known(&self, path: &[u8]) -> Option<VertexId> {
+        self.names.directories.get(path).map(|d| d.id)
     }
 
     /// Forgets directories in memory: some were moved or removed, or have another mode.
@@ -213,7 +218,11 @@ impl Engine {
             writer.senders.answered(&numbered, now_millis, answer);
         }
         let structural = names.structural;
-        let committed = self.commit_group(writer, overlay, &mut total);
+        let writing = self.begin_changes(&overlay, structural);
+        let committed = match &writing {
+            Ok(_) => self.commit_group(writer, overlay, &mut total),
+            Err(e) => Err(repeat(e)),
+        };
         writer.senders.end(committed.is_ok());
         if structural || committed.is_err() {
             self.names.directories.clear();

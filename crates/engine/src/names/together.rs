@@ -77,7 +77,17 @@ impl Engine {
     /// Applies what several callers want in one commit. The answers are in their order.
     pub fn change_together(&self, all: &[Changes]) -> Vec<Result<Vec<Result<Done>>>> {
         let sets: Vec<Set<'_>> = all.iter().map(Set::from).collect();
-        let done = self.change_holding(&mut lock_soon(&self.writer), &sets);
+        let mut writer = lock_soon(&self.writer);
+        let done = self.change_holding(&mut writer, &sets);
+        if let Err(Error::Promised { .. }) = done
+            && sets.len() > 1
+        {
+            // Only those wait that it is about.
+            let each = sets
+                .into_iter()
+                .map(|set| self.change_one(&mut writer, set));
+            return each.collect();
+        }
         done.unwrap_or_else(|e| all.iter().map(|_| Err(repeat(&e))).collect())
     }
 

@@ -193,7 +193,11 @@ impl Engine {
             }
             answers.push((ticket, answer));
         }
-        let committed = self.commit_group(writer, overlay, &mut total);
+        let writing = self.begin_changes(&overlay, false);
+        let committed = match &writing {
+            Ok(_) => self.commit_group(writer, overlay, &mut total),
+            Err(e) => Err(repeat(e)),
+        };
         writer.senders.end(committed.is_ok());
         for (ticket, answer) in answers {
             let answer = match (&committed, answer) {
@@ -364,6 +368,7 @@ pub(crate) fn repeat(e: &Error) -> Error {
             engine,
             message: message.clone(),
         },
+        Error::Promised { millis } => Error::Promised { millis: *millis },
         other => Error::Store {
             engine: "store",
             message: other.to_string(),

@@ -145,6 +145,12 @@ impl<'s> Overlay<'s> {
         writes.filter(move |w| w.table == table).map(|w| w.key)
     }
 
+    /// All keys that were written.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = (Table, &[u8])> {
+        let writes = (0..self.writes.len()).map(|number| self.writes.get(number));
+        writes.map(|w| (w.table, w.key))
+    }
+
     /// Objects that are new.
     pub(crate) fn fresh(&mut self) -> &mut Fresh {
         &mut self.fresh

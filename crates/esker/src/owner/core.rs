@@ -17,6 +17,7 @@ use esker_store::{Durability, Store, Table, WriteBatch};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use std::time::Instant;
 
 /// Whether this process is still the owner, as its heartbeat found.
@@ -94,6 +95,16 @@ pub(crate) struct Core {
     sync_failure: Mutex<Option<String>>,
 }
 
+/// Does something as soon as what it changes is not promised to anybody any more.
+fn patient<T>(mut what: impl FnMut() -> Result<T>) -> Result<T> {
+    loop {
+        match what() {
+            Err(Error::Promised { millis }) => std::thread::sleep(Duration::from_millis(millis)),
+            done => return done,
+        }
+    }
+}
+
 impl Core {
     pub(crate) fn new(
         engine: Arc<Engine>,
@@ -142,7 +153,11 @@ impl Core {
     /// Applies a batch.
     pub(crate) fn apply(&self, batch: Batch) -> Result<Commit> {
         self.before_write()?;
-        let commit = self.engine.apply(batch);
+        let commit = if self.engine.has_promised() {
+            patient(|| self.engine.apply(batch.clone()))
+        } else {
+            self.engine.apply(batch)
+        };
         self.dirty.store(true, Ordering::Release);
         commit
     }
@@ -191,7 +206,7 @@ impl Core {
         changes: &[Change],
     ) -> Result<Vec<Result<Done>>> {
         self.before_write()?;
-        let done = self.engine.change(asker, changes);
+        let done = patient(|| self.engine.change(asker, changes));
         self.dirty.store(true, Ordering::Release);
         done
     }
@@ -199,7 +214,7 @@ impl Core {
     /// Changes the namespace as a caller whose changes may have come before.
     pub(crate) fn change_once(&self, changes: &Changes) -> Result<Vec<Result<Done>>> {
         self.before_write()?;
-        let done = self.engine.change_once(changes);
+        let done = patient(|| self.engine.change_once(changes));
         self.dirty.store(true, Ordering::Release);
         done
     }
@@ -240,7 +255,7 @@ impl Core {
         progress: &mut dyn FnMut(u64),
     ) -> Result<BulkReport> {
         self.before_write()?;
-        self.engine.bulk_load(mutations, progress)
+        patient(|| self.engine.bulk_load(mutations, progress))
     }
 
     /// Moves superseded versions to the archive and compacts.
@@ -286,6 +301,10 @@ impl Core {
 
     /// Leaves the store as the next owner likes it best.
     pub(crate) fn close(&self) -> Result<()> {
+        // Whoever has the database next does not know what was promised.
+        while let Ok(millis @ 1..) = self.engine.end_promises() {
+            std::thread::sleep(Duration::from_millis(millis));
+        }
         self.settle(|| self.engine.close())
     }
 

@@ -16,3 +16,4 @@ mod processes;
 mod retention;
 mod speed;
 mod window;
+mod write_back;

@@ -147,6 +147,21 @@ pub enum Change {
     },
 }
 
+impl Change {
+    /// The path that it is first about.
+    pub fn path(&self) -> &NamePath {
+        match self {
+            Self::Make(path, _)
+            | Self::Unlink(path)
+            | Self::Rmdir(path)
+            | Self::Rename { from: path, .. }
+            | Self::Link { from: path, .. }
+            | Self::Set { path, .. }
+            | Self::Xattr { path, .. } => path,
+        }
+    }
+}
+
 /// What a change did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Done {

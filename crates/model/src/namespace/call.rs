@@ -100,3 +100,59 @@ pub struct Partition {
     /// Entries in it, as far as known.
     pub entries: u64,
 }
+
+/// Which servers have the entries of a directory, by the hashes of their names: what a client knows of a directory that has
+/// split (GIGA+). It may be out of date.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    directory: NamePath,
+    /// The first hash of each range, and who has it.
+    ranges: Vec<(u64, u32)>,
+}
+
+impl Route {
+    /// A directory, without symbolic links in its path, and the first hash of each range, in order and from 0, with the
+    /// server that has it. Nothing if the ranges are none.
+    pub fn new(directory: NamePath, ranges: Vec<(u64, u32)>) -> Option<Self> {
+        let whole = ranges.first().is_some_and(|(first, _)| *first == 0);
+        let ordered = ranges.is_sorted_by(|(a, _), (b, _)| a < b);
+        (whole && ordered).then_some(Self { directory, ranges })
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &NamePath {
+        &self.directory
+    }
+
+    /// The first hash of each range, in order, and who has it.
+    pub fn ranges(&self) -> &[(u64, u32)] {
+        &self.ranges
+    }
+
+    /// Who has the entry of a name with that hash.
+    pub fn server(&self, hash: u64) -> u32 {
+        let behind = self.ranges.partition_point(|(first, _)| *first <= hash);
+        let range = self.ranges.get(behind.saturating_sub(1));
+        range.map_or(0, |(_, server)| *server)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_hash_is_in_the_range_that_begins_last_before_it() {
+        let route = |ranges: &[(u64, u32)]| Route::new(NamePath::root(), ranges.to_vec());
+        let half = 1 << 63;
+        let split = route(&[(0, 3), (half, 1)]).unwrap();
+        assert_eq!(
+            [0, half - 1, half, u64::MAX].map(|h| split.server(h)),
+            [3, 3, 1, 1]
+        );
+        assert_eq!(route(&[(0, 7)]).unwrap().server(u64::MAX), 7);
+        assert_eq!(route(&[]), None);
+        assert_eq!(route(&[(1, 0)]), None);
+        assert_eq!(route(&[(0, 0), (5, 1), (5, 2)]), None);
+    }
+}

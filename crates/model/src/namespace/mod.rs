@@ -19,7 +19,7 @@ pub mod tags;
 pub use api::{
     Change, Cookie, Done, Entry, Make, Namespace, SetAttributes, Space, SpaceBy, Usage, XattrMode,
 };
-pub use call::{Answer, Call, Changes, Partition};
+pub use call::{Answer, Call, Changes, Partition, Route};
 pub use errno::{Errno, FileError};
 pub use fields::{FIELD_NAMES, FileFields};
 pub use inode::{Content, Inode, Kind};

@@ -11,11 +11,13 @@ mod connect;
 mod connection;
 mod driver;
 mod graph;
+mod held;
 mod namespace;
 mod objects;
 mod outgoing;
 mod peer;
 mod pending;
+mod route;
 mod slot;
 mod window;
 
@@ -35,7 +37,9 @@ use crate::proto::request::Call;
 use connection::{Connection, Sent};
 use esker_model::object::Asker;
 use esker_model::{Cancel, Error, Flow, Result, Version};
+use held::Held;
 use prost::Message as _;
+use route::Routes;
 use slot::{Arrived, Ended};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -65,6 +69,10 @@ struct Shared {
     sender: Arc<Sender>,
     /// What no checkpoint holds yet.
     windows: Windows,
+    /// Where files are; nothing for a client that asks its own server alone.
+    routes: Option<Routes>,
+    /// Answers that were promised to hold; nothing for a client that remembers nothing.
+    held: Option<Held>,
 }
 
 /// Why a call gave no answer.
@@ -127,6 +135,10 @@ pub(crate) struct Wait<'a> {
 impl Client {
     /// Connects to the server at that address. Nobody there, or another protocol, is an error at once.
     pub fn connect(address: &Address) -> Result<Self> {
+        Self::connect_to(address, address.cache.then(Routes::default))
+    }
+
+    fn connect_to(address: &Address, routes: Option<Routes>) -> Result<Self> {
         let connection = Connection::open(address).map_err(Broken::into_error)?;
         let place = place_of(&connection);
         let windows = Windows::default();
@@ -140,6 +152,8 @@ impl Client {
             newest: AtomicU64::new(0),
             sender: Arc::new(Sender::new()),
             windows,
+            held: routes.is_some().then(Held::default),
+            routes,
         });
         Ok(Self {
             _guard: Some(Arc::new(Guard(Arc::clone(&shared)))),

@@ -1,6 +1,8 @@
 //! Files over the wire.
 
 use super::graph::{LONG, SHORT, cancellable, each, expected, extend};
+use super::held::{Held, Look, Question};
+use super::route::Way;
 use super::{Broken, Client};
 use crate::convert;
 use crate::proto;
@@ -12,6 +14,7 @@ use esker_model::namespace::{
 };
 use esker_model::object::Asker;
 use esker_model::{Cancel, Error, Flow, Result, Version, VertexId};
+use std::time::Instant;
 
 /// Paths that are asked about in one call.
 const PATHS_MAX: usize = 4_096;
@@ -19,34 +22,114 @@ const PATHS_MAX: usize = 4_096;
 impl Client {
     /// Changes files; with `sync`, the changes survive a power failure before this returns. They get a marker, so that they
     /// are made once however often they are sent, and answered as the first time.
+    ///
+    /// In a cluster, they go to the server that has the entry of the first, as far as is known; many that do not build on each other
+    /// to all those that have theirs, at once.
     pub fn change_with(
         &self,
         asker: Option<&Asker>,
         changes: &[Change],
         sync: bool,
     ) -> Result<Vec<Result<Done>>> {
-        let number = self.shared.sender.next(self.server_millis())?;
+        if let Some(parts) = self.divide(changes) {
+            return self.change_divided(asker, changes, parts, sync);
+        }
+        let way = changes.first().map(|c| self.way_to(c.path()));
+        let Some(Way::To(other)) = way else {
+            return self.change_through(self, asker, changes, sync);
+        };
+        let outcomes = self.change_through(&other, asker, changes, sync);
+        self.saw(Version(other.newest()));
+        outcomes
+    }
+
+    /// Changes files by way of another server's client.
+    fn change_through(
+        &self,
+        client: &Self,
+        asker: Option<&Asker>,
+        changes: &[Change],
+        sync: bool,
+    ) -> Result<Vec<Result<Done>>> {
+        let number = client.shared.sender.next(client.server_millis())?;
         let changes = Changes {
             asker: asker.cloned(),
             changes: changes.to_vec(),
             once: Some(number.marker()),
         };
-        let outcomes = self.change_marked(&changes, sync);
+        let outcomes = self.change_marked_through(client, &changes, sync);
         // Whoever is told that it failed may do it anew, and must not find these done too later.
         number.settle();
         outcomes
     }
 
-    /// The same with a marker of the caller's.
+    /// The same with a marker of the caller's, at this client's server.
     pub fn change_marked(&self, changes: &Changes, sync: bool) -> Result<Vec<Result<Done>>> {
-        let call = Call::ChangeFiles(convert::changes_out(changes, sync));
-        let outcomes: Vec<Result<Done>> = self.collect(call, SHORT, |all, reply| {
-            expected!(reply, ChangeFiles, piece => extend(all, piece.outcomes, convert::outcome_in))
-        })?;
+        self.change_marked_through(self, changes, sync)
+    }
+
+    /// The same through another server's client.
+    pub(super) fn change_marked_through(
+        &self,
+        client: &Self,
+        changes: &Changes,
+        sync: bool,
+    ) -> Result<Vec<Result<Done>>> {
+        let call = Call::ChangeFiles(self.changes_request(changes, sync));
+        let outcomes: Vec<Result<Done>> =
+            client.collect(call, SHORT, |all, reply| self.take_changed(all, reply))?;
         let outcomes = self.whole(outcomes, changes.changes.len())?;
         let newest = outcomes.iter().flatten().map(|done| done.version).max();
-        self.saw(newest.unwrap_or(Version::ZERO));
+        client.saw(newest.unwrap_or(Version::ZERO));
         Ok(outcomes)
+    }
+
+    pub(super) fn changes_request(
+        &self,
+        changes: &Changes,
+        sync: bool,
+    ) -> proto::ChangeFilesRequest {
+        proto::ChangeFilesRequest {
+            routes: self.wants_routes(),
+            ..convert::changes_out(changes, sync)
+        }
+    }
+
+    /// A piece of the answer to changes; false if it is none.
+    pub(super) fn take_changed(&self, all: &mut Vec<Result<Done>>, reply: Reply) -> Result<bool> {
+        let Reply::ChangeFiles(piece) = reply else {
+            return Ok(false);
+        };
+        self.learn(piece.routes)?;
+        extend(all, piece.outcomes, convert::outcome_in)
+    }
+
+    fn stat_through(
+        &self,
+        client: &Self,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        (follow, lease): (bool, bool),
+    ) -> Result<(Inode, u32)> {
+        let call = Call::StatFile(proto::StatFileRequest {
+            asker: convert::asker_out(asker),
+            path: convert::path_out(path),
+            follow,
+            routes: self.wants_routes(),
+            lease,
+        });
+        client.value(call, SHORT, |reply| match reply {
+            Reply::StatFile(reply) => {
+                self.learn(reply.routes)?;
+                Ok(Some((convert::inode_in(reply.inode)?, reply.lease_ms)))
+            }
+            _ => Ok(None),
+        })
+    }
+
+    /// How often a file was asked for and was known, because that had been promised, and how often it was not.
+    pub fn held(&self) -> (u64, u64) {
+        self.shared.held.as_ref().map_or((0, 0), Held::figures)
     }
 
     fn lost_in_a_walk(&self) -> Broken {
@@ -58,15 +141,23 @@ impl Client {
 }
 
 impl Namespace for Client {
+    /// Answered without asking where the server has promised that the answer stays what it was.
     fn stat(&self, asker: Option<&Asker>, path: &NamePath, follow: bool) -> Result<Inode> {
-        let call = Call::StatFile(proto::StatFileRequest {
-            asker: convert::asker_out(asker),
-            path: convert::path_out(path),
-            follow,
-        });
-        self.value(call, SHORT, |reply| {
-            Ok(expected!(reply, StatFile, reply => Some(convert::inode_in(reply.inode)?)))
-        })
+        let Some(held) = &self.shared.held else {
+            return Ok(self.stat_through(self, asker, path, (follow, false))?.0);
+        };
+        let question = Question::new(asker, path, follow);
+        let promise = match held.look(&question) {
+            Look::Answer(inode) => return Ok(inode),
+            Look::Ask { promise } => promise,
+        };
+        let sent = Instant::now();
+        let (inode, millis) = match self.way_to(path) {
+            Way::Own => self.stat_through(self, asker, path, (follow, promise))?,
+            Way::To(other) => self.stat_through(&other, asker, path, (follow, promise))?,
+        };
+        held.keep(question, sent, millis, &inode);
+        Ok(inode)
     }
 
     /// If the connection goes away in the middle, the listing goes on behind the last entry.

@@ -31,7 +31,7 @@ pub struct Ping {
 }
 
 /// What was sent goes out though nobody waits for its answer yet.
-fn nudge() {
+pub(super) fn nudge() {
     if let Ok(driver) = Driver::get() {
         driver.nudge();
     }

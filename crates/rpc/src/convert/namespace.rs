@@ -13,7 +13,7 @@ use crate::proto::set_xattr::Mode as ModeMessage;
 use crate::proto::space_request::By;
 use esker_model::namespace::{
     Change, Changes, Content, Cookie, Done, Entry, Inode, Kind, Make, Name, NamePath, Partition,
-    SetAttributes, Space, SpaceBy, Usage, XattrMode,
+    Route, SetAttributes, Space, SpaceBy, Usage, XattrMode,
 };
 use esker_model::{Result, Version, VertexId};
 
@@ -316,6 +316,7 @@ pub fn changes_out(changes: &Changes, sync: bool) -> proto::ChangeFilesRequest {
         changes: changes.changes.iter().map(file_change_out).collect(),
         once: changes.once.clone().unwrap_or_default(),
         sync,
+        routes: false,
     }
 }
 
@@ -346,7 +347,32 @@ pub fn outcomes_out(outcomes: &[Result<Done>]) -> proto::ChangeFilesReply {
     };
     proto::ChangeFilesReply {
         outcomes: outcomes.iter().map(out).collect(),
+        routes: Vec::new(),
     }
+}
+
+/// Where a directory's entries are, as a message.
+pub fn route_out(route: &Route) -> proto::FileRoute {
+    let (first, server) = route.ranges().iter().copied().unzip();
+    proto::FileRoute {
+        directory: path_out(route.directory()),
+        first,
+        server,
+    }
+}
+
+/// Where a directory's entries are.
+pub fn route_in(route: proto::FileRoute) -> Decoded<Route> {
+    let directory = path_in(&route.directory)?;
+    let same = route.first.len() == route.server.len();
+    let ranges = route.first.into_iter().zip(route.server).collect();
+    let route = same.then(|| Route::new(directory, ranges)).flatten();
+    route.ok_or_else(|| {
+        Malformed::new(
+            "route",
+            "the first hashes of ranges in order, from 0, and as many servers",
+        )
+    })
 }
 
 /// What became of one change.

@@ -1440,11 +1440,36 @@ pub struct StatFileRequest {
     /// Where the path names a symbolic link: of what it leads to.
     #[prost(bool, tag = "3")]
     pub follow: bool,
+    /// Tell where the entry is, if another server has it.
+    #[prost(bool, tag = "4")]
+    pub routes: bool,
+    /// Promise that the answer stays what it is for a while, if that can be.
+    #[prost(bool, tag = "5")]
+    pub lease: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StatFileReply {
     #[prost(message, optional, tag = "1")]
     pub inode: ::core::option::Option<Inode>,
+    #[prost(message, repeated, tag = "2")]
+    pub routes: ::prost::alloc::vec::Vec<FileRoute>,
+    /// So long, in milliseconds from when the question was sent, the same question has this answer; 0 if nothing is promised.
+    #[prost(uint32, tag = "3")]
+    pub lease_ms: u32,
+}
+/// Which servers of a cluster have the entries of a directory, by the hashes of their names. A client that knows sends what is
+/// about one of them straight to its server. It may be out of date: any server still answers, and says how it is now.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FileRoute {
+    /// Without symbolic links in it.
+    #[prost(bytes = "vec", tag = "1")]
+    pub directory: ::prost::alloc::vec::Vec<u8>,
+    /// The first hash of each range, in order; the first one is 0.
+    #[prost(fixed64, repeated, tag = "2")]
+    pub first: ::prost::alloc::vec::Vec<u64>,
+    /// The number of the server that has the range.
+    #[prost(uint32, repeated, tag = "3")]
+    pub server: ::prost::alloc::vec::Vec<u32>,
 }
 /// Where a listing is: behind the name with that hash, and that number among names with the same one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1681,12 +1706,17 @@ pub struct ChangeFilesRequest {
     /// Wait until they survive a power failure.
     #[prost(bool, tag = "4")]
     pub sync: bool,
+    /// Tell where the entries are, if other servers have them.
+    #[prost(bool, tag = "5")]
+    pub routes: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ChangeFilesReply {
     /// In the order of the changes.
     #[prost(message, repeated, tag = "1")]
     pub outcomes: ::prost::alloc::vec::Vec<change_files_reply::Outcome>,
+    #[prost(message, repeated, tag = "2")]
+    pub routes: ::prost::alloc::vec::Vec<FileRoute>,
 }
 /// Nested message and enum types in `ChangeFilesReply`.
 pub mod change_files_reply {

@@ -248,7 +248,10 @@ const OWN: [Key<Half>; 17] = [
 
 /// Keys of a server that stands alone which mean the same here.
 fn shared(path: &str) -> bool {
-    path == "drain" || path.starts_with("limits.") || path.starts_with("threads.")
+    path == "drain"
+        || path == "lease"
+        || path.starts_with("limits.")
+        || path.starts_with("threads.")
 }
 
 impl Filled for Half {

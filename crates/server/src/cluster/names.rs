@@ -18,6 +18,17 @@ impl Cluster {
     pub(crate) async fn names(&self, call: Call, seen: Version) -> Result<Answer> {
         self.node.names(call, seen).await
     }
+
+    /// A file's attributes, with a promise that they stay so.
+    pub(crate) fn stat_promised(
+        &self,
+        asker: Option<Asker>,
+        path: NamePath,
+        follow: bool,
+        seen: Version,
+    ) -> Result<(Inode, u32)> {
+        self.wait(self.node.stat_promised(asker, path, follow, seen))
+    }
 }
 
 /// Files of all servers, for threads that may wait.

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// A cluster of two on ports that are free, most likely.
-fn config(folder: &Path, more: &str) -> ClusterConfig {
+pub(crate) fn config(folder: &Path, more: &str) -> ClusterConfig {
     let port = || {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap().port()
@@ -24,7 +24,7 @@ fn config(folder: &Path, more: &str) -> ClusterConfig {
     ClusterConfig::from_toml(&folder.join("lab.toml"), &text).unwrap()
 }
 
-fn start(config: &ClusterConfig, id: u32) -> Server {
+pub(crate) fn start(config: &ClusterConfig, id: u32) -> Server {
     config.claim_storage().unwrap();
     let folder = config.folder(esker_cluster::ServerId(id));
     let database = OpenOptions::new()
@@ -47,7 +47,7 @@ fn ready(address: SocketAddr) -> (u16, String) {
 }
 
 /// What `/readyz` says once it says that.
-fn until(address: SocketAddr, expected: &str) {
+pub(crate) fn until(address: SocketAddr, expected: &str) {
     let since = Instant::now();
     loop {
         let (_, said) = ready(address);

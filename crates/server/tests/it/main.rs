@@ -5,11 +5,13 @@
 mod api;
 mod cluster;
 mod common;
+mod leases;
 mod limits;
 mod names;
 mod names_graph;
 mod objects;
 mod plain;
+mod routes;
 mod senders;
 mod tls;
 mod versions;

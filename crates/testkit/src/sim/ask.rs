@@ -5,7 +5,7 @@ use super::names::NamesTold;
 use esker_cluster::Node;
 use esker_cluster::node::Caller;
 use esker_engine::Engine;
-use esker_model::namespace::Call;
+use esker_model::namespace::{Call, Inode, NamePath};
 use esker_model::object::{
     Asker, Find, FindReport, Found, ObjectKey, ObjectRead as _, ObjectWrite as _, TagReport,
     TagWhere,
@@ -59,6 +59,8 @@ pub enum Ask {
     Names(Box<Call>),
     /// A read of the graph, on somebody's behalf.
     As(Asker, Box<Ask>),
+    /// A file's attributes, with a promise that they stay so.
+    Promised(NamePath),
 }
 
 /// What came out.
@@ -100,6 +102,8 @@ pub enum Told {
     Tagged(TagReport),
     /// Of [`Ask::Names`].
     Names(NamesTold),
+    /// Of [`Ask::Promised`]: for how many milliseconds.
+    Promised(Box<Inode>, u32),
 }
 
 impl Told {
@@ -125,7 +129,8 @@ impl Told {
             | Self::Top(_)
             | Self::Counts(_)
             | Self::Applied(_)
-            | Self::Names(_) => None,
+            | Self::Names(_)
+            | Self::Promised(..) => None,
         };
         newest.unwrap_or(Version::ZERO)
     }
@@ -251,6 +256,10 @@ impl Service for Arc<Node> {
                 }
                 Ask::TagWhere(change) => Told::Tagged(node.tag_where(&change, seen).await?),
                 Ask::Names(call) => Told::Names(node.names(*call, seen).await?.into()),
+                Ask::Promised(path) => {
+                    let (inode, millis) = node.stat_promised(None, path, false, seen).await?;
+                    Told::Promised(Box::new(inode), millis)
+                }
             })
         })
     }
@@ -307,7 +316,7 @@ pub fn ask_engine(engine: &Engine, ask: Ask) -> Result<Told> {
             Told::Found(found, report)
         }
         Ask::TagWhere(change) => Told::Tagged(engine.tag_where(&change, &NeverCancel)?),
-        Ask::Names(_) | Ask::As(..) => {
+        Ask::Names(_) | Ask::As(..) | Ask::Promised(_) => {
             return Err(Error::Invalid("one engine is asked itself".into()));
         }
     })

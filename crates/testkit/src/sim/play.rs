@@ -104,6 +104,7 @@ impl Scenario {
                 index_objects_least: 4,
                 staged_bytes: *rng.pick(&[1, 3000, 1 << 20]),
                 entries_bytes: *rng.pick(&[0, 1 << 16]),
+                promises: 0,
             },
             windows: false,
         };
@@ -335,6 +336,8 @@ pub struct Played {
     pub records: usize,
     /// Batches applied.
     pub applied: usize,
+    /// Promises that were made.
+    pub promises: usize,
     /// How often a task went on.
     pub polls: u64,
     /// Messages between servers.

@@ -72,12 +72,17 @@ fn play_files(weather: Weather, seeds: Range<u64>) {
         total.records += played.records;
         total.applied += played.applied;
         total.messages += played.messages;
+        total.promises += played.promises;
     }
     println!(
-        "{runs} runs of files, {weather:?}: {} calls, {} changes done, {} messages",
-        total.records, total.applied, total.messages
+        "{runs} runs of files, {weather:?}: {} calls, {} changes done, {} messages, {} promises",
+        total.records, total.applied, total.messages, total.promises
     );
     assert!(total.applied as u64 > 8 * runs, "runs that do nothing");
+    assert!(
+        weather == Weather::Flood || total.promises as u64 > runs,
+        "runs that promise nothing"
+    );
 }
 
 fn play_alone(seeds: Range<u64>) {

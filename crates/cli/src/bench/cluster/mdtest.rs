@@ -37,6 +37,7 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &MdtestArgs) -> anyhow::Result<()
         "threshold": if args.paths { args.directory_threshold } else { args.split.threshold },
         "by_path": args.paths,
         "batch": args.batch,
+        "cache": !args.no_cache,
     });
     let mut cases: Vec<(u32, Vec<Done>)> = args
         .counts
@@ -124,7 +125,8 @@ fn once(bench: &Bench<'_>, args: &MdtestArgs, servers: u32) -> anyhow::Result<Do
     };
     let count = servers * args.clients_per_server;
     let mut servers = Servers::start(bench, &spec)?;
-    let clients = work::connect(bench, &servers, count)?;
+    let options = if args.no_cache { "?cache=off" } else { "" };
+    let clients = work::connect_with(bench, &servers, count, options)?;
     let Some(first) = clients.first() else {
         anyhow::bail!("there are no clients");
     };

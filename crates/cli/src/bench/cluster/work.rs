@@ -29,11 +29,21 @@ pub(super) fn connect(
     servers: &Servers,
     clients: u32,
 ) -> anyhow::Result<Vec<Database>> {
+    connect_with(bench, servers, clients, "")
+}
+
+/// The same with options in their addresses.
+pub(super) fn connect_with(
+    bench: &Bench<'_>,
+    servers: &Servers,
+    clients: u32,
+    how: &str,
+) -> anyhow::Result<Vec<Database>> {
     let targets = servers.targets();
     let options = bench.context.open_options();
     let each = targets.iter().cycle().take(clients as usize);
     Ok(each
-        .map(|target| options.open(target))
+        .map(|target| options.open(&format!("{target}{how}")))
         .collect::<Result<_, _>>()?)
 }
 

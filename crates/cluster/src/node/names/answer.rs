@@ -61,6 +61,13 @@ impl Node {
                 last,
             } => NamesReply::Count(self.count_range(directory, (first, last))?),
             NamesCall::Know { what } => NamesReply::Count(self.hear(what)),
+            NamesCall::Promise { vertex } => {
+                NamesReply::Promised(self.engine.promise_vertex(vertex))
+            }
+            NamesCall::Promised => {
+                let millis = self.engine.promised(&[], &[], &[], true);
+                NamesReply::Promised(u32::try_from(millis).unwrap_or(u32::MAX))
+            }
             NamesCall::Space { by } => NamesReply::Space(self.engine.names_space(by)?),
         })
     }

@@ -241,7 +241,15 @@ impl Node {
             let once = how.once.filter(|_| answers.is_empty());
             let here = self
                 .engine
-                .change_names_here(asker, left, &View(self), once)?;
+                .change_names_here(asker, left, &View(self), once);
+            let here = match here {
+                // Nothing was done.
+                Err(Error::Promised { millis }) => {
+                    self.host.sleep(millis).await;
+                    continue;
+                }
+                here => here?,
+            };
             if !here.answers.is_empty() {
                 deadline = self.names_deadline();
             }
@@ -309,6 +317,15 @@ impl Node {
                     continue;
                 }
             };
+            if plan.structure
+                && let millis @ 1.. = self.ways_promised().await
+            {
+                self.host.sleep(millis).await;
+                fetched = self.nothing_fetched();
+                deadline = self.names_deadline();
+                attempts += 1;
+                continue;
+            }
             let done = plan.done;
             let parts = self.names_parts(plan, keep_vertices);
             let aside = Aside {

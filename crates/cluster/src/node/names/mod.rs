@@ -1,7 +1,8 @@
 //! The namespace of a cluster: directories that split over servers, changes that concern several.
 //!
 //! `place` says which rows lie here, `fetch` gets those that do not, `change` applies changes (once, however often
-//! they arrive: `calls`), `ask` answers questions, `split`
+//! they arrive: `calls`), `ask` answers questions, `route` tells clients
+//! whom to ask, `lease` promises them that answers stay what they are, `split`
 //! moves halves of partitions to other servers. What a change does is the engine's affair (`esker_engine`, `names::apart`).
 
 mod answer;
@@ -11,7 +12,9 @@ mod change;
 mod fetch;
 mod graph;
 pub(crate) mod known;
+mod lease;
 pub(crate) mod place;
+mod route;
 mod split;
 
 pub(crate) use calls::{Asked, Calls};

@@ -103,6 +103,10 @@ impl Node {
             return Ok(Outcome::Postponed);
         }
         self.engine.names_barrier();
+        // Whoever gets the entries does not know what was promised of them.
+        if self.engine.promised(&[], &[], &[directory], false) > 0 {
+            return Ok(Outcome::Postponed);
+        }
         let splits = self.own_splits(id);
         let counted = self.state().entries.contains_key(&directory);
         if !counted {

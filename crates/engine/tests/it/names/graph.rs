@@ -10,7 +10,7 @@ use esker_model::{
     Vertex, VertexId, VertexName, VertexRef,
 };
 
-fn vertex(engine: &Engine, name: &str) -> VertexRef {
+pub(super) fn vertex(engine: &Engine, name: &str) -> VertexRef {
     let name = VertexName::parse(name).unwrap();
     resolve(engine, &engine.schema().unwrap(), &[name]).unwrap()[0]
 }

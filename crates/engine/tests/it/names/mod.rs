@@ -5,6 +5,7 @@ mod disk;
 mod graph;
 mod kept;
 mod like_a_file_system;
+mod promises;
 mod sight;
 
 use crate::small::Small;

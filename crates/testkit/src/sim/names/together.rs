@@ -13,8 +13,8 @@ use crate::sim::exec::WORLD;
 use crate::sim::facade::Facade;
 use crate::sim::play::{Played, Scenario, Weather, started};
 use crate::sim::weather::through;
-use esker_model::Version;
-use esker_model::namespace::{Call, Change, Changes, Errno, Make, NamePath, SetAttributes};
+use esker_model::namespace::{Call, Change, Changes, Errno, Inode, Make, NamePath, SetAttributes};
+use esker_model::{Error, Version};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -38,12 +38,20 @@ enum Known {
 /// Files by path, as one client knows them.
 type Mine = BTreeMap<NamePath, Known>;
 
+/// What a client was promised of a file.
+struct Promised {
+    path: NamePath,
+    inode: Inode,
+    until: u64,
+}
+
 struct Shared {
     cluster: Rc<Cluster>,
     mine: RefCell<Vec<Mine>>,
     busy: Cell<usize>,
     applied: Cell<usize>,
     records: Cell<usize>,
+    promises: Cell<usize>,
     findings: RefCell<Vec<String>>,
 }
 
@@ -51,6 +59,10 @@ struct Shared {
 pub fn play(seed: u64, weather: Weather, tracing: bool) -> Played {
     let mut scenario = Scenario::of(seed, weather, Subject::Nodes);
     scenario.clients = 1 + (seed % 7) as usize;
+    // A resize is of stopped servers, which have promised nothing.
+    if weather != Weather::Flood {
+        scenario.shape.engine.promises = [0, 20, 100, 400][(seed % 4) as usize];
+    }
     let cluster = Cluster::new(seed ^ 0x6669_6c65, scenario.shape, tracing);
     let mut played = Played::default();
     if let Err(why) = play_on(&scenario, &cluster, &mut played) {
@@ -72,6 +84,7 @@ fn play_on(scenario: &Scenario, cluster: &Rc<Cluster>, played: &mut Played) -> R
         busy: Cell::new(scenario.clients),
         applied: Cell::new(0),
         records: Cell::new(0),
+        promises: Cell::new(0),
         findings: RefCell::default(),
     });
     let mut begin = vec![directory("/s")];
@@ -96,6 +109,7 @@ fn play_on(scenario: &Scenario, cluster: &Rc<Cluster>, played: &mut Played) -> R
     )?;
     played.records = all.records.get();
     played.applied = all.applied.get();
+    played.promises = all.promises.get();
     played.findings.append(&mut all.findings.borrow_mut());
     all.at_rest(&facade, &mut played.findings)?;
     whole::check(cluster, &mut played.findings)?;
@@ -121,8 +135,12 @@ fn file(at: &NamePath) -> Change {
 impl Shared {
     /// One client's life.
     async fn live(self: Rc<Self>, client: usize, mut rng: Rng, calls: usize) {
+        let mut promised = Vec::new();
         for number in 0..calls {
             self.step(client, number, &mut rng).await;
+            if self.cluster.shape.engine.promises > 0 {
+                self.look(client, &mut promised, &mut rng).await;
+            }
             if rng.percent(50) {
                 let pause = rng.below(20_000) as u64;
                 self.cluster.shared().sleep(pause).await;
@@ -159,6 +177,59 @@ impl Shared {
             }
         }
         outcomes
+    }
+
+    /// Asks for a file with a promise, and looks whether what was promised before is so: whoever else says something.
+    async fn look(&self, client: usize, promised: &mut Vec<Promised>, rng: &mut Rng) {
+        let (a, b) = (*rng.pick(&CONTESTED), *rng.pick(&CONTESTED));
+        let at = path(&format!("/s/{a}/{b}"));
+        let at = match self.one_of_mine(client, rng) {
+            Some(mine) if rng.percent(70) => mine,
+            _ => at,
+        };
+        let patience = self.cluster.shape.patience;
+        let now = || self.cluster.shared().now();
+        // The server that has it promises.
+        for server in 0..self.cluster.len() {
+            let sent = now();
+            let ask = Ask::Promised(at.clone());
+            let told = self.cluster.ask(server, ask, Version::ZERO, patience).await;
+            if let Ok(Told::Promised(inode, millis @ 1..)) = told {
+                self.promises.set(self.promises.get() + 1);
+                promised.push(Promised {
+                    path: at,
+                    inode: *inode,
+                    until: sent + u64::from(millis) * 1_000,
+                });
+                break;
+            }
+        }
+        promised.retain(|promise| now() < promise.until);
+        for promise in &*promised {
+            let call = Call::Stat {
+                asker: None,
+                path: promise.path.clone(),
+                follow: false,
+            };
+            let at = rng.below(self.cluster.len());
+            let ask = Ask::Names(Box::new(call));
+            let told = self.cluster.ask(at, ask, Version::ZERO, patience).await;
+            if now() >= promise.until {
+                continue;
+            }
+            let wrong = match &told {
+                Ok(Told::Names(NamesTold::Inode(inode))) => **inode != promise.inode,
+                Ok(_) | Err(Error::File(_)) => true,
+                Err(_) => false,
+            };
+            if wrong {
+                let what = format!(
+                    "client {client} was promised {:?} of {} and server {at} says {told:?}",
+                    promise.inode, promise.path
+                );
+                self.findings.borrow_mut().push(what);
+            }
+        }
     }
 
     fn one_of_mine(&self, client: usize, rng: &mut Rng) -> Option<NamePath> {

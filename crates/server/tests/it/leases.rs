@@ -1,0 +1,139 @@
+//! Files that clients remember because a server has promised that they stay as they are.
+
+use crate::common::{Served, settings};
+use crate::routes::{change, errno, make, path};
+use esker_model::namespace::{Change, Errno, Kind, Namespace as _, SetAttributes};
+use esker_rpc::{Address, Client};
+use esker_server::Settings;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+fn connect(served: &Served, options: &str) -> Client {
+    let address = format!("esker://{}{options}", served.server.address());
+    Client::connect(&Address::parse(&address).unwrap()).unwrap()
+}
+
+fn chmod(at: &str, mode: u32) -> Change {
+    Change::Set {
+        path: path(at),
+        follow: false,
+        set: SetAttributes {
+            mode: Some(mode),
+            ..SetAttributes::default()
+        },
+    }
+}
+
+fn mode(client: &Client, at: &str) -> u32 {
+    client.stat(None, &path(at), false).unwrap().mode & 0o777
+}
+
+#[test]
+fn what_was_promised_is_answered_by_the_client() {
+    let served = Served::start(settings());
+    let client = connect(&served, "");
+    let other = connect(&served, "?cache=off");
+    change(&client, make("/d", Kind::Directory)).unwrap();
+    change(&client, make("/d/f", Kind::File)).unwrap();
+    for _ in 0..1_000 {
+        assert_eq!(mode(&client, "/d/f"), 0o755);
+        assert_eq!(mode(&other, "/d/f"), 0o755);
+    }
+    let (given, asked) = client.held();
+    assert!(given > asked, "{given} of {} were known", given + asked);
+    assert_eq!(other.held(), (0, 0));
+    // Whoever was told that it is done, nobody sees it otherwise from then on.
+    for round in 0..3 {
+        for _ in 0..100 {
+            mode(&client, "/d/f");
+        }
+        change(&other, chmod("/d/f", 0o600 + round)).unwrap();
+        assert_eq!(mode(&client, "/d/f"), 0o600 + round);
+        for _ in 0..100 {
+            mode(&client, "/d/f");
+        }
+        change(&client, chmod("/d/f", 0o640 + round)).unwrap();
+        assert_eq!(mode(&client, "/d/f"), 0o640 + round);
+    }
+    for _ in 0..100 {
+        mode(&client, "/d/f");
+    }
+    let rename = Change::Rename {
+        from: path("/d"),
+        to: path("/e"),
+        no_replace: false,
+    };
+    change(&other, rename).unwrap();
+    assert_eq!(
+        errno(client.stat(None, &path("/d/f"), false)),
+        Errno::NotFound
+    );
+    drop((client, other));
+    assert!(served.server.stop().unwrap());
+}
+
+#[test]
+fn a_server_need_not_promise_anything() {
+    let served = Served::start(Settings {
+        lease: Duration::ZERO,
+        ..settings()
+    });
+    let client = connect(&served, "");
+    change(&client, make("/f", Kind::File)).unwrap();
+    for _ in 0..100 {
+        mode(&client, "/f");
+    }
+    assert_eq!(client.held(), (0, 100));
+    drop(client);
+    assert!(served.server.stop().unwrap());
+}
+
+/// Several clients look at a number that others count up: nobody ever sees it smaller than somebody was told it is.
+#[test]
+fn nobody_sees_what_was_before_a_change_that_is_done() {
+    const ROUNDS: u64 = 6;
+    let served = Served::start(Settings {
+        lease: Duration::from_millis(200),
+        ..settings()
+    });
+    let writer = connect(&served, "");
+    change(&writer, make("/n", Kind::File)).unwrap();
+    let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let size = |size: u64| Change::Set {
+        path: path("/n"),
+        follow: false,
+        set: SetAttributes {
+            size: Some(size),
+            ..SetAttributes::default()
+        },
+    };
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let client = connect(&served, "");
+                let (done, stop) = (&done, &stop);
+                scope.spawn(move || {
+                    while !stop.load(Ordering::Acquire) {
+                        let least = done.load(Ordering::Acquire);
+                        let seen = client.stat(None, &path("/n"), false).unwrap().size;
+                        assert!(seen >= least, "{seen} after {least} was done");
+                    }
+                    client.held().0
+                })
+            })
+            .collect();
+        for n in 1..=ROUNDS {
+            change(&writer, size(n)).unwrap();
+            done.store(n, Ordering::Release);
+            // Until somebody has been promised something again.
+            std::thread::sleep(Duration::from_millis(1_000));
+        }
+        stop.store(true, Ordering::Release);
+        for reader in readers {
+            assert!(
+                reader.join().unwrap() > 0,
+                "a reader was never promised anything"
+            );
+        }
+    });
+}
