@@ -401,7 +401,9 @@ impl Database {
     pub fn submit(&self, batch: Batch) -> Result<Submitted> {
         if let Session::Server(client) = &*self.session()? {
             let sync = self.is_sync();
-            return client.submit(batch, sync).map(Submitted::Sent);
+            return client
+                .submit(batch, sync)
+                .map(|sent| Submitted::Sent(Box::new(sent)));
         }
         Ok(Submitted::Done(self.apply(batch)))
     }
@@ -437,7 +439,7 @@ impl Database {
 #[derive(Debug)]
 pub enum Submitted {
     /// It is on its way to a server.
-    Sent(esker_rpc::Pending),
+    Sent(Box<esker_rpc::Pending>),
     /// It is answered.
     Done(Result<Commit>),
 }

@@ -158,6 +158,8 @@ impl Node {
             let schema = self.engine.schema()?;
             let rows = self.whereabouts_for(&batch.mutations).await?;
             let mut parts = self.parts(&schema, &batch.mutations);
+            // A client that sends the batch again does not know of these.
+            let has_rows = !rows.is_empty();
             self.add_rows(&mut parts, rows);
             let aside = Aside {
                 marker,
@@ -170,7 +172,12 @@ impl Node {
                 attempt => attempt?,
             };
             match attempt {
-                Attempt::Done(commit, hardened) => return Ok((commit, hardened)),
+                Attempt::Done(commit, hardened) => {
+                    if has_rows && !hardened {
+                        self.harden()?;
+                    }
+                    return Ok((commit, hardened || has_rows));
+                }
                 Attempt::Again if pause == 0 => pause = 1,
                 Attempt::Again => {
                     self.host.sleep(pause).await;

@@ -5,6 +5,7 @@ use super::read::{self, hidden};
 use super::resolve::{Reached, Way};
 use super::rows::{self, Committed};
 use super::spread::PlannedRow;
+use super::vertices::{IsFile, is_file, what_is_at};
 use super::{Local, file_kind, space};
 use crate::Engine;
 use crate::counts::decode_value;
@@ -106,7 +107,7 @@ impl Engine {
         self.way_apart(asker, placed, fetched, |way, apart| {
             let mut found = Vec::with_capacity(paths.len());
             for path in paths {
-                match super::vertices::what_is_at(way, path) {
+                match what_is_at(way, path) {
                     Ok(what) => found.push(what),
                     // What the others need is asked for together.
                     Err(_) if apart.is_stopped() => {}
@@ -146,8 +147,8 @@ impl Engine {
                     found.push(Err(refused));
                     continue;
                 };
-                match super::vertices::whereabouts_of(way, vertex.id, kind, key) {
-                    Ok(Some(Some(place))) => {
+                match is_file(way, vertex.id, kind, key) {
+                    Ok(IsFile::At(place)) => {
                         let mut row = Vec::new();
                         place.encode(&mut row);
                         found.push(Ok(Some(PlannedRow {
@@ -156,8 +157,8 @@ impl Engine {
                             read: Some(digest(None)),
                         })));
                     }
-                    Ok(Some(None)) => found.push(Ok(None)),
-                    Ok(None) => found.push(Err(refused)),
+                    Ok(IsFile::Known) => found.push(Ok(None)),
+                    Ok(IsFile::No) => found.push(Err(refused)),
                     Err(_) if apart.is_stopped() => {}
                     Err(e) => return Err(e),
                 }

@@ -47,28 +47,37 @@ pub(super) fn what_is_at<R: Rows + ?Sized>(
     })
 }
 
-/// Of a vertex that may be a file which got its id otherwise than from the path that it is named by: `None` if it is none, else the
-/// whereabouts that it is to have, if it has none.
-pub(super) fn whereabouts_of<R: Rows + ?Sized>(
+/// Whether a vertex is a file which got its id otherwise than from the path that it is named by.
+pub(super) enum IsFile {
+    /// It is not.
+    No,
+    /// It is, and has whereabouts.
+    Known,
+    /// It is, and is to get these.
+    At(Whereabouts),
+}
+
+/// Looks for a vertex as a file.
+pub(super) fn is_file<R: Rows + ?Sized>(
     way: &Way<'_, R>,
     id: VertexId,
     kind: Kind,
     key: &str,
-) -> Result<Option<Option<Whereabouts>>> {
+) -> Result<IsFile> {
     if rows::whereabouts(way.rows, id)?.is_some_and(|p| !p.names.is_empty()) {
-        return Ok(Some(None));
+        return Ok(IsFile::Known);
     }
     let Ok(path) = NamePath::parse(key.as_bytes()) else {
-        return Ok(None);
+        return Ok(IsFile::No);
     };
     Ok(match way.reach(&path, false) {
         Ok(Reached::Entry(directory, name, Ok(found)))
             if found.dentry.id == id
                 && rows::kind(&found.dentry).type_name() == kind.type_name() =>
         {
-            Some(Some(Whereabouts::at(directory.id, name)))
+            IsFile::At(Whereabouts::at(directory.id, name))
         }
-        Ok(_) | Err(Error::File(_)) => None,
+        Ok(_) | Err(Error::File(_)) => IsFile::No,
         Err(e) => return Err(e),
     })
 }
@@ -128,11 +137,12 @@ impl Txn<'_, '_> {
             local: &Local::default(),
             filters: None,
         };
-        let place = whereabouts_of(&way, id, kind, key)?;
-        if let Some(Some(place)) = &place {
-            self.put_whereabouts(id, place);
+        match is_file(&way, id, kind, key)? {
+            IsFile::No => return Ok(false),
+            IsFile::Known => {}
+            IsFile::At(place) => self.put_whereabouts(id, &place),
         }
-        Ok(place.is_some())
+        Ok(true)
     }
 
     /// Sets the tag that an extended attribute `user.esker.NAME` is, or removes it.

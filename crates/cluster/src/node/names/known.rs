@@ -33,7 +33,7 @@ impl Node {
     /// What this server's own rows say. To be called before it joins the others.
     pub(crate) fn look_at_names(&self) {
         let (files, vertices) = self.engine.knows_files();
-        let own = u64::from(files) * FILES | u64::from(vertices) * VERTICES;
+        let own = (u64::from(files) * FILES) | (u64::from(vertices) * VERTICES);
         self.state().known.heard |= own;
     }
 

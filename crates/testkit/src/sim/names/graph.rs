@@ -24,6 +24,10 @@ fn shape(vertex: &Vertex, schema: &Schema) -> Shape {
     (vertex.name(schema), vertex.deleted, user)
 }
 
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "that is what errors are mapped by"
+)]
 fn text(e: Error) -> String {
     e.to_string()
 }
