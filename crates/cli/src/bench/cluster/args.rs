@@ -266,6 +266,9 @@ pub(crate) struct MdtestArgs {
     /// With --paths: files in one call
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) batch: u32,
+    /// With --paths: measure what tagging each of them takes, once they are there
+    #[arg(long, requires = "paths")]
+    pub(crate) tag: bool,
     /// With --paths: clients that do not learn which server has a file
     #[arg(long, requires = "paths")]
     pub(crate) no_cache: bool,

@@ -10,7 +10,7 @@ use crate::bench::source::{VERTEX_TYPE, vertex_id, vertex_key};
 use crate::output::Cell;
 use crate::units::count;
 use esker::Database;
-use esker_model::namespace::{Change, Kind, Make, NamePath, Namespace as _};
+use esker_model::namespace::{Change, Kind, Make, NamePath, Namespace as _, XattrMode};
 use esker_model::{Batch, Error, GraphWrite as _, VertexId};
 use serde_json::json;
 
@@ -36,6 +36,7 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &MdtestArgs) -> anyhow::Result<()
         "files_per_client": args.files,
         "threshold": if args.paths { args.directory_threshold } else { args.split.threshold },
         "by_path": args.paths,
+        "tagging": args.tag,
         "batch": args.batch,
         "cache": !args.no_cache,
     });
@@ -195,11 +196,34 @@ fn by_path(
         make: &changes,
         count,
     };
-    let done = work::insert(bench, servers, clients, &work)?;
+    let mut done = work::insert(bench, servers, clients, &work)?;
+    if args.tag {
+        // A tag is the vertex's, the name the entry's: where the two lie together, it is one server's affair.
+        let tags = |client: usize, call: usize| -> Vec<Change> {
+            let paths = call * batch..files.min((call + 1) * batch);
+            let paths = paths.filter_map(|number| path(client, number).ok());
+            paths.map(tag).collect()
+        };
+        let work = Work {
+            make: &tags,
+            ..work
+        };
+        done = work::insert(bench, servers, clients, &work)?;
+    }
     let held = first.usage(None, &directory, false)?.files;
     anyhow::ensure!(
         held == count,
         "the directory counts {held} files after {count} different ones were made"
     );
     Ok(done)
+}
+
+fn tag(path: NamePath) -> Change {
+    Change::Xattr {
+        path,
+        follow: false,
+        name: b"user.esker.run".to_vec(),
+        value: Some(b"7".to_vec()),
+        mode: XattrMode::Any,
+    }
 }
