@@ -158,7 +158,10 @@ fn marks_removed(at: &Path) {
     done(at, &["set", "lab.esker", "file:/lab/raw", "new=true"]);
     let got = done(at, &["get", "lab.esker", "file:/lab/raw"]);
     assert!(got.contains("new") && !got.contains("site"), "{got}");
-    let readers = done(at, &["scan", "lab.esker", "file:/lab/raw", "read", "--inverse"]);
+    let readers = done(
+        at,
+        &["scan", "lab.esker", "file:/lab/raw", "read", "--inverse"],
+    );
     assert!(!readers.contains("job:1"), "{readers}");
     sound(at);
 }
