@@ -79,11 +79,17 @@ pub enum NamesCall {
         /// The last one.
         last: u64,
     },
-    /// What the asker knows of all servers' files; answered with a count whose bits are what the answerer knows.
-    Know {
-        /// Bits.
-        what: u64,
-    },
+    /// What the asker knows of all servers' files; answered with what the answerer knows.
+    Know(KnownOfFiles),
+}
+
+/// What a server knows of all servers' files, in bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KnownOfFiles {
+    /// What is so somewhere.
+    pub heard: u8,
+    /// What all servers have heard.
+    pub told: u8,
 }
 
 /// One of a server's calls for changes.
@@ -124,6 +130,8 @@ pub enum NamesReply {
     Space(Vec<(Counter, i64)>),
     /// To [`NamesCall::Count`].
     Count(u64),
+    /// To [`NamesCall::Know`].
+    Known(KnownOfFiles),
     /// To any: rows lie elsewhere; this is how their directories have split.
     Moved(Vec<(VertexId, Vec<u8>)>),
 }
@@ -187,6 +195,13 @@ impl NamesPart {
             empty: take_ids(r)?,
         })
     }
+}
+
+fn take_known(r: &mut Reader<'_>) -> Result<KnownOfFiles, DecodeError> {
+    Ok(KnownOfFiles {
+        heard: r.u8("what is known")?,
+        told: r.u8("what all know")?,
+    })
 }
 
 fn put_ids(out: &mut Vec<u8>, ids: &[VertexId]) {
@@ -298,9 +313,9 @@ impl NamesCall {
                 put_u64(&mut out, *first);
                 put_u64(&mut out, *last);
             }
-            Self::Know { what } => {
+            Self::Know(known) => {
                 out.push(7);
-                put_u64(&mut out, *what);
+                out.extend([known.heard, known.told]);
             }
         }
         out
@@ -347,9 +362,7 @@ impl NamesCall {
                 first: r.u64("a hash")?,
                 last: r.u64("a hash")?,
             },
-            7 => Self::Know {
-                what: r.u64("what is known")?,
-            },
+            7 => Self::Know(take_known(&mut r)?),
             _ => return Err(r.error("a kind of question (0 to 7)")),
         };
         r.finish()?;
@@ -448,6 +461,7 @@ impl NamesReply {
                 put_splits(&mut out, splits);
             }
             Self::Anew => out.push(8),
+            Self::Known(known) => out.extend([9, known.heard, known.told]),
             Self::Count(count) => {
                 out.push(7);
                 put_u64(&mut out, *count);
@@ -488,7 +502,8 @@ impl NamesReply {
             6 => Self::Moved(take_splits(&mut r)?),
             7 => Self::Count(r.u64("a count")?),
             8 => Self::Anew,
-            _ => return Err(r.error("a kind of answer (0 to 8)")),
+            9 => Self::Known(take_known(&mut r)?),
+            _ => return Err(r.error("a kind of answer (0 to 9)")),
         };
         r.finish()?;
         Ok(reply)
@@ -557,7 +572,9 @@ mod tests {
             last: 2,
         });
         comes_back(&NamesReply::Count(3));
-        come_back(&NamesCall::Know { what: 3 });
+        let known = KnownOfFiles { heard: 3, told: 1 };
+        come_back(&NamesCall::Know(known));
+        comes_back(&NamesReply::Known(known));
         for by in BY {
             come_back(&NamesCall::Space { by });
         }
