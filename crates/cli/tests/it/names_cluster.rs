@@ -5,8 +5,8 @@ use crate::failover::kill;
 use crate::resize::open;
 use crate::serve::{run, text};
 use esker::Database;
-use esker_model::Result;
-use esker_model::namespace::{Change, Make, NamePath, Namespace as _, SpaceBy};
+use esker_model::namespace::{Change, Make, NamePath, Namespace as _, SpaceBy, XattrMode};
+use esker_model::{GraphRead as _, Result, Value, Version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -177,5 +177,55 @@ fn renamed_files_have_one_name_whoever_is_killed_and_however_many_servers_there_
         change(&database, make(at, 0o10_0600)).unwrap();
     }
     assert_eq!(look(&cluster, 0), all);
+    cluster.down(folder);
+}
+
+/// A tag that is set as an attribute is the vertex's, and one that is set in the graph is an attribute, through whichever server.
+#[test]
+fn tags_are_attributes_both_ways() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    describe(folder, "directory_threshold = 4\n");
+    let cluster = Cluster::up(folder);
+    let (first, second) = (open(&cluster, 0), open(&cluster, 1));
+    change(&first, make("/a", 0o4_0755)).unwrap();
+    let set = |name: &str, value: Option<&str>, mode| Change::Xattr {
+        path: path("/a/moved"),
+        name: name.into(),
+        value: value.map(|v| v.into()),
+        mode,
+    };
+    for n in 0..12 {
+        // On whatever servers the entry and the vertex are, and whether the id is the path's or not.
+        change(&first, make("/a/file", 0o10_0644)).unwrap();
+        let rename = Change::Rename {
+            from: path("/a/file"),
+            to: path("/a/moved"),
+            no_replace: true,
+        };
+        change(&second, rename).unwrap();
+        change(&first, set("user.esker.n", Some("7"), XattrMode::Create)).unwrap();
+        let again = change(&second, set("user.esker.n", Some("8"), XattrMode::Create));
+        assert!(again.unwrap_err().to_string().contains("EEXIST"), "{n}");
+        let missing = change(&second, set("user.esker.m", Some("8"), XattrMode::Replace));
+        assert!(missing.unwrap_err().to_string().contains("ENODATA"), "{n}");
+        let inode = second.stat(None, &path("/a/moved"), false).unwrap();
+        let tags = [(b"user.esker.n".to_vec(), b"7".to_vec())];
+        assert_eq!(inode.xattrs, tags, "{n}");
+        let read = |database: &Database| {
+            let found = database.read_vertices(&[inode.id], Version::MAX).unwrap();
+            let vertex = found.into_iter().next().flatten().unwrap();
+            let tags: Vec<_> = vertex.user.into_iter().map(|t| (t.name, t.value)).collect();
+            (vertex.key, vertex.deleted, tags)
+        };
+        assert_eq!(
+            read(&second),
+            ("/a/moved".into(), false, vec![("n".into(), Value::I64(7))])
+        );
+        change(&first, set("user.esker.n", None, XattrMode::Any)).unwrap();
+        assert_eq!(read(&second).2, [], "{n}");
+        change(&second, Change::Unlink(path("/a/moved"))).unwrap();
+        assert!(read(&second).1, "{n}: its vertex is there still");
+    }
     cluster.down(folder);
 }

@@ -110,11 +110,59 @@ fn follow_renames(at: &Path) {
         readers.contains("job:1") && readers.contains("job:2"),
         "{readers}"
     );
+    if is_folder() {
+        // So does one that is loaded past the log.
+        std::fs::write(
+            at.join("bulk.csv"),
+            "source,type,destination\njob:4,read,file:/archive/first\n",
+        )
+        .unwrap();
+        done(at, &["import", "edges", "lab.esker", "bulk.csv", "--bulk"]);
+        let readers = done(
+            at,
+            &[
+                "scan",
+                "lab.esker",
+                "file:/archive/first",
+                "read",
+                "--inverse",
+            ],
+        );
+        assert!(readers.contains("job:4"), "{readers}");
+    }
     // Another file takes the old path.
     done(at, &["mkdir", "lab.esker", "/lab"]);
     done(at, &["touch", "lab.esker", "/lab/raw"]);
     let none = refused(at, &["get", "lab.esker", "file:/lab/raw"]);
     assert!(none.contains("file:/lab/raw"), "{none}");
+    sound(at);
+}
+
+/// What is removed is marked in the graph, and another file of that name is another vertex.
+#[test]
+fn removed_files_are_marked() {
+    everywhere(marks_removed);
+}
+
+fn marks_removed(at: &Path) {
+    lab(at);
+    done(at, &["rm", "lab.esker", "/lab/raw"]);
+    let none = refused(at, &["get", "lab.esker", "file:/lab/raw"]);
+    assert!(none.contains("deleted"), "{none}");
+    let story = done(at, &["lineage", "lab.esker", "file:/lab/plot"]);
+    assert!(
+        story.contains("/lab/raw") && story.contains("deleted"),
+        "{story}"
+    );
+    done(at, &["touch", "lab.esker", "/lab/raw"]);
+    done(at, &["set", "lab.esker", "file:/lab/raw", "new=true"]);
+    let got = done(at, &["get", "lab.esker", "file:/lab/raw"]);
+    assert!(got.contains("new") && !got.contains("site"), "{got}");
+    let readers = done(
+        at,
+        &["scan", "lab.esker", "file:/lab/raw", "read", "--inverse"],
+    );
+    assert!(!readers.contains("job:1"), "{readers}");
     sound(at);
 }
 

@@ -207,7 +207,7 @@ impl Node {
                 Ok(Response::Done)
             }
             // Servers that start together tell each other before any of them serves.
-            Request::Names(call @ crate::peer::NamesCall::Know { .. }) => {
+            Request::Names(call @ crate::peer::NamesCall::Know(_)) => {
                 self.answer_names(from, call).await.map(Response::Names)
             }
             request => {

@@ -106,6 +106,7 @@ impl Node {
             done?;
         }
         self.catch_up_schema().await?;
+        self.tell_all_heard().await;
         // All have done what an earlier start had decided: it was in the hellos that they answered. The rows go with the first
         // commit, so that whoever is told of a later decision may forget that it did these.
         let earlier: Vec<(u64, u64)> = {

@@ -11,7 +11,7 @@ mod object_codec;
 mod travel;
 mod txn;
 
-pub use names::{CallId, NamesCall, NamesPart, NamesReply, Refusal};
+pub use names::{CallId, KnownOfFiles, NamesCall, NamesPart, NamesReply, Refusal};
 pub use object::{FindId, FindPage, ObjectAt, ObjectCall, ObjectReply};
 pub use travel::{
     HopAt, Left, PathEntry, Place as TravelPlace, Reached, StepDone, TravelBegin, TravelCall,

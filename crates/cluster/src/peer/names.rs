@@ -79,11 +79,8 @@ pub enum NamesCall {
         /// The last one.
         last: u64,
     },
-    /// What the asker knows of all servers' files; answered with a count whose bits are what the answerer knows.
-    Know {
-        /// Bits.
-        what: u64,
-    },
+    /// What the asker knows of all servers' files; answered with what the answerer knows.
+    Know(KnownOfFiles),
     /// To promise that a file's vertex, at home at the answerer, stays as it is.
     Promise {
         /// Whose.
@@ -91,6 +88,15 @@ pub enum NamesCall {
     },
     /// For how long something is promised that a change of directories would change; nothing more is promised for a while.
     Promised,
+}
+
+/// What a server knows of all servers' files, in bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KnownOfFiles {
+    /// What is so somewhere.
+    pub heard: u8,
+    /// What all servers have heard.
+    pub told: u8,
 }
 
 /// One of a server's calls for changes.
@@ -133,6 +139,8 @@ pub enum NamesReply {
     Count(u64),
     /// To [`NamesCall::Promise`] and [`NamesCall::Promised`]: for how many milliseconds, if at all.
     Promised(u32),
+    /// To [`NamesCall::Know`].
+    Known(KnownOfFiles),
     /// To any: rows lie elsewhere; this is how their directories have split.
     Moved(Vec<(VertexId, Vec<u8>)>),
 }
@@ -196,6 +204,13 @@ impl NamesPart {
             empty: take_ids(r)?,
         })
     }
+}
+
+fn take_known(r: &mut Reader<'_>) -> Result<KnownOfFiles, DecodeError> {
+    Ok(KnownOfFiles {
+        heard: r.u8("what is known")?,
+        told: r.u8("what all know")?,
+    })
 }
 
 fn put_ids(out: &mut Vec<u8>, ids: &[VertexId]) {
@@ -307,9 +322,9 @@ impl NamesCall {
                 put_u64(&mut out, *first);
                 put_u64(&mut out, *last);
             }
-            Self::Know { what } => {
+            Self::Know(known) => {
                 out.push(7);
-                put_u64(&mut out, *what);
+                out.extend([known.heard, known.told]);
             }
             Self::Promise { vertex } => {
                 out.push(8);
@@ -361,9 +376,7 @@ impl NamesCall {
                 first: r.u64("a hash")?,
                 last: r.u64("a hash")?,
             },
-            7 => Self::Know {
-                what: r.u64("what is known")?,
-            },
+            7 => Self::Know(take_known(&mut r)?),
             8 => Self::Promise {
                 vertex: VertexId(r.array("a vertex's id")?),
             },
@@ -470,6 +483,7 @@ impl NamesReply {
                 out.push(10);
                 put_u64(&mut out, u64::from(*millis));
             }
+            Self::Known(known) => out.extend([9, known.heard, known.told]),
             Self::Count(count) => {
                 out.push(7);
                 put_u64(&mut out, *count);
@@ -510,6 +524,7 @@ impl NamesReply {
             6 => Self::Moved(take_splits(&mut r)?),
             7 => Self::Count(r.u64("a count")?),
             8 => Self::Anew,
+            9 => Self::Known(take_known(&mut r)?),
             10 => Self::Promised(u32::try_from(r.u64("a number of milliseconds")?).unwrap_or(0)),
             _ => return Err(r.error("a kind of answer (0 to 10)")),
         };
@@ -580,7 +595,9 @@ mod tests {
             last: 2,
         });
         comes_back(&NamesReply::Count(3));
-        come_back(&NamesCall::Know { what: 3 });
+        let known = KnownOfFiles { heard: 3, told: 1 };
+        come_back(&NamesCall::Know(known));
+        comes_back(&NamesReply::Known(known));
         come_back(&NamesCall::Promise { vertex: id });
         come_back(&NamesCall::Promised);
         comes_back(&NamesReply::Promised(5));

@@ -329,7 +329,6 @@ pub fn assemble_paths(
     for (i, (position, _, vertex, _)) in visited.iter().enumerate() {
         places.insert((*position, *vertex), i as u32);
     }
-    let levels: Vec<u32> = visited.iter().map(|(_, level, ..)| *level).collect();
     let mut nodes = Vec::with_capacity(visited.len());
     for (position, level, vertex, parents) in visited {
         let parents = parents.into_iter().filter_map(|(from, edge, version)| {
@@ -340,14 +339,11 @@ pub fn assemble_paths(
                 version,
             })
         });
-        let mut parents: Vec<PathStep> = parents.collect();
-        // The first one is to be one that the vertex was first reached from: never itself, or one behind it.
-        parents.sort_by_key(|step| levels.get(step.parent as usize).copied());
         nodes.push(PathNode {
             level,
             vertex,
             end: !leaves && position == last,
-            parents,
+            parents: parents.collect(),
         });
     }
     let mut recorder = PathRecorder::of(nodes);
@@ -355,34 +351,4 @@ pub fn assemble_paths(
         recorder.end_at_leaves();
     }
     recorder.finish()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use esker_model::EdgeTypeId;
-
-    /// The vertex that leads to itself is noted before the one that it was reached from.
-    #[test]
-    fn a_loop_is_not_how_a_vertex_was_first_reached() {
-        let [a, b, x] = [9, 8, 1].map(|n| VertexId([n; 16]));
-        let edge = |place, source, destination| {
-            let key = EdgeKey {
-                source,
-                edge_type: EdgeTypeId(1),
-                destination,
-            };
-            (place, key, Version(5))
-        };
-        let visited = vec![
-            (0, 0, a, vec![]),
-            (1, 1, b, vec![edge(0, a, b)]),
-            (1, 2, x, vec![edge(1, x, x), edge(1, b, x)]),
-        ];
-        let paths = assemble_paths(visited, 1, true);
-        let vertices: Vec<VertexId> = paths.nodes.iter().map(|n| n.vertex).collect();
-        assert_eq!(vertices, [a, b, x]);
-        let ends = paths.nodes.iter().map(|n| n.end).collect::<Vec<_>>();
-        assert_eq!(ends, [false, false, true]);
-    }
 }

@@ -221,7 +221,6 @@ fn by_path(
 fn tag(path: NamePath) -> Change {
     Change::Xattr {
         path,
-        follow: false,
         name: b"user.esker.run".to_vec(),
         value: Some(b"7".to_vec()),
         mode: XattrMode::Any,
