@@ -155,14 +155,18 @@ fn marks_removed(at: &Path) {
         "{story}"
     );
     done(at, &["touch", "lab.esker", "/lab/raw"]);
-    done(at, &["set", "lab.esker", "file:/lab/raw", "new=true"]);
+    let link = ["link", "lab.esker", "--create", "job:9", "read"];
+    done(at, &[&link[..], &["file:/lab/raw"]].concat());
     let got = done(at, &["get", "lab.esker", "file:/lab/raw"]);
-    assert!(got.contains("new") && !got.contains("site"), "{got}");
+    assert!(!got.contains("site"), "{got}");
     let readers = done(
         at,
         &["scan", "lab.esker", "file:/lab/raw", "read", "--inverse"],
     );
-    assert!(!readers.contains("job:1"), "{readers}");
+    assert!(
+        readers.contains("job:9") && !readers.contains("job:1"),
+        "{readers}"
+    );
     sound(at);
 }
 
