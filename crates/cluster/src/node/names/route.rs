@@ -48,7 +48,7 @@ impl Node {
         let mut ranges = Vec::new();
         let mut next = Some(0);
         while let Some(hash) = next {
-            let (partition, (first, last)) = self.entries_in(splits, hash);
+            let (partition, (first, last)) = self.entries_in(directory, splits, hash);
             ranges.push((first, self.server_of(id, partition).0));
             next = last.checked_add(1);
         }
