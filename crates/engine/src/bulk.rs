@@ -7,6 +7,7 @@
 use crate::Engine;
 use crate::catalog::{BULK_KEY, NEWEST_KEY, version_value};
 use crate::counts::{self, Changes};
+use crate::names::file_kind;
 use crate::settings::{BulkReport, CheckOptions};
 use crate::txn::{Writer, check_properties, check_row, check_static, check_vertex, lock};
 use esker_model::key::{Counter, EDGE_KEY_BYTES, EdgeKey, type_index, vertex as vertex_key};
@@ -60,7 +61,14 @@ impl Round {
             + self.ordinary.len() * 256
     }
 
-    fn add(&mut self, schema: &Schema, mutation: Mutation, version: Version) -> Result<()> {
+    /// Takes a change in; `files`: whether there are files, whose vertices may have other ids than those of their names.
+    fn add(
+        &mut self,
+        schema: &Schema,
+        mutation: Mutation,
+        version: Version,
+        files: bool,
+    ) -> Result<()> {
         let at = mutation.version.unwrap_or(version);
         if at == Version::MAX {
             return Err(Error::Invalid(
@@ -112,6 +120,17 @@ impl Round {
                 self.deleted
                     .insert(key.reversed(schema.inverse(*edge_type)));
                 self.ordinary(mutation.op, at);
+            }
+            Op::PutVertex { vertex, key, .. } | Op::EnsureVertex { vertex, key }
+                if files
+                    && file_kind(schema, vertex.type_id).is_some()
+                    && check_vertex(schema, *vertex, key).is_err() =>
+            {
+                // Whether it is a file is looked up with the ordinary ones.
+                self.ordinary.push(Mutation {
+                    version: Some(at),
+                    op: mutation.op,
+                });
             }
             Op::PutVertex {
                 vertex,
@@ -225,7 +244,7 @@ impl Engine {
         let mut round = Round::default();
         let mut failed = None;
         for mutation in mutations {
-            match mutation.and_then(|m| round.add(&schema, m, version)) {
+            match mutation.and_then(|m| round.add(&schema, m, version, self.names.any())) {
                 Ok(()) => report.mutations += 1,
                 Err(e) => {
                     // What was good so far is written; the caller learns what was not.

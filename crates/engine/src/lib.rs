@@ -22,6 +22,7 @@ pub mod lineage;
 mod names;
 mod object;
 mod read;
+pub mod seen;
 mod settings;
 mod sight;
 mod staged;
@@ -35,8 +36,8 @@ pub use catalog::{FORMAT, once_key};
 pub use clock::Clock;
 pub use engine::Engine;
 pub use names::{
-    DirectorySums, Fetched, Here, Need, PROMISE_MAX, Placed, Plan, PlannedRow, Ran, RawEntry,
-    RowPlace, Stopped, path_of, sums_of,
+    DirectorySums, Fetched, Here, MaybeFile, Need, PROMISE_MAX, Placed, Plan, PlannedRow, Ran,
+    RawEntry, RowPlace, Shown, Stopped, path_of, show_tags, sums_of,
 };
 pub use settings::{
     BulkReport, CheckOptions, CheckReport, CompactReport, Problem, Settings, Stats,

@@ -10,23 +10,20 @@ use crate::Engine;
 use crate::names::places::{Known, Places, key_of};
 use crate::names::{Committed, file_kind};
 use crate::read::vertex_record;
+use crate::seen;
 use crate::traverse;
 use esker_model::object::{Asker, MODE_DEFAULT, ObjectId};
 use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
     Cancel, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect, EdgeTypeId, Flow,
-    GraphRead, Properties, Result, Schema, Traversal, Value, Version, VersionRange, Versions,
-    Vertex, VertexEvent, VertexId, VertexSelect, VertexTypeId,
+    GraphRead, Properties, Result, Schema, Traversal, Value, Version, VersionRange, Vertex,
+    VertexEvent, VertexId, VertexSelect, VertexTypeId,
 };
 use esker_store::Snapshot;
 use std::cell::RefCell;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-
-/// So many edges are looked at between two questions about their ends; so many vertices at once.
-const CHUNK: usize = 4_096;
 
 /// The graph as someone sees it. `None` is whoever owns the database, and sees all.
 #[derive(Debug, Clone, Copy)]
@@ -181,49 +178,6 @@ impl<'e> View<'e> {
             None => all(),
         })
     }
-
-    /// Goes through all vertices that the asker sees, in pieces, with all edges that leave each and the asker sees.
-    fn everything(
-        &self,
-        piece: &mut dyn FnMut(&[(VertexTypeId, VertexId)], &[(usize, EdgeTypeId)]),
-    ) -> Result<()> {
-        let schema = self.engine.schema_now();
-        let mut waiting = Vec::with_capacity(CHUNK);
-        let mut flush = |waiting: &mut Vec<(VertexTypeId, VertexId)>| -> Result<()> {
-            let ids: Vec<VertexId> = waiting.iter().map(|(_, id)| *id).collect();
-            let select = EdgeSelect {
-                types: Vec::new(),
-                versions: Versions::NOW,
-                properties: false,
-            };
-            let mut edges = Vec::new();
-            self.scan_edges(&ids, &select, &mut |i, edge| {
-                edges.push((i, edge.key.edge_type));
-                ControlFlow::Continue(())
-            })?;
-            piece(waiting, &edges);
-            waiting.clear();
-            Ok(())
-        };
-        for (type_id, _) in schema.vertex_types() {
-            let mut failed = Ok(());
-            self.scan_vertices(&VertexSelect::of(type_id), &mut |vertex| {
-                // Specialisations come by themselves.
-                if vertex.type_id == type_id {
-                    waiting.push((type_id, vertex.id));
-                }
-                if waiting.len() >= CHUNK {
-                    failed = flush(&mut waiting);
-                }
-                if failed.is_err() {
-                    return ControlFlow::Break(());
-                }
-                ControlFlow::Continue(())
-            })?;
-            failed?;
-        }
-        flush(&mut waiting)
-    }
 }
 
 /// Keeps the first error that a sink meets.
@@ -340,20 +294,7 @@ impl GraphRead for View<'_> {
         if self.asker.is_none() {
             return self.engine.degrees(of);
         }
-        let count = |(id, edge_type): &(VertexId, EdgeTypeId)| {
-            let select = EdgeSelect {
-                types: vec![*edge_type],
-                versions: Versions::NOW,
-                properties: false,
-            };
-            let mut n = 0;
-            self.scan_edges(&[*id], &select, &mut |_, _| {
-                n += 1;
-                ControlFlow::Continue(())
-            })?;
-            Ok(n)
-        };
-        of.iter().map(count).collect()
+        seen::degrees(self, of)
     }
 
     /// For an asker, all that they see is counted, which takes as long as reading it.
@@ -361,57 +302,16 @@ impl GraphRead for View<'_> {
         if self.asker.is_none() {
             return self.engine.top_degrees(edge_type, limit);
         }
-        let mut best = BinaryHeap::new();
-        self.everything(&mut |vertices, edges| {
-            let mut degrees: BTreeMap<(usize, EdgeTypeId), u64> = BTreeMap::new();
-            for edge in edges
-                .iter()
-                .filter(|(_, t)| edge_type.is_none_or(|wanted| wanted == *t))
-            {
-                *degrees.entry(*edge).or_default() += 1;
-            }
-            for ((i, edge_type), degree) in degrees {
-                if let Some((_, vertex)) = vertices.get(i) {
-                    best.push(Reverse((degree, Reverse((*vertex, edge_type)))));
-                }
-                if best.len() > limit {
-                    best.pop();
-                }
-            }
-        })?;
-        let sorted = best.into_sorted_vec().into_iter();
-        Ok(sorted
-            .map(|Reverse((degree, Reverse((vertex, edge_type))))| Degree {
-                vertex,
-                edge_type,
-                degree,
-            })
-            .collect())
+        seen::top_degrees(self, edge_type, limit)
     }
 
     /// For an asker, all that they see is counted, which takes as long as reading it.
     fn counts(&self) -> Result<Counts> {
-        let mut counts = self.engine.counts()?;
+        let counts = self.engine.counts()?;
         if self.asker.is_none() {
             return Ok(counts);
         }
-        let mut by_vertex: BTreeMap<VertexTypeId, u64> = BTreeMap::new();
-        let mut by_edge: BTreeMap<EdgeTypeId, u64> = BTreeMap::new();
-        self.everything(&mut |vertices, edges| {
-            for (type_id, _) in vertices {
-                *by_vertex.entry(*type_id).or_default() += 1;
-            }
-            for (_, edge_type) in edges {
-                *by_edge.entry(*edge_type).or_default() += 1;
-            }
-        })?;
-        for (type_id, n) in &mut counts.vertices {
-            *n = by_vertex.get(type_id).copied().unwrap_or(0);
-        }
-        for (edge_type, n) in &mut counts.edges {
-            *n = by_edge.get(edge_type).copied().unwrap_or(0);
-        }
-        Ok(counts)
+        seen::counts(self, counts)
     }
 
     fn diff(

@@ -157,16 +157,9 @@ impl Database {
         }
     }
 
-    /// A server, for who sees all.
-    fn all_of<'c>(&self, client: &'c Client) -> Result<&'c Client> {
-        match self.asker {
-            None => Ok(client),
-            Some(_) => Err(Error::Unavailable(
-                "reading the graph on somebody's behalf is not served over the network: use the folder on the server's \
-                 machine"
-                    .into(),
-            )),
-        }
+    /// A server, on the asker's behalf.
+    fn all_of(&self, client: &Client) -> Client {
+        client.on_behalf_of(self.asker.as_deref())
     }
 
     pub(crate) fn session(&self) -> Result<Arc<Session>> {
@@ -408,7 +401,9 @@ impl Database {
     pub fn submit(&self, batch: Batch) -> Result<Submitted> {
         if let Session::Server(client) = &*self.session()? {
             let sync = self.is_sync();
-            return client.submit(batch, sync).map(Submitted::Sent);
+            return client
+                .submit(batch, sync)
+                .map(|sent| Submitted::Sent(Box::new(sent)));
         }
         Ok(Submitted::Done(self.apply(batch)))
     }
@@ -444,7 +439,7 @@ impl Database {
 #[derive(Debug)]
 pub enum Submitted {
     /// It is on its way to a server.
-    Sent(esker_rpc::Pending),
+    Sent(Box<esker_rpc::Pending>),
     /// It is answered.
     Done(Result<Commit>),
 }
@@ -472,7 +467,7 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(self.view(o)?.read_vertices(ids, as_of)?),
             Session::Attached(r) => r.list(&self.asked(Request::ReadVertices(ids.to_vec(), as_of))),
-            Session::Server(c) => Ok(self.all_of(c)?.read_vertices(ids, as_of)?),
+            Session::Server(c) => Ok(self.all_of(c).read_vertices(ids, as_of)?),
         })
     }
 
@@ -480,7 +475,7 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(self.view(o)?.read_edges(keys, as_of)?),
             Session::Attached(r) => r.list(&self.asked(Request::ReadEdges(keys.to_vec(), as_of))),
-            Session::Server(c) => Ok(self.all_of(c)?.read_edges(keys, as_of)?),
+            Session::Server(c) => Ok(self.all_of(c).read_edges(keys, as_of)?),
         })
     }
 
@@ -505,7 +500,7 @@ impl GraphRead for Database {
                     resume.pass(from + i, e, sink)
                 })
             }
-            Session::Server(c) => Ok(self.all_of(c)?.scan_edges(frontier, select, sink)?),
+            Session::Server(c) => Ok(self.all_of(c).scan_edges(frontier, select, sink)?),
         })
     }
 
@@ -529,7 +524,7 @@ impl GraphRead for Database {
                     let request = self.asked(Request::ScanVertices(rest));
                     r.stream(&request, &mut |v: Vertex| resume.pass(v, sink))
                 }
-                Session::Server(c) => Ok(self.all_of(c)?.scan_vertices(select, sink)?),
+                Session::Server(c) => Ok(self.all_of(c).scan_vertices(select, sink)?),
             }
         })
     }
@@ -538,7 +533,7 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(self.view(o)?.vertex_history(id, range)?),
             Session::Attached(r) => r.list(&self.asked(Request::VertexHistory(id, range))),
-            Session::Server(c) => Ok(self.all_of(c)?.vertex_history(id, range)?),
+            Session::Server(c) => Ok(self.all_of(c).vertex_history(id, range)?),
         })
     }
 
@@ -546,7 +541,7 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(self.view(o)?.edge_history(key, range)?),
             Session::Attached(r) => r.list(&self.asked(Request::EdgeHistory(key, range))),
-            Session::Server(c) => Ok(self.all_of(c)?.edge_history(key, range)?),
+            Session::Server(c) => Ok(self.all_of(c).edge_history(key, range)?),
         })
     }
 
@@ -554,7 +549,7 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(self.view(o)?.degrees(of)?),
             Session::Attached(r) => r.value(&self.asked(Request::Degrees(of.to_vec())), None),
-            Session::Server(c) => Ok(self.all_of(c)?.degrees(of)?),
+            Session::Server(c) => Ok(self.all_of(c).degrees(of)?),
         })
     }
 
@@ -562,7 +557,7 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(self.view(o)?.top_degrees(edge_type, limit)?),
             Session::Attached(r) => r.list(&self.asked(Request::TopDegrees(edge_type, limit))),
-            Session::Server(c) => Ok(self.all_of(c)?.top_degrees(edge_type, limit)?),
+            Session::Server(c) => Ok(self.all_of(c).top_degrees(edge_type, limit)?),
         })
     }
 
@@ -570,7 +565,7 @@ impl GraphRead for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(self.view(o)?.counts()?),
             Session::Attached(r) => r.value(&self.asked(Request::Counts), None),
-            Session::Server(c) => Ok(self.all_of(c)?.counts()?),
+            Session::Server(c) => Ok(self.all_of(c).counts()?),
         })
     }
 
@@ -597,7 +592,7 @@ impl GraphRead for Database {
                 Session::Attached(r) => {
                     r.stream(&self.asked(Request::Diff(before, after)), &mut pass)
                 }
-                Session::Server(c) => Ok(self.all_of(c)?.diff(before, after, &mut pass)?),
+                Session::Server(c) => Ok(self.all_of(c).diff(before, after, &mut pass)?),
             }
         })
     }
@@ -623,7 +618,7 @@ impl GraphRead for Database {
                 )?;
                 rest.map(|rest| assembly.finish(rest)).ok_or(Broken::Lost)
             }
-            Session::Server(c) => Ok(self.all_of(c)?.travel(traversal, budget, cancel)?),
+            Session::Server(c) => Ok(self.all_of(c).travel(traversal, budget, cancel)?),
         })
     }
 
@@ -645,7 +640,7 @@ impl GraphRead for Database {
                 let request = Request::LeftOut(of.to_vec(), select.clone());
                 r.value(&self.asked(request), None)
             }
-            Session::Server(c) => Ok(self.all_of(c)?.left_out(of, select)?),
+            Session::Server(c) => Ok(self.all_of(c).left_out(of, select)?),
         })
     }
 }

@@ -12,28 +12,9 @@ use esker_model::namespace::{
 };
 use esker_model::object::Asker;
 use esker_model::{Cancel, Error, Flow, Result, VertexId};
-use esker_rpc::Client;
 use esker_rpc::marker::Number;
 use std::ops::ControlFlow;
 use std::time::Duration;
-
-/// A server tells path by path, so it is first asked whether there are files at all. A cluster's servers know vertices by the
-/// paths that they were made at: there no path is a file's.
-fn served_ids(
-    client: &Client,
-    asker: Option<&Asker>,
-    paths: &[NamePath],
-) -> Result<Vec<Option<(VertexId, Kind)>>> {
-    let none = || Ok(vec![None; paths.len()]);
-    if paths.is_empty() || !client.cluster()?.servers.is_empty() {
-        return none();
-    }
-    let held = client.usage(None, &NamePath::root(), false)?;
-    if held.files + held.directories == 0 {
-        return none();
-    }
-    client.ids(asker, paths)
-}
 
 impl Namespace for Database {
     fn stat(&self, asker: Option<&Asker>, path: &NamePath, follow: bool) -> Result<Inode> {
@@ -191,7 +172,7 @@ impl Namespace for Database {
         self.run(|s| match s {
             Session::Owner(o) => Ok(o.engine()?.ids(asker, paths)?),
             Session::Attached(r) => r.list(&Request::FileIds(asker.cloned(), paths.to_vec())),
-            Session::Server(c) => Ok(served_ids(c, asker, paths)?),
+            Session::Server(c) => Ok(c.ids(asker, paths)?),
         })
     }
 

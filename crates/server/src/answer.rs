@@ -8,10 +8,13 @@ use crate::names;
 use crate::objects;
 use crate::service::Service;
 use esker::{CheckOptions, Stats};
+use esker_model::namespace::resolve;
+use esker_model::object::Asker;
 use esker_model::{
     Cancel as _, Edge, Error, Flow, GraphRead, GraphWrite as _, Result, Schema, SchemaChange,
-    Version, VertexSelect, VertexTypeId,
+    Version, VertexId, VertexName, VertexRef, VertexSelect, VertexTypeId,
 };
+use esker_rpc::client::reads_graph;
 use esker_rpc::convert::{self, Form};
 use esker_rpc::limits::PIECE_BYTES;
 use esker_rpc::proto;
@@ -176,8 +179,29 @@ pub(crate) fn wanted(call: &Call) -> Result<(), Stop> {
     Ok(())
 }
 
+/// What is asked, and on whose behalf.
+fn asked_by(request: Request) -> Result<(Request, Option<Asker>), Stop> {
+    let Request::As(on_behalf) = request else {
+        return Ok((request, None));
+    };
+    let inner = on_behalf.request.unwrap_or_default();
+    if !reads_graph(&inner) {
+        return Err(Stop::Failed(Error::Invalid(
+            "malformed message: `as.request`: expected a call that reads the graph; others say themselves who asks".into(),
+        )));
+    }
+    let asker = convert::asker_in(on_behalf.asker);
+    if asker.is_none() {
+        return Err(Stop::Failed(Error::Invalid(
+            "malformed message: `as.asker`: expected who asks, but it is absent".into(),
+        )));
+    }
+    inner.call.map(|call| (call, asker)).ok_or(Stop::Gone)
+}
+
 fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> {
-    let graph = service.graph(call.terms.at_least.0);
+    let (request, asker) = asked_by(request)?;
+    let graph = service.graph(call.terms.at_least.0, asker.as_ref());
     let graph = &*graph;
     let files = service.names(call.terms.at_least.0);
     let form = call.terms.form;
@@ -206,10 +230,10 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
             })?
         }
         Request::ScanEdges(request) => scan_edges(service, graph, &request, call)?,
-        Request::ScanVertices(request) => scan_vertices(graph, &request, call)?,
+        Request::ScanVertices(request) => scan_vertices(service, graph, &request, call)?,
         Request::VertexHistory(request) => {
             let vertex = request.vertex.unwrap_or_default();
-            let vertex = convert::vertex_ref_in(&vertex, &*graph.schema()?)?;
+            let vertex = vertex_of(service, &vertex, &*graph.schema()?, call)?;
             let events = graph.vertex_history(vertex.id, convert::range_in(request.range))?;
             all(
                 call,
@@ -305,7 +329,7 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
         }),
         Request::Placement(request) => {
             let vertex = request.vertex.unwrap_or_default();
-            let vertex = convert::vertex_ref_in(&vertex, &*graph.schema()?)?;
+            let vertex = vertex_of(service, &vertex, &*graph.schema()?, call)?;
             Reply::Placement(match &service.cluster {
                 None => proto::PlacementReply::default(),
                 Some(cluster) => cluster.placed(vertex.id)?,
@@ -325,6 +349,20 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
         Request::Usages(request) => names::usages(&*files, request, call)?,
         Request::Space(request) => names::space(&*files, request, call)?,
         Request::Partitions(request) => names::partitions(&*files, &request, call)?,
+        Request::FileIds(request) => names::ids(service, &*files, request, call)?,
+        Request::LeftOut(request) => {
+            let edges = request.edges.unwrap_or_default();
+            within(service, "vertices", edges.frontier.len() / 2)?;
+            let (of, select) = convert::select_in(&edges, &*graph.schema()?)?;
+            Reply::LeftOut(proto::LeftOutReply {
+                count: graph.left_out(&of, &select)?,
+            })
+        }
+        Request::As(_) => {
+            return Err(Stop::Failed(Error::Invalid(
+                "malformed message: `as.request`: a call within itself".into(),
+            )));
+        }
         Request::Window(request) => Reply::Window(match &service.cluster {
             Some(cluster) => cluster.windows(request.persist)?,
             None => proto::WindowReply::default(),
@@ -363,6 +401,39 @@ fn whole(service: &Service, what: &str, instead: &str) -> Result<(), Stop> {
     }
 }
 
+/// The vertices that names in text mean: a path is the file that is there now.
+fn named(
+    service: &Service,
+    schema: &Schema,
+    names: &[String],
+    call: &Call,
+) -> Result<Vec<VertexId>, Stop> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let names = names.iter().map(|name| VertexName::parse(name));
+    let names = names.collect::<Result<Vec<_>, _>>().map_err(Error::from)?;
+    let found = resolve(&*service.names(call.terms.at_least.0), schema, &names)?;
+    Ok(found.into_iter().map(|vertex| vertex.id).collect())
+}
+
+/// A vertex by its id, or by its name.
+fn vertex_of(
+    service: &Service,
+    vertex: &proto::VertexRef,
+    schema: &Schema,
+    call: &Call,
+) -> Result<VertexRef, Stop> {
+    let mut found = convert::vertex_ref_in(vertex, schema)?;
+    if !vertex.name.is_empty() {
+        let name = std::slice::from_ref(&vertex.name);
+        found.id = named(service, schema, name, call)?
+            .pop()
+            .unwrap_or(found.id);
+    }
+    Ok(found)
+}
+
 fn read_vertices(
     service: &Service,
     graph: &dyn GraphRead,
@@ -375,7 +446,8 @@ fn read_vertices(
         request.ids.len() / 2 + request.names.len(),
     )?;
     let schema = graph.schema()?;
-    let ids = convert::frontier_in(&request.ids, "ids", &request.names, &schema)?;
+    let mut ids = convert::ids_in(&request.ids, "ids")?;
+    ids.extend(named(service, &schema, &request.names, call)?);
     let vertices = graph.read_vertices(&ids, convert::as_of_in(request.as_of))?;
     let form = call.terms.form;
     let item = |vertex: &Option<esker_model::Vertex>| proto::read_vertices_reply::Item {
@@ -398,7 +470,8 @@ fn scan_edges(
         request.frontier.len() / 2 + request.names.len(),
     )?;
     let schema = graph.schema()?;
-    let (frontier, select) = convert::select_in(request, &schema)?;
+    let (mut frontier, select) = convert::select_in(request, &schema)?;
+    frontier.extend(named(service, &schema, &request.names, call)?);
     let form = call.terms.form;
     let mut pieces = Pieces::new(call, |edges| {
         Reply::ScanEdges(proto::ScanEdgesReply { edges })
@@ -427,6 +500,7 @@ fn end<M: Message>(pieces: Pieces<'_, M>, gone: bool, stopped: bool) -> Result<R
 }
 
 fn scan_vertices(
+    service: &Service,
     graph: &dyn GraphRead,
     request: &proto::ScanVerticesRequest,
     call: &Call,
@@ -436,7 +510,7 @@ fn scan_vertices(
     let after = request
         .after
         .as_ref()
-        .map(|v| convert::vertex_ref_in(v, &schema))
+        .map(|v| vertex_of(service, v, &schema, call))
         .transpose()?;
     let form: Form = call.terms.form;
     let mut pieces = Pieces::new(call, |vertices| {

@@ -23,6 +23,7 @@ mod outbox;
 mod server;
 mod service;
 pub mod settings;
+mod text;
 mod tls;
 mod unary;
 mod work;

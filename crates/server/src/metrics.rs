@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The calls, in the order of their numbers in `Request`; number 0 is none of them.
-pub(crate) const CALLS: [&str; 40] = [
+pub(crate) const CALLS: [&str; 43] = [
     "unknown",
     "ping",
     "schema",
@@ -48,6 +48,9 @@ pub(crate) const CALLS: [&str; 40] = [
     "usages",
     "space",
     "partitions",
+    "file_ids",
+    "as",
+    "left_out",
 ];
 
 /// A number that only grows.

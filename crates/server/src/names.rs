@@ -184,6 +184,22 @@ pub(crate) fn partitions(
     })
 }
 
+pub(crate) fn ids(
+    service: &Service,
+    names: &dyn Namespace,
+    request: proto::FileIdsRequest,
+    call: &Call,
+) -> Result<Reply, Stop> {
+    within(service, "paths", request.paths.len())?;
+    let asker = convert::asker_in(request.asker);
+    let paths = request.paths.iter().map(|path| convert::path_in(path));
+    let paths = paths.collect::<Result<Vec<_>, _>>()?;
+    let found = names.ids(asker.as_ref(), &paths)?;
+    all(call, found, convert::at_path_out, |items| {
+        Reply::FileIds(proto::FileIdsReply { items })
+    })
+}
+
 /// Answers a call with what became of its changes.
 pub(crate) fn tell(service: &Service, call: Call, done: Result<Vec<Result<Done>>>) {
     tell_routed(service, call, done, Vec::new());

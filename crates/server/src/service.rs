@@ -14,7 +14,8 @@ use crate::writer::Writer;
 use bytes::Bytes;
 use esker::Database;
 use esker_cluster::peer::Applying;
-use esker_model::{Batch, Error, Result, Version};
+use esker_model::namespace::Settled;
+use esker_model::{Batch, Error, Result, Schema, Version, VertexName};
 use esker_rpc::convert::{batch_in, find_in};
 use esker_rpc::failure::{busy, failure_out};
 use esker_rpc::frame::call_number;
@@ -62,10 +63,10 @@ pub(crate) struct Service {
 /// Which threads a call is for.
 fn is_long(number: usize) -> bool {
     // Scans, differences, traversals, top degrees, histories with archives, check, compact, backup; searches for objects,
-    // what tags there are, tagging, indexes; listings, walks and sums of files.
+    // what tags there are, tagging, indexes; listings, walks and sums of files; whatever is asked on somebody's behalf.
     matches!(
         number,
-        6 | 7 | 8 | 9 | 11 | 13 | 14 | 18 | 19 | 21 | 26..=29 | 33 | 34 | 36..=38
+        6 | 7 | 8 | 9 | 11 | 13 | 14 | 18 | 19 | 21 | 26..=29 | 33 | 34 | 36..=38 | 41 | 42
     )
 }
 
@@ -199,7 +200,7 @@ impl Service {
     /// The whole answer to a question about objects, if it is over before another thread is woken, and small: nothing here
     /// may wait, neither for others nor for the client. What fails is asked again where it is reported.
     fn answer_here(&self, request: &Bytes, call: &Call) -> Option<Reply> {
-        let graph = self.graph(call.terms.at_least.0);
+        let graph = self.graph(call.terms.at_least.0, None);
         match proto::Request::decode(request.clone()).ok()?.call? {
             Request::ReadObjects(request) => objects::read_here(&*graph, request, call),
             Request::Find(request) => {
@@ -280,6 +281,12 @@ impl Service {
     /// Answers a request on this thread, or hands a batch to the writer.
     fn answer(self: &Arc<Self>, request: Request, call: Call) {
         match request {
+            Request::Apply(request) if crate::text::names_paths(&request) => {
+                // Looking paths up may wait for others.
+                self.submit(&self.readers, call, move |service, call| {
+                    service.apply_text(request, call);
+                });
+            }
             Request::Apply(request) => {
                 let how = crate::cluster::how_in(&request);
                 let batch = self
@@ -297,6 +304,20 @@ impl Service {
             Request::ChangeFiles(request) => self.change_names(request, call),
             request => answer::answer(self, request, call),
         }
+    }
+
+    /// Turns a batch that names files by paths to the files that are there now.
+    pub(crate) fn settle(
+        &self,
+        batch: &mut Batch,
+        schema: &Schema,
+        paths: &[VertexName],
+        seen: Version,
+    ) -> Result<()> {
+        let mut settled = Settled::default();
+        settled.learn(&*self.names(seen), schema, paths)?;
+        settled.turn(&mut batch.mutations);
+        Ok(())
     }
 
     /// Hands a batch to the writer.

@@ -200,6 +200,9 @@ fn number_of(request: &proto::Request) -> usize {
             Message::Usages(_) => 37,
             Message::Space(_) => 38,
             Message::Partitions(_) => 39,
+            Message::FileIds(_) => 40,
+            Message::As(_) => 41,
+            Message::LeftOut(_) => 42,
         },
     }
 }
@@ -310,6 +313,25 @@ impl Esker for Unary {
         Box::pin(std::future::ready(Err(Status::unimplemented("Exchange"))))
     }
 
+    type AsStream = Replies<proto::Reply>;
+
+    fn r#as<'a, 'async_trait>(
+        &'a self,
+        request: Request<proto::AsRequest>,
+    ) -> Pin<Box<dyn Future<Output = Result<Response<Self::AsStream>, Status>> + Send + 'async_trait>>
+    where
+        'a: 'async_trait,
+        Self: 'async_trait,
+    {
+        let call = |request| Message::As(Box::new(request));
+        let answer = self.many(request, call, |reply| {
+            // The answer is that of the call inside.
+            let reply = Some(reply);
+            Some(proto::Reply { reply })
+        });
+        Box::pin(std::future::ready(answer))
+    }
+
     unary!(ping, Ping, PingRequest => Ping PingReply);
     unary!(schema, Schema, SchemaRequest => Schema SchemaReply);
     unary!(define, Define, DefineRequest => Schema SchemaReply);
@@ -346,4 +368,6 @@ impl Esker for Unary {
     streaming!(usages, Usages, UsagesRequest => UsagesStream UsagesReply);
     unary!(space, Space, SpaceRequest => Space SpaceReply, rows);
     unary!(partitions, Partitions, PartitionsRequest => Partitions PartitionsReply, partitions);
+    unary!(left_out, LeftOut, LeftOutRequest => LeftOut LeftOutReply);
+    unary!(file_ids, FileIds, FileIdsRequest => FileIds FileIdsReply, items);
 }

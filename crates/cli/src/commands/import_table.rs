@@ -18,6 +18,7 @@ use esker_model::{
     Version,
 };
 use serde_json::json;
+use std::collections::VecDeque;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -268,17 +269,30 @@ impl FileImport<'_> {
     fn bulk(&mut self) -> anyhow::Result<()> {
         let progress = self.problems.progress;
         let (reader, problems) = (&mut self.reader, &mut self.problems);
+        let (settled, database, schema) = (&mut self.settled, self.database, &self.schema);
         let interrupt = problems.context.interrupt.clone();
+        // Which files the paths are of is asked for many at once.
+        let mut ready = VecDeque::new();
         let mut good = std::iter::from_fn(|| {
-            loop {
-                if interrupt.cancelled() {
-                    return Some(Err(Error::Interrupted));
-                }
-                match reader.next()? {
-                    Ok(mutation) => return Some(Ok(mutation)),
-                    Err(error) => problems.tell(&error.to_string()),
-                }
+            if interrupt.cancelled() {
+                return Some(Err(Error::Interrupted));
             }
+            if ready.is_empty() {
+                let mut piece = Vec::with_capacity(BATCH_MUTATIONS);
+                while piece.len() < BATCH_MUTATIONS
+                    && let Some(next) = reader.next()
+                {
+                    match next {
+                        Ok(mutation) => piece.push(mutation),
+                        Err(error) => problems.tell(&error.to_string()),
+                    }
+                }
+                if let Err(e) = settled.settle(database, schema, &mut piece) {
+                    return Some(Err(e));
+                }
+                ready.extend(piece);
+            }
+            ready.pop_front().map(Ok)
         });
         let report = self
             .database

@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-fn esker(folder: &Path, args: &[&str]) -> Output {
+pub(crate) fn esker(folder: &Path, args: &[&str]) -> Output {
     let args: Vec<&OsStr> = args.iter().map(OsStr::new).collect();
     esker_bytes(folder, &args)
 }
@@ -23,7 +23,7 @@ thread_local! {
 }
 
 /// Runs a test with the folder, and with a server that has it.
-fn embedded_and_served(test: fn(&Path)) {
+pub(crate) fn embedded_and_served(test: fn(&Path)) {
     let dir = tempfile::tempdir().unwrap();
     test(dir.path());
     let dir = tempfile::tempdir().unwrap();
@@ -33,7 +33,7 @@ fn embedded_and_served(test: fn(&Path)) {
 }
 
 /// The same, and with three servers on which directories split early.
-fn everywhere(test: fn(&Path)) {
+pub(crate) fn everywhere(test: fn(&Path)) {
     embedded_and_served(test);
     let dir = tempfile::tempdir().unwrap();
     describe(dir.path(), "directory_threshold = 4\n");
@@ -41,6 +41,13 @@ fn everywhere(test: fn(&Path)) {
     TARGET.set(cluster.target(1).to_owned());
     IN_CLUSTER.set(true);
     test(dir.path());
+    IN_CLUSTER.set(false);
+    TARGET.set("lab.esker".into());
+}
+
+/// Whether `lab.esker` is a folder now.
+pub(crate) fn is_folder() -> bool {
+    TARGET.with_borrow(|t| t == "lab.esker")
 }
 
 fn esker_bytes(folder: &Path, args: &[&OsStr]) -> Output {
@@ -65,7 +72,7 @@ fn done(folder: &Path, args: &[&str]) -> String {
     text(&out.stdout)
 }
 
-fn sound(folder: &Path) {
+pub(crate) fn sound(folder: &Path) {
     if IN_CLUSTER.get() {
         return;
     }

@@ -151,10 +151,16 @@ impl Node {
         marker: Option<&[u8]>,
         seen: Version,
     ) -> Result<(Commit, bool)> {
+        self.tell_of_vertices(batch.mutations.iter().map(|m| &m.op))
+            .await?;
         let mut pause = 0;
         for _ in 0..ATTEMPTS_MAX {
             let schema = self.engine.schema()?;
-            let parts = self.parts(&schema, &batch.mutations);
+            let rows = self.whereabouts_for(&batch.mutations).await?;
+            let mut parts = self.parts(&schema, &batch.mutations);
+            // A client that sends the batch again does not know of these.
+            let has_rows = !rows.is_empty();
+            self.add_rows(&mut parts, rows);
             let aside = Aside {
                 marker,
                 seen,
@@ -166,7 +172,12 @@ impl Node {
                 attempt => attempt?,
             };
             match attempt {
-                Attempt::Done(commit, hardened) => return Ok((commit, hardened)),
+                Attempt::Done(commit, hardened) => {
+                    if has_rows && !hardened {
+                        self.harden()?;
+                    }
+                    return Ok((commit, hardened || has_rows));
+                }
                 Attempt::Again if pause == 0 => pause = 1,
                 Attempt::Again => {
                     self.host.sleep(pause).await;

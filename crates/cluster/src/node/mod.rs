@@ -25,6 +25,7 @@ mod replay;
 mod route;
 mod scan;
 mod settle;
+mod sight;
 mod split;
 mod state;
 pub(crate) mod tagging;
@@ -33,6 +34,8 @@ mod travel;
 mod window;
 
 pub use settle::settle;
+pub use sight::Caller;
+pub(crate) use sight::Sight;
 
 use crate::peer::{Answer, Question, Request, Response};
 use crate::placement::{Kind, Order, Placement};
@@ -153,7 +156,7 @@ impl Node {
             state.serving &= !window.may_have_lost();
         }
         let clock = Hybrid::new(place as u64, engine.newest_given());
-        Ok(Arc::new_cyclic(|me| Self {
+        let node = Arc::new_cyclic(|me| Self {
             settings,
             engine,
             time,
@@ -167,7 +170,9 @@ impl Node {
             splits_write: Mutex::default(),
             travels: Mutex::default(),
             me: me.clone(),
-        }))
+        });
+        node.look_at_names();
+        Ok(node)
     }
 
     /// Answers another server. Never panics; what is wrong is in the answer.
@@ -200,6 +205,10 @@ impl Node {
             Request::Persist => {
                 self.try_harden()?;
                 Ok(Response::Done)
+            }
+            // Servers that start together tell each other before any of them serves.
+            Request::Names(call @ crate::peer::NamesCall::Know { .. }) => {
+                self.answer_names(from, call).await.map(Response::Names)
             }
             request => {
                 if let Request::Apply { batch, how, .. } = &request

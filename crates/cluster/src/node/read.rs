@@ -6,7 +6,7 @@
 
 use super::hashed::Map;
 use super::peers::unexpected;
-use super::{Node, scan};
+use super::{Caller, Node, Sight, scan};
 use crate::peer::{Read, Request, Response};
 use crate::placement::{SplitState, Splits};
 use crate::vnode::ServerId;
@@ -111,10 +111,22 @@ impl Node {
         self: &Arc<Self>,
         ids: &[VertexId],
         as_of: Version,
-        seen: Version,
+        caller: impl Into<Caller<'_>>,
     ) -> Result<Vec<Option<Vertex>>> {
         self.check_serving()?;
-        let as_of = self.moment(as_of, seen);
+        let caller = caller.into();
+        let as_of = self.moment(as_of, caller.seen);
+        let mut found = self.stored_vertices(ids, as_of).await?;
+        self.show(&mut Sight::of(caller.asker), &mut found).await?;
+        Ok(found)
+    }
+
+    /// The same as it is stored.
+    pub(crate) async fn stored_vertices(
+        self: &Arc<Self>,
+        ids: &[VertexId],
+        as_of: Version,
+    ) -> Result<Vec<Option<Vertex>>> {
         let mut at = BTreeMap::<ServerId, (Vec<usize>, Vec<VertexId>)>::new();
         for (place, id) in ids.iter().enumerate() {
             let (places, all) = at.entry(self.home(*id)).or_default();
@@ -144,10 +156,26 @@ impl Node {
         self: &Arc<Self>,
         keys: &[EdgeKey],
         as_of: Version,
-        seen: Version,
+        caller: impl Into<Caller<'_>>,
     ) -> Result<Vec<Option<Edge>>> {
         self.check_serving()?;
-        let as_of = self.moment(as_of, seen);
+        let caller = caller.into();
+        let as_of = self.moment(as_of, caller.seen);
+        let mut found = self.stored_edges(keys, as_of).await?;
+        let mut sight = Sight::of(caller.asker);
+        let ends = keys.iter().flat_map(|key| [key.source, key.destination]);
+        self.learn(&mut sight, ends.collect::<Vec<_>>()).await?;
+        for edge in &mut found {
+            edge.take_if(|e| !sight.sees_edge(&e.key));
+        }
+        Ok(found)
+    }
+
+    async fn stored_edges(
+        self: &Arc<Self>,
+        keys: &[EdgeKey],
+        as_of: Version,
+    ) -> Result<Vec<Option<Edge>>> {
         let mut found: Vec<Option<Edge>> = vec![None; keys.len()];
         let mut left: Vec<usize> = (0..keys.len()).collect();
         for attempt in 0..MOVES_MAX {
@@ -199,10 +227,12 @@ impl Node {
         self: &Arc<Self>,
         id: VertexId,
         range: VersionRange,
-        seen: Version,
+        caller: impl Into<Caller<'_>>,
     ) -> Result<Vec<VertexEvent>> {
-        self.check_serving()?;
-        self.clock.witness(seen);
+        let caller = caller.into();
+        if self.hides(&[id], caller).await? {
+            return Ok(Vec::new());
+        }
         let home = self.home(id);
         match self
             .read_at(home, Read::VertexHistory { id, range })
@@ -218,10 +248,12 @@ impl Node {
         self: &Arc<Self>,
         key: EdgeKey,
         range: VersionRange,
-        seen: Version,
+        caller: impl Into<Caller<'_>>,
     ) -> Result<Vec<EdgeEvent>> {
-        self.check_serving()?;
-        self.clock.witness(seen);
+        let caller = caller.into();
+        if self.hides(&[key.source, key.destination], caller).await? {
+            return Ok(Vec::new());
+        }
         for attempt in 0..MOVES_MAX {
             let server = self.edge_home(&key);
             match self
@@ -237,6 +269,11 @@ impl Node {
             self.pause_after(attempt).await;
         }
         Err(kept_moving())
+    }
+
+    /// Whether the caller must not see one of these.
+    async fn hides(self: &Arc<Self>, ids: &[VertexId], caller: Caller<'_>) -> Result<bool> {
+        Ok(self.hidden(ids, caller).await?.contains(&true))
     }
 
     /// As [`esker_model::GraphRead::degrees`].
@@ -321,12 +358,13 @@ impl Node {
         self: &Arc<Self>,
         before: Version,
         after: Version,
-        seen: Version,
+        caller: impl Into<Caller<'_>>,
         sink: &mut dyn FnMut(Difference) -> Flow,
     ) -> Result<()> {
         self.check_serving()?;
-        let before = self.moment(before, seen);
-        let after = self.moment(after, seen);
+        let caller = caller.into();
+        let before = self.moment(before, caller.seen);
+        let after = self.moment(after, caller.seen);
         let mut all = Vec::new();
         for (server, answer) in self.read_all(&Read::Diff { before, after }).await? {
             let Response::Diff(differences) = answer else {
@@ -337,6 +375,9 @@ impl Node {
         all.sort_by_key(scan::difference_order);
         // An edge that moved meanwhile may have been told by both servers.
         all.dedup();
+        let all = self
+            .show_differences(&mut Sight::of(caller.asker), all)
+            .await?;
         for difference in all {
             if sink(difference).is_break() {
                 break;

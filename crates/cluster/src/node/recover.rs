@@ -147,7 +147,10 @@ impl Node {
                         self.commit(decided)?;
                     }
                     self.state().pending.learn(to, incarnation, over);
-                    return Ok(());
+                    if self.exchange_known(to, 0).await.is_ok() {
+                        return Ok(());
+                    }
+                    waiting(to);
                 }
                 // One that refuses for good will refuse again; one that is not there will be.
                 Err(e @ (Error::Invalid(_) | Error::Corrupt { .. })) => return Err(e),

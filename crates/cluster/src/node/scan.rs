@@ -1,9 +1,9 @@
 //! Scans for clients: pieces from several servers, in one order.
 
-use super::Node;
 use super::local::newest_of;
 use super::peers::unexpected;
 use super::read::kept_moving;
+use super::{Caller, Node, Sight};
 use crate::peer::{Read, Response};
 use crate::vnode::ServerId;
 use esker_model::{
@@ -26,10 +26,12 @@ impl Node {
         self: &Arc<Self>,
         frontier: &[VertexId],
         select: &EdgeSelect,
-        seen: Version,
+        caller: impl Into<Caller<'_>>,
         sink: &mut dyn FnMut(usize, Edge) -> Flow,
     ) -> Result<()> {
         self.check_serving()?;
+        let Caller { seen, asker } = caller.into();
+        let mut sight = Sight::of(asker);
         let mut select = select.clone();
         let at = match select.versions {
             Versions::AsOf(as_of) => {
@@ -45,17 +47,39 @@ impl Node {
             }
         };
         for (chunk, ids) in frontier.chunks(FRONTIER).enumerate() {
-            let whole = self.scan_whole(ids, &select, at).await?;
+            let mut whole = self.scan_whole(ids, &select, at).await?;
+            self.show_lists(&mut sight, &mut whole).await?;
             for ((place, id), edges) in ids.iter().enumerate().zip(whole) {
                 let place = chunk * FRONTIER + place;
                 let flow = match edges {
                     Some(edges) => emit(place, edges, sink),
-                    None => self.scan_split(place, *id, &select, at, sink).await?,
+                    None => {
+                        self.scan_split((place, *id), &select, at, &mut sight, sink)
+                            .await?
+                    }
                 };
                 if flow.is_break() {
                     return Ok(());
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Takes edges out that the asker must not see, of all vertices together.
+    async fn show_lists(
+        self: &Arc<Self>,
+        sight: &mut Sight,
+        lists: &mut [Option<Vec<Edge>>],
+    ) -> Result<()> {
+        if !sight.hides() {
+            return Ok(());
+        }
+        let edges = lists.iter().flatten().flatten();
+        let ends = edges.flat_map(|e| [e.key.source, e.key.destination]);
+        self.learn(sight, ends.collect::<Vec<_>>()).await?;
+        for list in lists.iter_mut().flatten() {
+            list.retain(|e| sight.sees_edge(&e.key));
         }
         Ok(())
     }
@@ -124,10 +148,10 @@ impl Node {
     /// The edges of one vertex, from all servers that have some, in key order.
     async fn scan_split(
         self: &Arc<Self>,
-        place: usize,
-        id: VertexId,
+        (place, id): (usize, VertexId),
         select: &EdgeSelect,
         at: Version,
+        sight: &mut Sight,
         sink: &mut dyn FnMut(usize, Edge) -> Flow,
     ) -> Result<Flow> {
         let mut after = None;
@@ -150,7 +174,7 @@ impl Node {
                 });
             }
             loop {
-                merge.fill().await?;
+                merge.fill(sight).await?;
                 if self.splits_known(id) != splits {
                     // It has split further: goes on behind what was told, with the servers it is on now.
                     break;
@@ -174,10 +198,12 @@ impl Node {
     pub async fn scan_vertices(
         self: &Arc<Self>,
         select: &VertexSelect,
-        seen: Version,
+        caller: impl Into<Caller<'_>>,
         sink: &mut dyn FnMut(Vertex) -> Flow,
     ) -> Result<()> {
         self.check_serving()?;
+        let Caller { seen, asker } = caller.into();
+        let mut sight = Sight::of(asker);
         let mut select = *select;
         select.as_of = self.moment(select.as_of, seen);
         let servers = self.map.servers().iter();
@@ -208,7 +234,11 @@ impl Node {
                 };
                 source.after = vertices.last().map(|v| (v.type_id, v.id)).or(source.after);
                 source.more = more;
-                source.vertices = vertices.into();
+                source.vertices = self.show_all(&mut sight, vertices).await?.into();
+            }
+            if sources.iter().any(|s| s.vertices.is_empty() && s.more) {
+                // Nothing of a piece shows: what comes behind it is needed before anything else.
+                continue;
             }
             // All that comes before the end of any piece that has more behind it.
             let next = sources
@@ -259,7 +289,15 @@ struct Merge<'a> {
 
 impl Merge<'_> {
     /// Sees to it that each server's next edges are here.
-    async fn fill(&mut self) -> Result<()> {
+    async fn fill(&mut self, sight: &mut Sight) -> Result<()> {
+        // Of a piece nothing may show: then what comes behind it is needed.
+        while self.sources.iter().any(|s| s.edges.is_empty() && s.more) {
+            self.fill_once(sight).await?;
+        }
+        Ok(())
+    }
+
+    async fn fill_once(&mut self, sight: &mut Sight) -> Result<()> {
         let (node, id, select, at) = (self.node, self.id, self.select, self.at);
         let empty = |s: &&mut EdgeSource| s.edges.is_empty() && s.more;
         let reads = self.sources.iter_mut().filter(empty).map(|source| {
@@ -284,7 +322,9 @@ impl Merge<'_> {
             node.learn_splits(source.server, &splits)?;
             source.after = edges.last().map(|(_, e)| e.key).or(source.after);
             source.more = more;
-            source.edges = edges.into_iter().map(|(_, e)| e).collect();
+            let mut edges = edges.into_iter().map(|(_, e)| e).collect();
+            node.show_edges(sight, &mut edges).await?;
+            source.edges = edges.into();
         }
         Ok(())
     }

@@ -67,6 +67,8 @@ pub(crate) struct State {
     pub(crate) asked: super::names::Asked,
     /// What it has answered to others that asked it.
     pub(crate) calls: Map<ServerId, super::names::Calls>,
+    /// What is known of all servers' files.
+    pub(crate) known: super::names::known::Known,
     /// Splits that did not succeed, and when they may be tried again, in milliseconds.
     pub(crate) postponed: Map<VertexId, u64>,
     /// Whoever waits for something of the above to change.

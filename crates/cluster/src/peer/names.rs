@@ -79,6 +79,11 @@ pub enum NamesCall {
         /// The last one.
         last: u64,
     },
+    /// What the asker knows of all servers' files; answered with a count whose bits are what the answerer knows.
+    Know {
+        /// Bits.
+        what: u64,
+    },
     /// To promise that a file's vertex, at home at the answerer, stays as it is.
     Promise {
         /// Whose.
@@ -302,6 +307,10 @@ impl NamesCall {
                 put_u64(&mut out, *first);
                 put_u64(&mut out, *last);
             }
+            Self::Know { what } => {
+                out.push(7);
+                put_u64(&mut out, *what);
+            }
             Self::Promise { vertex } => {
                 out.push(8);
                 out.extend_from_slice(&vertex.0);
@@ -351,6 +360,9 @@ impl NamesCall {
                 directory: VertexId(r.array("a directory's id")?),
                 first: r.u64("a hash")?,
                 last: r.u64("a hash")?,
+            },
+            7 => Self::Know {
+                what: r.u64("what is known")?,
             },
             8 => Self::Promise {
                 vertex: VertexId(r.array("a vertex's id")?),
@@ -568,6 +580,7 @@ mod tests {
             last: 2,
         });
         comes_back(&NamesReply::Count(3));
+        come_back(&NamesCall::Know { what: 3 });
         come_back(&NamesCall::Promise { vertex: id });
         come_back(&NamesCall::Promised);
         comes_back(&NamesReply::Promised(5));

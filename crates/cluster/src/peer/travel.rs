@@ -5,6 +5,7 @@
 
 use crate::vnode::ServerId;
 use esker_model::key::EdgeKey;
+use esker_model::object::Asker;
 use esker_model::traversal::{Budget, StopReason};
 use esker_model::{Traversal, Version, VertexId};
 
@@ -139,6 +140,10 @@ pub struct TravelBegin {
     pub travel: TravelId,
     /// The chain.
     pub traversal: Traversal,
+    /// On whose behalf; `None` sees all.
+    pub asker: Option<Asker>,
+    /// The vertices that its starts are, if it names some: files by their paths now.
+    pub starts: Vec<VertexId>,
     /// When "now" is, for all servers.
     pub now: Version,
     /// What it may spend, and how it runs.

@@ -8,7 +8,7 @@ use super::directory::Directories;
 use crate::txn::lock;
 use esker_model::key::Measure;
 use esker_model::namespace::digest;
-use esker_model::{Error, Flow, Result, Version, VertexId, VertexRef};
+use esker_model::{Error, Flow, Op, Result, Version, Vertex, VertexId};
 use esker_store::{
     BulkLoad, Cursor, Durability, KeyRange, Read, Snapshot, Store, StoreStats, Table, WriteBatch,
 };
@@ -33,6 +33,8 @@ pub trait Placed: Sync {
     fn place(&self, key: &[u8]) -> RowPlace;
     /// Whether this engine may keep sums of a directory: whoever asks for them asks it.
     fn sums(&self, directory: VertexId) -> bool;
+    /// Whether this engine has a vertex, if there is one.
+    fn is_home(&self, id: VertexId) -> bool;
     /// Whether all rows lie here: there is no other engine.
     fn alone(&self) -> bool;
     /// Whether nothing may be read or changed now: directories are moved, removed or get other permissions.
@@ -48,6 +50,8 @@ pub enum Need {
     Row(Vec<u8>),
     /// What a directory holds, over all engines.
     Sums(VertexId),
+    /// The vertex of a file, as it is now.
+    Vertex(VertexId),
 }
 
 /// Sums of a directory; those of several engines are added up (see [`DirectorySums::add`]).
@@ -86,6 +90,8 @@ pub struct Fetched {
     pub rows: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     /// Sums of directories.
     pub sums: BTreeMap<VertexId, DirectorySums>,
+    /// Vertices, or that there are none.
+    pub vertices: BTreeMap<VertexId, Option<Vertex>>,
 }
 
 /// What came of a run.
@@ -114,13 +120,13 @@ struct Notes {
     /// What was read, by key: a digest of each value.
     read: BTreeMap<Vec<u8>, u64>,
     empty: BTreeSet<VertexId>,
-    gone: Vec<VertexRef>,
+    ops: Vec<Op>,
     /// Entries that were put: directories and hashes.
     put: Vec<(VertexId, u64)>,
 }
 
 /// Whoever gets this looks at [`Apart::trouble`].
-fn stopped() -> Error {
+pub(super) fn stopped() -> Error {
     Error::Unavailable("a row of the namespace lies elsewhere; try again".into())
 }
 
@@ -158,9 +164,23 @@ impl<'a> Apart<'a> {
         lock(&self.notes).empty.insert(directory);
     }
 
-    /// A vertex goes with its file.
-    pub(super) fn forget(&self, vertex: VertexRef) {
-        lock(&self.notes).gone.push(vertex);
+    /// The vertex of a file, unless it was deleted.
+    pub(super) fn vertex(&self, id: VertexId) -> Result<Option<Vertex>> {
+        if let Some(vertex) = self.fetched.and_then(|f| f.vertices.get(&id)) {
+            return Ok(vertex.clone().filter(|v| !v.deleted));
+        }
+        lock(&self.notes).needs.push(Need::Vertex(id));
+        Err(stopped())
+    }
+
+    /// Whether this engine has a vertex, if there is one.
+    pub(super) fn is_home(&self, id: VertexId) -> bool {
+        self.placed.is_home(id)
+    }
+
+    /// The vertex of a file changes with it, wherever it is.
+    pub(super) fn change_vertex(&self, op: Op) {
+        lock(&self.notes).ops.push(op);
     }
 
     /// A directory gets an entry, or one that it has gets another row.
@@ -176,11 +196,20 @@ impl<'a> Apart<'a> {
     /// Why a run was stopped, if it was; forgets it.
     pub(super) fn trouble<T>(&self) -> Option<Ran<T>> {
         let mut notes = lock(&self.notes);
-        let needs = std::mem::take(&mut notes.needs);
+        let mut needs = std::mem::take(&mut notes.needs);
+        needs.sort_unstable();
+        needs.dedup();
         if std::mem::take(&mut notes.busy) {
             return Some(Ran::Busy);
         }
         (!needs.is_empty()).then_some(Ran::Needs(needs))
+    }
+
+    /// Whether a run was stopped by a row that is not here. What needs nothing of it may go on, so that more is known of what is
+    /// needed.
+    pub(super) fn is_stopped(&self) -> bool {
+        let notes = lock(&self.notes);
+        notes.busy || !notes.needs.is_empty()
     }
 
     /// What was read of a row.
@@ -188,10 +217,10 @@ impl<'a> Apart<'a> {
         lock(&self.notes).read.get(key).copied()
     }
 
-    pub(super) fn into_found(self) -> (Vec<VertexId>, Vec<VertexRef>) {
+    pub(super) fn into_found(self) -> (Vec<VertexId>, Vec<Op>) {
         let notes = self.notes.into_inner();
         let notes = notes.unwrap_or_else(std::sync::PoisonError::into_inner);
-        (notes.empty.into_iter().collect(), notes.gone)
+        (notes.empty.into_iter().collect(), notes.ops)
     }
 
     fn note_read(&self, key: &[u8], value: Option<&[u8]>) {

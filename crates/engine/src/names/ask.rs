@@ -1,23 +1,25 @@
 //! Questions about a namespace that is spread over many engines ([`super::apart`]).
 
-use super::apart::{Apart, DirectorySums, Fetched, Need, Placed, Ran, ended, is_current};
+use super::apart::{Apart, DirectorySums, Fetched, Need, Placed, Ran, ended, is_current, stopped};
 use super::read::{self, hidden};
 use super::resolve::{Reached, Way};
 use super::rows::{self, Committed};
-use super::{Local, space};
+use super::spread::PlannedRow;
+use super::vertices::{IsFile, is_file, what_is_at};
+use super::{Local, file_kind, space};
 use crate::Engine;
 use crate::counts::decode_value;
 use crate::read::FirstError;
-use crate::txn::lock;
+use crate::txn::{check_vertex, lock};
 use esker_model::key::{Counter, Measure, SpaceKey};
 use esker_model::namespace::record::{
     Dentry, DentryInode, decode_dentry_key, dentries_prefix, dentry_key, whereabouts_key,
 };
 use esker_model::namespace::{
-    Change, Cookie, Entry, Errno, Inode, Name, NamePath, SpaceBy, hash_of,
+    Change, Cookie, Entry, Errno, Inode, Kind, Name, NamePath, SpaceBy, digest, hash_of,
 };
 use esker_model::object::Asker;
-use esker_model::{Error, Flow, Result, VertexId};
+use esker_model::{Error, Flow, Result, VertexId, VertexRef};
 use esker_store::{KeyRange, Table};
 
 /// A row of a listing: its key and value.
@@ -91,6 +93,80 @@ impl Engine {
                 directory.demand_search(asker)?;
             }
             Ok(directory.id)
+        })
+    }
+
+    /// As [`esker_model::namespace::Namespace::ids`].
+    pub fn ids_spread(
+        &self,
+        asker: Option<&Asker>,
+        paths: &[NamePath],
+        placed: &dyn Placed,
+        fetched: &Fetched,
+    ) -> Result<Ran<Vec<Option<(VertexId, Kind)>>>> {
+        self.way_apart(asker, placed, fetched, |way, apart| {
+            let mut found = Vec::with_capacity(paths.len());
+            for path in paths {
+                match what_is_at(way, path) {
+                    Ok(what) => found.push(what),
+                    // What the others need is asked for together.
+                    Err(_) if apart.is_stopped() => {}
+                    Err(e) => return Err(e),
+                }
+            }
+            if apart.is_stopped() {
+                return Err(stopped());
+            }
+            Ok(found)
+        })
+    }
+
+    /// Refuses a vertex whose id is not that of its name.
+    pub fn check_name(&self, vertex: VertexRef, key: &str) -> Result<()> {
+        check_vertex(&self.schema_now(), vertex, key)
+    }
+
+    /// Of vertices whose ids are not those of their names: whether each is a file, as `Txn::check_name` decides it; with the row
+    /// that is to say where it is, if none does.
+    pub fn named_spread(
+        &self,
+        vertices: &[(VertexRef, &str)],
+        placed: &dyn Placed,
+        fetched: &Fetched,
+    ) -> Result<Ran<Vec<Result<Option<PlannedRow>>>>> {
+        let schema = self.schema_now();
+        self.way_apart(None, placed, fetched, |way, apart| {
+            let mut found = Vec::with_capacity(vertices.len());
+            for (vertex, key) in vertices {
+                let Err(refused) = check_vertex(&schema, *vertex, key) else {
+                    found.push(Ok(None));
+                    continue;
+                };
+                let kind = file_kind(&schema, vertex.type_id);
+                let Some(kind) = kind.filter(|_| esker_model::id::check_key(key).is_ok()) else {
+                    found.push(Err(refused));
+                    continue;
+                };
+                match is_file(way, vertex.id, kind, key) {
+                    Ok(IsFile::At(place)) => {
+                        let mut row = Vec::new();
+                        place.encode(&mut row);
+                        found.push(Ok(Some(PlannedRow {
+                            key: whereabouts_key(vertex.id).to_vec(),
+                            value: Some(row),
+                            read: Some(digest(None)),
+                        })));
+                    }
+                    Ok(IsFile::Known) => found.push(Ok(None)),
+                    Ok(IsFile::No) => found.push(Err(refused)),
+                    Err(_) if apart.is_stopped() => {}
+                    Err(e) => return Err(e),
+                }
+            }
+            if apart.is_stopped() {
+                return Err(stopped());
+            }
+            Ok(found)
         })
     }
 

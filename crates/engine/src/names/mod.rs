@@ -18,6 +18,7 @@ mod rename;
 mod resolve;
 mod retain;
 mod rows;
+mod shown;
 pub(crate) mod space;
 mod spread;
 mod together;
@@ -25,6 +26,7 @@ mod vertices;
 
 pub(crate) use rows::{Committed, corrupt as corrupt_names, find, whereabouts};
 pub(crate) use vertices::file_kind;
+pub use vertices::show_tags;
 
 use crate::Engine;
 use crate::counts::PendingCounters;
@@ -39,6 +41,7 @@ use foldhash::fast::FixedState;
 pub use promise::PROMISE_MAX;
 pub(crate) use promise::Promises;
 pub use read::sums_of;
+pub use shown::{MaybeFile, Shown};
 pub use spread::{Here, Plan, PlannedRow, Stopped};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -62,7 +65,7 @@ pub(crate) struct Names {
 
 impl Names {
     /// Whether rows lie on other engines, too.
-    fn is_spread(&self) -> bool {
+    pub(crate) fn is_spread(&self) -> bool {
         self.spread.load(Ordering::Acquire)
     }
 

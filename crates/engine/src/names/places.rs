@@ -222,28 +222,39 @@ impl<'r, R: Rows + ?Sized> Places<'r, R> {
             way.push((next, parent, name, inode));
             next = parent;
         };
-        for (id, parent, name, last) in way.into_iter().rev() {
+        if known.is_none() {
+            for (id, ..) in way {
+                self.directories.borrow_mut().insert(id, None);
+            }
+            return Ok(None);
+        }
+        // All are read before any is needed: rows that lie elsewhere are fetched together.
+        let read = |(id, parent, name, last): (VertexId, VertexId, Name, Option<Inode>)| {
+            let inode = match last {
+                Some(inode) => Some(inode),
+                None => match rows::find(self.rows, parent, &name)? {
+                    Ok(found) if found.dentry.id == id => {
+                        Some(rows::inode(self.rows, found.dentry)?)
+                    }
+                    _ => None,
+                },
+            };
+            Ok((id, name, inode))
+        };
+        let way: Vec<Result<(VertexId, Name, Option<Inode>)>> =
+            way.into_iter().rev().map(read).collect();
+        for step in way {
+            let (id, name, inode) = step?;
             known = match known {
                 None => None,
-                Some(above) => {
-                    let inode = match last {
-                        Some(inode) => Some(inode),
-                        None => match rows::find(self.rows, parent, &name)? {
-                            Ok(found) if found.dentry.id == id => {
-                                Some(rows::inode(self.rows, found.dentry)?)
-                            }
-                            _ => None,
-                        },
-                    };
-                    inode.map(|inode| {
-                        Rc::new(Above {
-                            path: below(&above.path, &name),
-                            parent: Some(above),
-                            inode,
-                            open: OnceCell::new(),
-                        })
+                Some(above) => inode.map(|inode| {
+                    Rc::new(Above {
+                        path: below(&above.path, &name),
+                        parent: Some(above),
+                        inode,
+                        open: OnceCell::new(),
                     })
-                }
+                }),
             };
             self.directories.borrow_mut().insert(id, known.clone());
         }

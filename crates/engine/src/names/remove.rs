@@ -11,7 +11,7 @@ use esker_model::key::SpaceKey;
 use esker_model::namespace::record::{Dentry, DentryInode, Whereabouts, child_key};
 use esker_model::namespace::{Errno, Inode, Kind, LINKS_MAX, NamePath};
 use esker_model::object::Asker;
-use esker_model::{Error, Result, VertexId, VertexRef};
+use esker_model::{Error, Op, Result, VertexId, VertexRef};
 use esker_store::Table;
 
 impl Txn<'_, '_> {
@@ -116,8 +116,9 @@ impl Txn<'_, '_> {
             names.restructure();
         }
         self.supersede(parent.id, &name, &inode);
-        self.forget_vertex(names, &inode)?;
-        if plain {
+        // What the graph says of it stays, and who may see that is decided by what the file was.
+        let known = self.forget_vertex(names, &inode)?;
+        if plain && !known {
             return Ok(());
         }
         inode.version = self.version;
@@ -133,26 +134,29 @@ impl Txn<'_, '_> {
         Ok(())
     }
 
-    /// The vertex of a file that goes is deleted, too, if the graph knows of it.
-    fn forget_vertex(&mut self, names: &NamesTxn<'_>, inode: &Inode) -> Result<()> {
-        let known = match names.apart {
-            Some(_) => inode.tracked,
-            None => self.names.has_vertices(),
-        };
-        if !known {
-            return Ok(());
+    /// The vertex of a file that goes is deleted, too, if the graph knows of it: whether it did.
+    fn forget_vertex(&mut self, names: &NamesTxn<'_>, inode: &Inode) -> Result<bool> {
+        if !self.names.has_vertices() {
+            return Ok(false);
         }
         let vertex = VertexRef {
             id: inode.id,
             type_id: self.schema.vertex_type_id(inode.kind().type_name())?,
         };
         if let Some(apart) = names.apart {
-            apart.forget(vertex);
-            return Ok(());
+            let is_home = apart.is_home(inode.id);
+            if is_home && self.current_vertex(inode.id)?.is_none_or(|r| r.gone) {
+                return Ok(false);
+            }
+            let known = apart.vertex(inode.id)?.is_some();
+            if known {
+                apart.change_vertex(Op::DeleteVertex { vertex });
+            }
+            return Ok(known);
         }
         match self.delete_vertex(vertex, None) {
-            Err(Error::NoVertex { .. }) => Ok(()),
-            done => done,
+            Err(Error::NoVertex { .. }) => Ok(false),
+            done => done.map(|()| true),
         }
     }
 

@@ -4,14 +4,14 @@ use super::again;
 use super::apart::{Apart, Fetched, Placed, Ran, RowPlace, is_current};
 use super::space::Differences;
 use super::together::{Admitted, Set};
-use super::{Filters, Local, NamesTxn};
+use super::{Filters, Local, NamesTxn, file_kind};
 use crate::Engine;
 use crate::txn::{Effects, Overlay, Senders, Txn, lock, repeat};
 use esker_model::key::{Counter, SpaceKey};
 use esker_model::namespace::record::dentries_prefix;
 use esker_model::namespace::{Change, Done, digest};
 use esker_model::object::Asker;
-use esker_model::{Error, Flow, Result, Version, VertexId, VertexRef};
+use esker_model::{Error, Flow, Op, Result, Version, VertexId, VertexTypeId};
 use esker_store::{KeyRange, Table};
 
 /// What became of changes that were tried here.
@@ -49,8 +49,8 @@ pub struct Plan {
     pub structure: bool,
     /// Directories that must be empty on all engines.
     pub empty: Vec<VertexId>,
-    /// Vertices that go with their files.
-    pub gone: Vec<VertexRef>,
+    /// What changes of files' vertices.
+    pub ops: Vec<Op>,
 }
 
 /// A row that a change writes.
@@ -75,6 +75,26 @@ impl Engine {
         self.names
             .spread
             .store(true, std::sync::atomic::Ordering::Release);
+    }
+
+    /// Whether there are rows of files here, and whether the graph has, or had, vertices of files here.
+    pub fn knows_files(&self) -> (bool, bool) {
+        (self.names.any(), self.names.has_vertices())
+    }
+
+    /// There are files, or vertices of files, on some engine.
+    pub fn note_files(&self, files: bool, vertices: bool) {
+        if files {
+            self.names.note_any();
+        }
+        if vertices {
+            self.names.note_vertices();
+        }
+    }
+
+    /// Whether vertices of a type are files or directories.
+    pub fn is_file_type(&self, type_id: VertexTypeId) -> bool {
+        file_kind(&self.schema_now(), type_id).is_some()
     }
 
     /// Whether a directory is in memory, under its path without symbolic links.
@@ -249,7 +269,7 @@ impl Engine {
             read: apart.read_of(w.key),
         });
         let rows = rows.collect();
-        let (empty, gone) = apart.into_found();
+        let (empty, ops) = apart.into_found();
         Ok(Ran::Ended(Plan {
             done,
             epoch: fetched.epoch,
@@ -257,7 +277,7 @@ impl Engine {
             counters: changes,
             structure,
             empty,
-            gone,
+            ops,
         }))
     }
 

@@ -4,6 +4,7 @@ use super::NamesTxn;
 use super::attributes::check_xattr;
 use super::places::key_of;
 use super::resolve::{Reached, Way};
+use super::rows::Rows;
 use super::{Local, rows};
 use crate::Engine;
 use crate::read::vertex_record;
@@ -12,7 +13,8 @@ use esker_model::namespace::record::Whereabouts;
 use esker_model::namespace::tags::{TAG_PREFIX, text_of, value_of};
 use esker_model::namespace::{Errno, Inode, Kind, NamePath, XattrMode, display};
 use esker_model::object::Asker;
-use esker_model::{Error, Properties, Result, Schema, VertexId, VertexRef, VertexTypeId};
+use esker_model::record::UserAttribute;
+use esker_model::{Error, Op, Properties, Result, Schema, VertexId, VertexRef, VertexTypeId};
 
 /// The kind of file that vertices of a type are: `File` stands for all but directories.
 pub(crate) fn file_kind(schema: &Schema, type_id: VertexTypeId) -> Option<Kind> {
@@ -22,6 +24,64 @@ pub(crate) fn file_kind(schema: &Schema, type_id: VertexTypeId) -> Option<Kind> 
         .find(|kind| kind.type_name() == name)
 }
 
+/// Shows the tags of a file's vertex as extended attributes.
+pub fn show_tags(inode: &mut Inode, user: &[UserAttribute]) {
+    inode.tracked = true;
+    inode.xattrs.extend(user.iter().map(|tag| {
+        let name = [TAG_PREFIX, tag.name.as_bytes()].concat();
+        (name, text_of(&tag.value))
+    }));
+    inode.xattrs.sort();
+}
+
+/// What is at a path, if there is something that the asker gets at.
+pub(super) fn what_is_at<R: Rows + ?Sized>(
+    way: &Way<'_, R>,
+    path: &NamePath,
+) -> Result<Option<(VertexId, Kind)>> {
+    Ok(match way.reach(path, false) {
+        Ok(Reached::Directory(directory)) => Some((directory.id, Kind::Directory)),
+        Ok(Reached::Entry(_, _, Ok(found))) => Some((found.dentry.id, rows::kind(&found.dentry))),
+        Ok(Reached::Entry(_, _, Err(_))) | Err(Error::File(_)) => None,
+        Err(e) => return Err(e),
+    })
+}
+
+/// Whether a vertex is a file which got its id otherwise than from the path that it is named by.
+pub(super) enum IsFile {
+    /// It is not.
+    No,
+    /// It is, and has whereabouts.
+    Known,
+    /// It is, and is to get these.
+    At(Whereabouts),
+}
+
+/// Looks for a vertex as a file.
+pub(super) fn is_file<R: Rows + ?Sized>(
+    way: &Way<'_, R>,
+    id: VertexId,
+    kind: Kind,
+    key: &str,
+) -> Result<IsFile> {
+    if rows::whereabouts(way.rows, id)?.is_some_and(|p| !p.names.is_empty()) {
+        return Ok(IsFile::Known);
+    }
+    let Ok(path) = NamePath::parse(key.as_bytes()) else {
+        return Ok(IsFile::No);
+    };
+    Ok(match way.reach(&path, false) {
+        Ok(Reached::Entry(directory, name, Ok(found)))
+            if found.dentry.id == id
+                && rows::kind(&found.dentry).type_name() == kind.type_name() =>
+        {
+            IsFile::At(Whereabouts::at(directory.id, name))
+        }
+        Ok(_) | Err(Error::File(_)) => IsFile::No,
+        Err(e) => return Err(e),
+    })
+}
+
 impl Engine {
     /// What is at a path now.
     pub(super) fn id_at(
@@ -29,15 +89,7 @@ impl Engine {
         asker: Option<&Asker>,
         path: &NamePath,
     ) -> Result<Option<(VertexId, Kind)>> {
-        let found = match self.reach(asker, |way| way.reach(path, false)) {
-            Ok(Reached::Directory(directory)) => Some((directory.id, Kind::Directory)),
-            Ok(Reached::Entry(_, _, Ok(found))) => {
-                Some((found.dentry.id, rows::kind(&found.dentry)))
-            }
-            Ok(Reached::Entry(_, _, Err(_))) | Err(Error::File(_)) => None,
-            Err(e) => return Err(e),
-        };
-        Ok(found)
+        self.reach(asker, |way| what_is_at(way, path))
     }
 
     /// Tags of a file, as extended attributes.
@@ -48,13 +100,7 @@ impl Engine {
         let Some(record) = vertex_record(&*self.store, inode.id)?.filter(|r| !r.gone) else {
             return Ok(());
         };
-        inode.tracked = true;
-        let tags = record.user.iter();
-        inode.xattrs.extend(tags.map(|tag| {
-            let name = [TAG_PREFIX, tag.name.as_bytes()].concat();
-            (name, text_of(&tag.value))
-        }));
-        inode.xattrs.sort();
+        show_tags(inode, &record.user);
         Ok(())
     }
 }
@@ -66,6 +112,10 @@ impl Txn<'_, '_> {
         let Err(refused) = check_vertex(self.schema, vertex, key) else {
             return Ok(());
         };
+        if self.names.is_spread() && file_kind(self.schema, vertex.type_id).is_some() {
+            // Whoever coordinates the batch has looked: [`Engine::named_spread`].
+            return esker_model::id::check_key(key).map_err(|_| refused);
+        }
         let kind = file_kind(self.schema, vertex.type_id).filter(|_| self.names.any());
         let Some(kind) = kind else {
             return Err(refused);
@@ -79,12 +129,6 @@ impl Txn<'_, '_> {
     /// Whether a vertex is a file that got its id otherwise than from the path that it is named by. It has whereabouts then:
     /// the path alone would not lead back to it once something above it is renamed.
     fn is_file(&mut self, id: VertexId, kind: Kind, key: &str) -> Result<bool> {
-        if rows::whereabouts(&*self.overlay, id)?.is_some_and(|p| !p.names.is_empty()) {
-            return Ok(true);
-        }
-        let Ok(path) = NamePath::parse(key.as_bytes()) else {
-            return Ok(false);
-        };
         let way = Way {
             rows: &*self.overlay,
             asker: None,
@@ -93,17 +137,11 @@ impl Txn<'_, '_> {
             local: &Local::default(),
             filters: None,
         };
-        let (directory, name) = match way.reach(&path, false) {
-            Ok(Reached::Entry(directory, name, Ok(found)))
-                if found.dentry.id == id
-                    && rows::kind(&found.dentry).type_name() == kind.type_name() =>
-            {
-                (directory.id, name)
-            }
-            Ok(_) | Err(Error::File(_)) => return Ok(false),
-            Err(e) => return Err(e),
-        };
-        self.put_whereabouts(id, &Whereabouts::at(directory, name));
+        match is_file(&way, id, kind, key)? {
+            IsFile::No => return Ok(false),
+            IsFile::Known => {}
+            IsFile::At(place) => self.put_whereabouts(id, &place),
+        }
         Ok(true)
     }
 
@@ -119,14 +157,6 @@ impl Txn<'_, '_> {
     ) -> Result<VertexId> {
         let (before, at) = self.inode_at(names, asker, path, follow)?;
         check_xattr(&before, asker, name, path)?;
-        if names.apart.is_some() {
-            // The vertex lies with another server than the file.
-            return Err(Errno::NotSupported
-                .at(format!(
-                    "{path}: on a cluster, tags are set in the graph (`esker set`)"
-                ))
-                .into());
-        }
         let tag = name.strip_prefix(TAG_PREFIX).unwrap_or_default();
         let refused = |e: Error| match e {
             e @ (Error::File(_) | Error::Store { .. } | Error::Corrupt { .. }) => e,
@@ -137,8 +167,14 @@ impl Txn<'_, '_> {
         let tag = std::str::from_utf8(tag)
             .map_err(|_| refused(Error::Invalid("tags are named in UTF-8".into())))?;
         let id = before.id;
-        let record = self.current_vertex(id)?.filter(|r| !r.gone);
-        let there = record.is_some_and(|r| r.user.iter().any(|a| a.name == tag));
+        // The attributes that the vertex has, if there is one.
+        let user = match names.apart {
+            Some(apart) => apart.vertex(id)?.map(|v| v.user),
+            None => self.current_vertex(id)?.filter(|r| !r.gone).map(|r| r.user),
+        };
+        let there = user
+            .as_ref()
+            .is_some_and(|user| user.iter().any(|a| a.name == tag));
         match (there, value) {
             (false, None) => return Err(Errno::NoData.at(path).into()),
             (false, Some(_)) if mode == XattrMode::Replace => {
@@ -151,7 +187,14 @@ impl Txn<'_, '_> {
         }
         let type_id = self.schema.vertex_type_id(before.kind().type_name())?;
         let vertex = VertexRef { id, type_id };
-        if !there {
+        let (mut set, mut remove) = (Properties::new(), Vec::new());
+        match value {
+            Some(value) => set.set(tag, value_of(value)),
+            None => remove.push(tag.to_owned()),
+        }
+        self.check_attributes(vertex, &set, &remove)
+            .map_err(refused)?;
+        if user.is_none() {
             let key = match self.reach(names, asker, path, follow)? {
                 Reached::Directory(directory) => directory.path.to_vec(),
                 Reached::Entry(directory, name, _) => {
@@ -164,16 +207,22 @@ impl Txn<'_, '_> {
                     path
                 }
             };
-            self.ensure_vertex(vertex, key_of(key), None)
-                .map_err(refused)?;
+            let key = key_of(key);
+            match names.apart {
+                Some(apart) => apart.change_vertex(Op::EnsureVertex { vertex, key }),
+                None => self.ensure_vertex(vertex, key, None).map_err(refused)?,
+            }
         }
-        let (mut set, mut remove) = (Properties::new(), Vec::new());
-        match value {
-            Some(value) => set.set(tag, value_of(value)),
-            None => remove.push(tag.to_owned()),
+        match names.apart {
+            Some(apart) => apart.change_vertex(Op::SetAttributes {
+                vertex,
+                set,
+                remove,
+            }),
+            None => self
+                .set_attributes(vertex, set, remove, None)
+                .map_err(refused)?,
         }
-        self.set_attributes(vertex, set, remove, None)
-            .map_err(refused)?;
         let mut inode = before.clone();
         inode.touch_change(self.now_nanos());
         self.put_inode(names, at, &before, inode)

@@ -12,6 +12,7 @@ use esker_model::traversal::{Budget, PathNode, PathStep, Paths, Repeat, StopReas
 use esker_model::{
     Cancel, EdgeKey, Error, Flow, Result, Version, VersionRange, Versions, VertexId,
 };
+use std::collections::HashMap;
 
 /// A traversal planned for one engine of several.
 #[derive(Debug)]
@@ -99,6 +100,22 @@ impl PartPlan {
         }
     }
 
+    /// Starts from these, which its names mean, in their order.
+    pub fn start_at(&mut self, starts: &[VertexId]) {
+        if let PlanStart::Vertices(vertices) = &mut self.plan.start {
+            for (vertex, id) in vertices.iter_mut().zip(starts) {
+                vertex.id = *id;
+            }
+        }
+    }
+
+    /// Whether what is admitted at a place may depend on keys.
+    pub fn asks_keys(&self, place: u32) -> bool {
+        let names_key = |filter: &VertexFilter| filter.to_string().contains("key");
+        self.filters(place)
+            .is_ok_and(|filters| filters.iter().any(names_key))
+    }
+
     fn hop(&self, place: u32) -> Result<&PlanHop> {
         let hops = self.plan.segments.iter().flat_map(|s| &s.hops);
         hops.into_iter()
@@ -132,7 +149,7 @@ impl Engine {
         })
     }
 
-    /// The vertices of this engine that the traversal starts from.
+    /// The vertices of this engine that the traversal starts from, if [`Self::part_admit`] admits them at place 0.
     pub fn part_start(&self, plan: &PartPlan, cancel: &dyn Cancel) -> Result<Vec<VertexId>> {
         let moment = self.part_moment(plan, &Budget::default(), cancel)?;
         let mut ids = Vec::new();
@@ -157,10 +174,7 @@ impl Engine {
                 read::scan_type_index(&moment.source, &self.schema_now(), *t, None, sink)?;
             }
         }
-        drop(moment);
-        let admitted = self.part_admit(plan, 0, &ids, cancel)?;
-        let admitted = ids.into_iter().zip(admitted);
-        Ok(admitted.filter(|(_, ok)| *ok).map(|(id, _)| id).collect())
+        Ok(ids)
     }
 
     /// The edges of these vertices, as far as this engine holds them, that the hop to `place` follows: the sink gets the
@@ -217,12 +231,13 @@ impl Engine {
         Ok(out)
     }
 
-    /// Which of these vertices, reached at that position, exist then and fulfil its filters.
+    /// Which of these vertices, reached at that position, exist then and fulfil its filters. Those that are files are
+    /// called by their present paths there, if those are given.
     pub fn part_admit(
         &self,
         plan: &PartPlan,
         place: u32,
-        vertices: &[VertexId],
+        (vertices, paths): (&[VertexId], &HashMap<VertexId, String>),
         cancel: &dyn Cancel,
     ) -> Result<Vec<bool>> {
         let filters = plan.filters(place)?;
@@ -235,7 +250,12 @@ impl Engine {
             .source
             .in_pieces(vertices, read::past_of_vertex, |_, piece| {
                 for id in piece {
-                    admitted.push(self.part_admits(plan, &moment, *id, filters)?);
+                    admitted.push(self.part_admits(
+                        plan,
+                        &moment,
+                        (*id, paths.get(id)),
+                        filters,
+                    )?);
                 }
                 Ok(Flow::Continue(()))
             })?;
@@ -246,7 +266,7 @@ impl Engine {
         &self,
         plan: &PartPlan,
         moment: &Moment<'_>,
-        id: VertexId,
+        (id, path): (VertexId, Option<&String>),
         filters: &[VertexFilter],
     ) -> Result<bool> {
         let versions = moment.versions;
@@ -262,7 +282,10 @@ impl Engine {
         if filters.is_empty() {
             return Ok(true);
         }
-        let vertex = read::read_vertex(&moment.source, id, plan.newest())?;
+        let mut vertex = read::read_vertex(&moment.source, id, plan.newest())?;
+        if let (Some(vertex), Some(path)) = (&mut vertex, path) {
+            vertex.key.clone_from(path);
+        }
         Ok(vertex.is_some_and(|v| filters.iter().all(|f| f.holds(&v))))
     }
 
@@ -302,10 +325,11 @@ pub fn assemble_paths(
     last: u32,
     leaves: bool,
 ) -> Paths {
-    let mut places = std::collections::HashMap::with_capacity(visited.len());
+    let mut places = HashMap::with_capacity(visited.len());
     for (i, (position, _, vertex, _)) in visited.iter().enumerate() {
         places.insert((*position, *vertex), i as u32);
     }
+    let levels: Vec<u32> = visited.iter().map(|(_, level, ..)| *level).collect();
     let mut nodes = Vec::with_capacity(visited.len());
     for (position, level, vertex, parents) in visited {
         let parents = parents.into_iter().filter_map(|(from, edge, version)| {
@@ -316,11 +340,14 @@ pub fn assemble_paths(
                 version,
             })
         });
+        let mut parents: Vec<PathStep> = parents.collect();
+        // The first one is to be one that the vertex was first reached from: never itself, or one behind it.
+        parents.sort_by_key(|step| levels.get(step.parent as usize).copied());
         nodes.push(PathNode {
             level,
             vertex,
             end: !leaves && position == last,
-            parents: parents.collect(),
+            parents,
         });
     }
     let mut recorder = PathRecorder::of(nodes);
@@ -328,4 +355,34 @@ pub fn assemble_paths(
         recorder.end_at_leaves();
     }
     recorder.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_model::EdgeTypeId;
+
+    /// The vertex that leads to itself is noted before the one that it was reached from.
+    #[test]
+    fn a_loop_is_not_how_a_vertex_was_first_reached() {
+        let [a, b, x] = [9, 8, 1].map(|n| VertexId([n; 16]));
+        let edge = |place, source, destination| {
+            let key = EdgeKey {
+                source,
+                edge_type: EdgeTypeId(1),
+                destination,
+            };
+            (place, key, Version(5))
+        };
+        let visited = vec![
+            (0, 0, a, vec![]),
+            (1, 1, b, vec![edge(0, a, b)]),
+            (1, 2, x, vec![edge(1, x, x), edge(1, b, x)]),
+        ];
+        let paths = assemble_paths(visited, 1, true);
+        let vertices: Vec<VertexId> = paths.nodes.iter().map(|n| n.vertex).collect();
+        assert_eq!(vertices, [a, b, x]);
+        let ends = paths.nodes.iter().map(|n| n.end).collect::<Vec<_>>();
+        assert_eq!(ends, [false, false, true]);
+    }
 }

@@ -295,7 +295,13 @@ impl Engine {
                 .check_ends(*edge_type, source.type_id, destination.type_id)
                 .map_err(Into::into),
             Op::EnsureVertex { vertex, key } | Op::PutVertex { vertex, key, .. } => {
-                super::check_vertex(&schema, *vertex, key)
+                match super::check_vertex(&schema, *vertex, key) {
+                    // Files may have other ids than their paths: that is looked up.
+                    Err(_) if crate::names::file_kind(&schema, vertex.type_id).is_some() => {
+                        esker_model::id::check_key(key).or_else(|_| self.check_name(*vertex, key))
+                    }
+                    checked => checked,
+                }
             }
             Op::ChangeVertex { .. } | Op::SetAttributes { .. } | Op::DeleteVertex { .. } => Ok(()),
             Op::CreateObject {

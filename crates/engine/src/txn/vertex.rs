@@ -113,14 +113,14 @@ impl Txn<'_, '_> {
         Ok(())
     }
 
-    pub(crate) fn set_attributes(
-        &mut self,
+    /// Refuses user-defined attributes that no vertex of a type may have.
+    pub(crate) fn check_attributes(
+        &self,
         vertex: VertexRef,
-        set: Properties,
-        remove: Vec<String>,
-        at: Option<Version>,
+        set: &Properties,
+        remove: &[String],
     ) -> Result<()> {
-        check_properties("a vertex's user-defined attributes", &set, PROPERTIES_MAX)?;
+        check_properties("a vertex's user-defined attributes", set, PROPERTIES_MAX)?;
         for name in set
             .iter()
             .map(|(n, _)| n)
@@ -139,6 +139,17 @@ impl Txn<'_, '_> {
         if ObjectId::of_vertex(vertex.id).is_some() {
             set.iter().try_for_each(|(name, _)| check_tag_name(name))?;
         }
+        Ok(())
+    }
+
+    pub(crate) fn set_attributes(
+        &mut self,
+        vertex: VertexRef,
+        set: Properties,
+        remove: Vec<String>,
+        at: Option<Version>,
+    ) -> Result<()> {
+        self.check_attributes(vertex, &set, &remove)?;
         // Of a deleted vertex, only what is known to have happened before it was deleted.
         let late = |r: &VertexRecord| at.is_some_and(|at| at < r.static_version);
         let record = self.current_vertex(vertex.id)?;

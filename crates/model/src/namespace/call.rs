@@ -1,7 +1,8 @@
 //! Calls of the namespace as data: what travels to where a directory is, and what comes back.
 
-use super::{Change, Cookie, Done, Entry, Inode, NamePath, Space, SpaceBy, Usage};
+use super::{Change, Cookie, Done, Entry, Inode, Kind, NamePath, Space, SpaceBy, Usage};
 use crate::error::Result;
+use crate::id::VertexId;
 use crate::object::Asker;
 
 /// Changes that one caller sends together.
@@ -54,6 +55,13 @@ pub enum Call {
     Space(SpaceBy),
     /// Where a directory's entries are.
     Partitions(NamePath),
+    /// What is at paths now.
+    Ids {
+        /// On whose behalf.
+        asker: Option<Asker>,
+        /// Which; a last name that is a symbolic link is not followed.
+        paths: Vec<NamePath>,
+    },
 }
 
 /// What became of a call, if it did not fail.
@@ -76,6 +84,8 @@ pub enum Answer {
     Space(Vec<Space>),
     /// To [`Call::Partitions`].
     Partitions(Vec<Partition>),
+    /// To [`Call::Ids`], in their order.
+    Ids(Vec<Option<(VertexId, Kind)>>),
 }
 
 /// One partition of a directory (GIGA+).

@@ -24,7 +24,7 @@ pub use errno::{Errno, FileError};
 pub use fields::{FIELD_NAMES, FileFields};
 pub use inode::{Content, Inode, Kind};
 pub use path::{Name, NamePath, display, shown};
-pub use refs::{Settled, resolve};
+pub use refs::{Resolving, Settled, names_a_path, resolve};
 
 use crate::id::VertexId;
 use crate::place;

@@ -18,6 +18,61 @@ fn path_of(schema: &Schema, type_id: VertexTypeId, key: &str) -> Option<(NamePat
     Some((NamePath::parse(key.as_bytes()).ok()?, kind))
 }
 
+/// Whether a name may be the path of a file.
+pub fn names_a_path(schema: &Schema, name: &VertexName) -> bool {
+    name.key.starts_with('/')
+        && schema
+            .vertex_type_id(&name.type_name)
+            .is_ok_and(|type_id| path_of(schema, type_id, &name.key).is_some())
+}
+
+/// Names on their way to vertices: which paths have to be asked about.
+#[derive(Debug)]
+pub struct Resolving {
+    vertices: Vec<VertexRef>,
+    paths: Vec<NamePath>,
+    /// By path: which of the vertices it is, and the type of what is to be there.
+    places: Vec<(usize, &'static str)>,
+}
+
+impl Resolving {
+    /// Looks names up in the schema.
+    pub fn new(schema: &Schema, names: &[VertexName]) -> Result<Self> {
+        let mut all = Self {
+            vertices: Vec::with_capacity(names.len()),
+            paths: Vec::new(),
+            places: Vec::new(),
+        };
+        for name in names {
+            let vertex = name.resolve(schema)?;
+            if let Some((path, kind)) = path_of(schema, vertex.type_id, &name.key) {
+                all.paths.push(path);
+                all.places.push((all.vertices.len(), kind));
+            }
+            all.vertices.push(vertex);
+        }
+        Ok(all)
+    }
+
+    /// What has to be asked ([`Namespace::ids`], on nobody's behalf).
+    pub fn paths(&self) -> &[NamePath] {
+        &self.paths
+    }
+
+    /// The vertices, given what is at the paths.
+    pub fn end(mut self, found: Vec<Option<(VertexId, Kind)>>) -> Vec<VertexRef> {
+        for ((place, kind), found) in self.places.into_iter().zip(found) {
+            if let Some((id, there)) = found
+                && there.type_name() == kind
+                && let Some(vertex) = self.vertices.get_mut(place)
+            {
+                vertex.id = id;
+            }
+        }
+        self.vertices
+    }
+}
+
 /// The vertices that names mean: what is at a path now, if there is a file (or directory) there, whatever it was called
 /// before. Where nothing is, a path means the file that was made there first: it may have another path by now, or be gone.
 pub fn resolve(
@@ -25,29 +80,12 @@ pub fn resolve(
     schema: &Schema,
     names: &[VertexName],
 ) -> Result<Vec<VertexRef>> {
-    let mut vertices = Vec::with_capacity(names.len());
-    let (mut paths, mut places) = (Vec::new(), Vec::new());
-    for (place, name) in names.iter().enumerate() {
-        let vertex = name.resolve(schema)?;
-        if let Some((path, kind)) = path_of(schema, vertex.type_id, &name.key) {
-            paths.push(path);
-            places.push((place, kind));
-        }
-        vertices.push(vertex);
-    }
-    if paths.is_empty() {
-        return Ok(vertices);
-    }
-    let found = namespace.ids(None, &paths)?;
-    for ((place, kind), found) in places.into_iter().zip(found) {
-        if let Some((id, there)) = found
-            && there.type_name() == kind
-            && let Some(vertex) = vertices.get_mut(place)
-        {
-            vertex.id = id;
-        }
-    }
-    Ok(vertices)
+    let all = Resolving::new(schema, names)?;
+    let found = match all.paths() {
+        [] => Vec::new(),
+        paths => namespace.ids(None, paths)?,
+    };
+    Ok(all.end(found))
 }
 
 /// Changes that name files by paths, turned to the files that are there now: what a log says of a path is said of the file
@@ -89,8 +127,36 @@ impl Settled {
                 }
             }
         }
+        self.turn(mutations);
+        Ok(())
+    }
+
+    /// Looks names up that changes name vertices by, for [`Self::turn`].
+    pub fn learn(
+        &mut self,
+        namespace: &(impl Namespace + ?Sized),
+        schema: &Schema,
+        names: &[VertexName],
+    ) -> Result<()> {
+        let names: Vec<VertexName> = names
+            .iter()
+            .filter(|name| names_a_path(schema, name))
+            .cloned()
+            .collect();
+        let found = resolve(namespace, schema, &names)?;
+        for (name, vertex) in names.iter().zip(found) {
+            let own = name.resolve(schema)?;
+            if own.id != vertex.id {
+                self.others.insert(own.id, vertex.id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Turns changes by what is known.
+    pub fn turn(&self, mutations: &mut [Mutation]) {
         if self.others.is_empty() {
-            return Ok(());
+            return;
         }
         let turn = |vertex: &mut VertexRef| {
             if let Some(other) = self.others.get(&vertex.id) {
@@ -120,6 +186,5 @@ impl Settled {
                 Op::CreateObject { .. } | Op::MoveObject { .. } => {}
             }
         }
-        Ok(())
     }
 }

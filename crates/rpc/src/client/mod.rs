@@ -35,6 +35,7 @@ use crate::proto::failure::Kind;
 use crate::proto::reply::Reply;
 use crate::proto::request::Call;
 use connection::{Connection, Sent};
+use esker_model::object::Asker;
 use esker_model::{Cancel, Error, Flow, Result, Version};
 use held::Held;
 use prost::Message as _;
@@ -53,6 +54,8 @@ pub struct Client {
     shared: Arc<Shared>,
     /// `None` for the threads that work for it.
     _guard: Option<Arc<Guard>>,
+    /// On whose behalf the graph is read.
+    asker: Option<Arc<Asker>>,
 }
 
 #[derive(Debug)]
@@ -99,6 +102,27 @@ impl From<Error> for Broken {
     }
 }
 
+/// Whether a call reads the graph: then it can be made on somebody's behalf. (Others say themselves who asks.)
+pub fn reads_graph(request: &proto::Request) -> bool {
+    matches!(
+        request.call,
+        Some(
+            Call::ReadVertices(_)
+                | Call::ReadEdges(_)
+                | Call::ScanEdges(_)
+                | Call::ScanVertices(_)
+                | Call::VertexHistory(_)
+                | Call::EdgeHistory(_)
+                | Call::Degrees(_)
+                | Call::TopDegrees(_)
+                | Call::Counts(_)
+                | Call::Diff(_)
+                | Call::Travel(_)
+                | Call::LeftOut(_)
+        )
+    )
+}
+
 /// How a caller waits.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Wait<'a> {
@@ -134,7 +158,17 @@ impl Client {
         Ok(Self {
             _guard: Some(Arc::new(Guard(Arc::clone(&shared)))),
             shared,
+            asker: None,
         })
+    }
+
+    /// The same connection, by which the graph is read on somebody's behalf: answers show what they may see.
+    #[must_use]
+    pub fn on_behalf_of(&self, asker: Option<&Asker>) -> Self {
+        Self {
+            asker: asker.map(|a| Arc::new(a.clone())),
+            ..self.clone()
+        }
     }
 
     /// Where the server is.
@@ -247,7 +281,18 @@ impl Client {
         wait: Wait<'_>,
         receive: &mut dyn FnMut(Reply) -> Result<Flow>,
     ) -> Result<(), Broken> {
-        let sent = connection.send(request, self.newest(), 0)?;
+        let sent = match &self.asker {
+            Some(asker) if reads_graph(request) => {
+                let on_behalf = proto::Request {
+                    call: Some(Call::As(Box::new(proto::AsRequest {
+                        asker: crate::convert::asker_out(Some(asker)),
+                        request: Some(Box::new(request.clone())),
+                    }))),
+                };
+                connection.send(&on_behalf, self.newest(), 0)?
+            }
+            _ => connection.send(request, self.newest(), 0)?,
+        };
         self.receive(&sent, wait, receive)
     }
 

@@ -9,12 +9,15 @@ use crate::proto;
 use crate::proto::reply::Reply;
 use crate::proto::request::Call;
 use esker_model::namespace::{
-    Change, Changes, Cookie, Done, Entry, Inode, NamePath, Namespace, Partition, Space, SpaceBy,
-    Usage,
+    Change, Changes, Cookie, Done, Entry, Inode, Kind, NamePath, Namespace, Partition, Space,
+    SpaceBy, Usage,
 };
 use esker_model::object::Asker;
-use esker_model::{Cancel, Error, Flow, Result, Version};
+use esker_model::{Cancel, Error, Flow, Result, Version, VertexId};
 use std::time::Instant;
+
+/// Paths that are asked about in one call.
+const PATHS_MAX: usize = 4_096;
 
 impl Client {
     /// Changes files; with `sync`, the changes survive a power failure before this returns. They get a marker, so that they
@@ -260,6 +263,25 @@ impl Namespace for Client {
             LONG,
             |all, reply| expected!(reply, Space, piece => extend(all, piece.rows, convert::space_in)),
         )
+    }
+
+    fn ids(
+        &self,
+        asker: Option<&Asker>,
+        paths: &[NamePath],
+    ) -> Result<Vec<Option<(VertexId, Kind)>>> {
+        let mut found = Vec::with_capacity(paths.len());
+        for piece in paths.chunks(PATHS_MAX) {
+            let call = Call::FileIds(proto::FileIdsRequest {
+                asker: convert::asker_out(asker),
+                paths: piece.iter().map(convert::path_out).collect(),
+            });
+            let ids = self.collect(call, SHORT, |all, reply| {
+                expected!(reply, FileIds, piece => extend(all, piece.items, convert::at_path_in))
+            })?;
+            found.extend(self.whole(ids, piece.len())?);
+        }
+        Ok(found)
     }
 
     fn partitions(&self, path: &NamePath) -> Result<Vec<Partition>> {

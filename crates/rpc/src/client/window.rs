@@ -96,6 +96,7 @@ impl Drop for Guard {
         let client = Client {
             shared: Arc::clone(&self.0),
             _guard: None,
+            asker: None,
         };
         // Whoever wants to know closes the database.
         let _ = client.flush();
@@ -117,6 +118,7 @@ impl Client {
             let client = Self {
                 shared: Arc::clone(&self.shared),
                 _guard: None,
+                asker: None,
             };
             let thread = std::thread::Builder::new().name("esker-window".into());
             if thread.spawn(move || client.look_after()).is_err() {

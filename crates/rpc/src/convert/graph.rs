@@ -117,7 +117,7 @@ pub fn select_in(
     schema: &Schema,
 ) -> Decoded<(Vec<VertexId>, EdgeSelect)> {
     use proto::scan_edges_request::Versions as Message;
-    let frontier = super::frontier_in(&request.frontier, "frontier", &request.names, schema)?;
+    let frontier = super::ids_in(&request.frontier, "frontier")?;
     let mut types = Vec::with_capacity(request.types.len() + request.type_names.len());
     for number in &request.types {
         types.push(EdgeTypeId(number_in(*number, "types")?));

@@ -44,20 +44,6 @@ pub fn ids_in(numbers: &[u64], field: &str) -> Decoded<Vec<VertexId>> {
     Ok(pairs.iter().map(|[h, l]| vertex_id(*h, *l)).collect())
 }
 
-/// Ids, then vertices by name.
-pub fn frontier_in(
-    numbers: &[u64],
-    field: &str,
-    names: &[String],
-    schema: &Schema,
-) -> Decoded<Vec<VertexId>> {
-    let mut ids = ids_in(numbers, field)?;
-    for name in names {
-        ids.push(named(name, schema)?.id);
-    }
-    Ok(ids)
-}
-
 fn named(name: &str, schema: &Schema) -> Decoded<VertexRef> {
     VertexName::parse(name)
         .map_err(Malformed::model)?

@@ -22,15 +22,16 @@ pub use graph::{
     scanned_out, select_in, select_out, vertex_event_in, vertex_event_out, vertex_in, vertex_out,
 };
 pub use ids::{
-    as_of_in, as_of_out, edge_key_in, edge_key_out, edge_type_in, frontier_in, halves, ids_in,
-    ids_out, number_in, range_in, range_out, type_in, vertex_id, vertex_ref_in, vertex_ref_out,
+    as_of_in, as_of_out, edge_key_in, edge_key_out, edge_type_in, halves, ids_in, ids_out,
+    number_in, range_in, range_out, type_in, vertex_id, vertex_ref_in, vertex_ref_out,
 };
 pub use mutation::{batch_in, batch_out, commit_in, commit_out, mutation_in, mutation_out};
 pub use namespace::{
-    changes_in, changes_out, cookie_in, cookie_out, directory_usage_in, directory_usage_out,
-    entry_in, entry_out, file_change_in, file_change_out, inode_in, inode_out, outcome_in,
-    outcomes_in, outcomes_out, partition_in, partition_out, path_in, path_out, route_in, route_out,
-    space_by_in, space_by_out, space_in, space_out, usage_in, usage_out, walked_in, walked_out,
+    at_path_in, at_path_out, changes_in, changes_out, cookie_in, cookie_out, directory_usage_in,
+    directory_usage_out, entry_in, entry_out, file_change_in, file_change_out, inode_in, inode_out,
+    outcome_in, outcomes_in, outcomes_out, partition_in, partition_out, path_in, path_out,
+    route_in, route_out, space_by_in, space_by_out, space_in, space_out, usage_in, usage_out,
+    walked_in, walked_out,
 };
 pub use object::{
     asker_in, asker_out, find_in, find_out, found_in, found_out, identity_in, identity_out,

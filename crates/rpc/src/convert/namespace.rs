@@ -12,10 +12,10 @@ use crate::proto::file_content::Content as ContentMessage;
 use crate::proto::set_xattr::Mode as ModeMessage;
 use crate::proto::space_request::By;
 use esker_model::namespace::{
-    Change, Changes, Content, Cookie, Done, Entry, Inode, Make, Name, NamePath, Partition, Route,
-    SetAttributes, Space, SpaceBy, Usage, XattrMode,
+    Change, Changes, Content, Cookie, Done, Entry, Inode, Kind, Make, Name, NamePath, Partition,
+    Route, SetAttributes, Space, SpaceBy, Usage, XattrMode,
 };
-use esker_model::{Result, Version};
+use esker_model::{Result, Version, VertexId};
 
 /// A path out of bytes. One that is none is refused as a file system does.
 pub fn path_in(bytes: &[u8]) -> Decoded<NamePath> {
@@ -105,6 +105,29 @@ pub fn inode_in(inode: Option<proto::Inode>) -> Decoded<Inode> {
         xattrs: xattrs_in(inode.xattrs),
         tracked: inode.tracked,
     })
+}
+
+/// What is at a path, as a message.
+pub fn at_path_out(found: &Option<(VertexId, Kind)>) -> proto::file_ids_reply::Item {
+    let Some((id, kind)) = found else {
+        return proto::file_ids_reply::Item::default();
+    };
+    let (high, low) = halves(*id);
+    proto::file_ids_reply::Item {
+        high,
+        low,
+        kind: kind.bits(),
+    }
+}
+
+/// What is at a path.
+pub fn at_path_in(item: proto::file_ids_reply::Item) -> Decoded<Option<(VertexId, Kind)>> {
+    if (item.high, item.low, item.kind) == (0, 0, 0) {
+        return Ok(None);
+    }
+    let kind = Kind::of_mode(item.kind)
+        .ok_or_else(|| Malformed::new("kind", "the type bits of a mode"))?;
+    Ok(Some((vertex_id(item.high, item.low), kind)))
 }
 
 /// Where a listing is, as a message.

@@ -707,6 +707,17 @@ pub mod scan_edges_request {
         Range(super::VersionRange),
     }
 }
+/// How many vertices those edges lead to that whoever asks may not see; asked on somebody's behalf (`As`).
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LeftOutRequest {
+    #[prost(message, optional, tag = "1")]
+    pub edges: ::core::option::Option<ScanEdgesRequest>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LeftOutReply {
+    #[prost(uint64, tag = "1")]
+    pub count: u64,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ScanEdgesReply {
     /// Vertex by vertex in the order of the frontier, each vertex's edges by type and destination, newest version first.
@@ -1883,6 +1894,34 @@ pub mod partitions_reply {
         pub entries: u64,
     }
 }
+/// What is at paths now: the vertices that they mean.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FileIdsRequest {
+    #[prost(message, optional, tag = "1")]
+    pub asker: ::core::option::Option<Asker>,
+    #[prost(bytes = "vec", repeated, tag = "2")]
+    pub paths: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct FileIdsReply {
+    /// One for each path, in their order. A last name that is a symbolic link is not followed.
+    #[prost(message, repeated, tag = "1")]
+    pub items: ::prost::alloc::vec::Vec<file_ids_reply::Item>,
+}
+/// Nested message and enum types in `FileIdsReply`.
+pub mod file_ids_reply {
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Item {
+        /// Zero, if there is nothing that the asker gets at.
+        #[prost(fixed64, tag = "1")]
+        pub high: u64,
+        #[prost(fixed64, tag = "2")]
+        pub low: u64,
+        /// Type bits of its mode.
+        #[prost(uint32, tag = "3")]
+        pub kind: u32,
+    }
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TravelRequest {
     /// The chain, as in `v("file:/C").e("wasWrittenBy").v().e("read").v()`.
@@ -2512,6 +2551,12 @@ pub struct TravelBegin {
     pub request: ::core::option::Option<TravelRequest>,
     #[prost(fixed64, tag = "3")]
     pub now: u64,
+    /// Ids of the vertices that its starts are, if it names some.
+    #[prost(fixed64, repeated, tag = "4")]
+    pub starts: ::prost::alloc::vec::Vec<u64>,
+    /// On whose behalf.
+    #[prost(message, optional, tag = "5")]
+    pub asker: ::core::option::Option<Asker>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TravelStep {
@@ -2728,7 +2773,7 @@ pub struct Call {
 pub struct Request {
     #[prost(
         oneof = "request::Call",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 32, 33, 34, 35, 36, 37, 38, 39"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42"
     )]
     pub call: ::core::option::Option<request::Call>,
 }
@@ -2814,7 +2859,21 @@ pub mod request {
         Space(super::SpaceRequest),
         #[prost(message, tag = "39")]
         Partitions(super::PartitionsRequest),
+        #[prost(message, tag = "40")]
+        FileIds(super::FileIdsRequest),
+        #[prost(message, tag = "41")]
+        As(::prost::alloc::boxed::Box<super::AsRequest>),
+        #[prost(message, tag = "42")]
+        LeftOut(super::LeftOutRequest),
     }
+}
+/// A call that reads the graph, on somebody's behalf.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AsRequest {
+    #[prost(message, optional, tag = "1")]
+    pub asker: ::core::option::Option<Asker>,
+    #[prost(message, optional, boxed, tag = "2")]
+    pub request: ::core::option::Option<::prost::alloc::boxed::Box<Request>>,
 }
 /// The answer is not wanted any more, or not in full: a traversal answers with what it found, other calls end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2886,7 +2945,7 @@ pub struct Answer {
 pub struct Reply {
     #[prost(
         oneof = "reply::Reply",
-        tags = "1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39"
+        tags = "1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 42"
     )]
     pub reply: ::core::option::Option<reply::Reply>,
 }
@@ -2970,6 +3029,10 @@ pub mod reply {
         Space(super::SpaceReply),
         #[prost(message, tag = "39")]
         Partitions(super::PartitionsReply),
+        #[prost(message, tag = "40")]
+        FileIds(super::FileIdsReply),
+        #[prost(message, tag = "42")]
+        LeftOut(super::LeftOutReply),
     }
 }
 /// Generated client implementations.
@@ -3792,6 +3855,64 @@ pub mod esker_client {
             req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Partitions"));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn file_ids(
+            &mut self,
+            request: impl tonic::IntoRequest<super::FileIdsRequest>,
+        ) -> std::result::Result<tonic::Response<super::FileIdsReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/FileIds");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "FileIds"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Any call that reads the graph, on somebody's behalf: the answer is that call's, and shows what they may see.
+        pub async fn r#as(
+            &mut self,
+            request: impl tonic::IntoRequest<super::AsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::Reply>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/As");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "As"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        pub async fn left_out(
+            &mut self,
+            request: impl tonic::IntoRequest<super::LeftOutRequest>,
+        ) -> std::result::Result<tonic::Response<super::LeftOutReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/LeftOut");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "LeftOut"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -4034,6 +4155,25 @@ pub mod esker_server {
             &self,
             request: tonic::Request<super::PartitionsRequest>,
         ) -> std::result::Result<tonic::Response<super::PartitionsReply>, tonic::Status>;
+        async fn file_ids(
+            &self,
+            request: tonic::Request<super::FileIdsRequest>,
+        ) -> std::result::Result<tonic::Response<super::FileIdsReply>, tonic::Status>;
+        /// Server streaming response type for the As method.
+        type AsStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::Reply, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Any call that reads the graph, on somebody's behalf: the answer is that call's, and shows what they may see.
+        async fn r#as(
+            &self,
+            request: tonic::Request<super::AsRequest>,
+        ) -> std::result::Result<tonic::Response<Self::AsStream>, tonic::Status>;
+        async fn left_out(
+            &self,
+            request: tonic::Request<super::LeftOutRequest>,
+        ) -> std::result::Result<tonic::Response<super::LeftOutReply>, tonic::Status>;
     }
     #[derive(Debug)]
     pub struct EskerServer<T> {
@@ -5719,6 +5859,138 @@ pub mod esker_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = PartitionsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/esker.v1.Esker/FileIds" => {
+                    #[allow(non_camel_case_types)]
+                    struct FileIdsSvc<T: Esker>(pub Arc<T>);
+                    impl<T: Esker> tonic::server::UnaryService<super::FileIdsRequest>
+                    for FileIdsSvc<T> {
+                        type Response = super::FileIdsReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::FileIdsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Esker>::file_ids(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = FileIdsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/esker.v1.Esker/As" => {
+                    #[allow(non_camel_case_types)]
+                    struct AsSvc<T: Esker>(pub Arc<T>);
+                    impl<
+                        T: Esker,
+                    > tonic::server::ServerStreamingService<super::AsRequest>
+                    for AsSvc<T> {
+                        type Response = super::Reply;
+                        type ResponseStream = T::AsStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::AsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Esker>::r#as(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/esker.v1.Esker/LeftOut" => {
+                    #[allow(non_camel_case_types)]
+                    struct LeftOutSvc<T: Esker>(pub Arc<T>);
+                    impl<T: Esker> tonic::server::UnaryService<super::LeftOutRequest>
+                    for LeftOutSvc<T> {
+                        type Response = super::LeftOutReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::LeftOutRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Esker>::left_out(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = LeftOutSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

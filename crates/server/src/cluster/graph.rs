@@ -3,6 +3,8 @@
 use super::{Cluster, ClusterNames};
 use crate::service::Service;
 use esker::Database;
+use esker::seen;
+use esker_cluster::node::Caller;
 use esker_model::namespace::Namespace;
 use esker_model::object::{
     Asker, Find, FindReport, Found, ObjectKey, ObjectRead, TagInfo, TagReport, TagWhere,
@@ -13,6 +15,7 @@ use esker_model::{
     GraphRead, Result, Schema, SchemaChange, Traversal, Version, VersionRange, Vertex, VertexEvent,
     VertexId, VertexSelect,
 };
+use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -20,6 +23,8 @@ use std::sync::Arc;
 pub(crate) enum Graph<'a> {
     /// A server that stands alone.
     Here(&'a Database),
+    /// The same, on somebody's behalf.
+    As(Database),
     /// One of several.
     Everywhere(ClusterGraph<'a>),
 }
@@ -30,6 +35,7 @@ impl<'a> Deref for Graph<'a> {
     fn deref(&self) -> &Self::Target {
         match self {
             Self::Here(database) => *database,
+            Self::As(database) => database,
             Self::Everywhere(graph) => graph,
         }
     }
@@ -63,18 +69,34 @@ impl Service {
         }
     }
 
+    /// The same for callers that remember nothing.
+    pub(crate) fn names_now(&self) -> Names<'_> {
+        let seen = self.cluster.as_ref().map(|c| c.node.newest());
+        self.names(seen.unwrap_or(Version::ZERO))
+    }
+
     /// What a call reads whose client has seen that version.
-    pub(crate) fn graph(&self, seen: Version) -> Graph<'_> {
-        match &self.cluster {
-            None => Graph::Here(&self.database),
-            Some(cluster) => Graph::Everywhere(ClusterGraph { cluster, seen }),
+    pub(crate) fn graph(&self, seen: Version, asker: Option<&Asker>) -> Graph<'_> {
+        match (&self.cluster, asker) {
+            (None, None) => Graph::Here(&self.database),
+            (None, asker) => Graph::As(self.database.on_behalf_of(asker)),
+            (Some(cluster), asker) => Graph::Everywhere(ClusterGraph {
+                cluster,
+                seen,
+                asker: asker.cloned(),
+            }),
         }
     }
 
     /// The same for callers that remember nothing.
     pub(crate) fn graph_now(&self) -> Graph<'_> {
+        self.graph_as(None)
+    }
+
+    /// The same on somebody's behalf.
+    pub(crate) fn graph_as(&self, asker: Option<&Asker>) -> Graph<'_> {
         let seen = self.cluster.as_ref().map(|c| c.node.newest());
-        self.graph(seen.unwrap_or(Version::ZERO))
+        self.graph(seen.unwrap_or(Version::ZERO), asker)
     }
 
     /// The schema. Does not wait in a cluster.
@@ -90,9 +112,23 @@ impl Service {
 pub(crate) struct ClusterGraph<'a> {
     cluster: &'a Cluster,
     seen: Version,
+    /// On whose behalf.
+    asker: Option<Asker>,
 }
 
 impl ClusterGraph<'_> {
+    fn caller(&self) -> Caller<'_> {
+        Caller {
+            seen: self.seen,
+            asker: self.asker.as_ref(),
+        }
+    }
+
+    /// Whether something may be hidden.
+    fn hides(&self) -> bool {
+        self.asker.as_ref().is_some_and(|a| a.uid != 0)
+    }
+
     pub(crate) fn define(cluster: &Cluster, changes: &[SchemaChange]) -> Result<Arc<Schema>> {
         cluster.wait(cluster.node.define(changes))
     }
@@ -117,12 +153,12 @@ impl GraphRead for ClusterGraph<'_> {
     }
 
     fn read_vertices(&self, ids: &[VertexId], as_of: Version) -> Result<Vec<Option<Vertex>>> {
-        let work = self.cluster.node.read_vertices(ids, as_of, self.seen);
+        let work = self.cluster.node.read_vertices(ids, as_of, self.caller());
         self.cluster.wait(work)
     }
 
     fn read_edges(&self, keys: &[EdgeKey], as_of: Version) -> Result<Vec<Option<Edge>>> {
-        let work = self.cluster.node.read_edges(keys, as_of, self.seen);
+        let work = self.cluster.node.read_edges(keys, as_of, self.caller());
         self.cluster.wait(work)
     }
 
@@ -134,7 +170,7 @@ impl GraphRead for ClusterGraph<'_> {
     ) -> Result<()> {
         let node = &self.cluster.node;
         self.cluster
-            .wait(node.scan_edges(frontier, select, self.seen, sink))
+            .wait(node.scan_edges(frontier, select, self.caller(), sink))
     }
 
     fn scan_vertices(
@@ -144,30 +180,40 @@ impl GraphRead for ClusterGraph<'_> {
     ) -> Result<()> {
         let node = &self.cluster.node;
         self.cluster
-            .wait(node.scan_vertices(select, self.seen, sink))
+            .wait(node.scan_vertices(select, self.caller(), sink))
     }
 
     fn vertex_history(&self, id: VertexId, range: VersionRange) -> Result<Vec<VertexEvent>> {
-        let work = self.cluster.node.vertex_history(id, range, self.seen);
+        let work = self.cluster.node.vertex_history(id, range, self.caller());
         self.cluster.wait(work)
     }
 
     fn edge_history(&self, key: EdgeKey, range: VersionRange) -> Result<Vec<EdgeEvent>> {
-        let work = self.cluster.node.edge_history(key, range, self.seen);
+        let work = self.cluster.node.edge_history(key, range, self.caller());
         self.cluster.wait(work)
     }
 
     fn degrees(&self, of: &[(VertexId, EdgeTypeId)]) -> Result<Vec<u64>> {
+        if self.hides() {
+            return seen::degrees(self, of);
+        }
         self.cluster.wait(self.cluster.node.degrees(of, self.seen))
     }
 
     fn top_degrees(&self, edge_type: Option<EdgeTypeId>, limit: usize) -> Result<Vec<Degree>> {
+        if self.hides() {
+            return seen::top_degrees(self, edge_type, limit);
+        }
         let work = self.cluster.node.top_degrees(edge_type, limit, self.seen);
         self.cluster.wait(work)
     }
 
     fn counts(&self) -> Result<Counts> {
-        self.cluster.wait(self.cluster.node.counts(self.seen))
+        let counts = self.cluster.wait(self.cluster.node.counts(self.seen))?;
+        if self.hides() {
+            return seen::counts(self, counts);
+        }
+        Ok(counts)
     }
 
     fn diff(
@@ -177,7 +223,8 @@ impl GraphRead for ClusterGraph<'_> {
         sink: &mut dyn FnMut(Difference) -> Flow,
     ) -> Result<()> {
         let node = &self.cluster.node;
-        self.cluster.wait(node.diff(before, after, self.seen, sink))
+        self.cluster
+            .wait(node.diff(before, after, self.caller(), sink))
     }
 
     fn travel(
@@ -188,7 +235,27 @@ impl GraphRead for ClusterGraph<'_> {
     ) -> Result<TravelResult> {
         let node = &self.cluster.node;
         self.cluster
-            .wait(node.travel(traversal, budget, cancel, self.seen))
+            .wait(node.travel(traversal, budget, cancel, self.caller()))
+    }
+
+    fn left_out(&self, of: &[VertexId], select: &EdgeSelect) -> Result<u64> {
+        if !self.hides() {
+            return Ok(0);
+        }
+        let node = &self.cluster.node;
+        let hidden = self.cluster.wait(node.hidden(of, self.caller()))?;
+        let both = of.iter().zip(hidden);
+        let shown: Vec<VertexId> = both.filter(|(_, h)| !h).map(|(id, _)| *id).collect();
+        let mut ends = BTreeSet::new();
+        let all = &mut |_: usize, edge: Edge| {
+            ends.insert(edge.key.destination);
+            Flow::Continue(())
+        };
+        self.cluster
+            .wait(node.scan_edges(&shown, select, self.seen, all))?;
+        let ends: Vec<VertexId> = ends.into_iter().collect();
+        let hidden = self.cluster.wait(node.hidden(&ends, self.caller()))?;
+        Ok(hidden.into_iter().filter(|h| *h).count() as u64)
     }
 
     fn applied(&self, once: &[u8]) -> Result<bool> {

@@ -14,7 +14,7 @@ mod questions;
 mod storage;
 mod wire;
 
-pub(crate) use graph::{ClusterGraph, Names};
+pub(crate) use graph::{ClusterGraph, Graph, Names};
 pub(crate) use names::ClusterNames;
 pub(crate) use questions::Asker;
 pub use storage::Switch;

@@ -3,11 +3,11 @@
 
 use super::Cluster;
 use esker_model::namespace::{
-    Answer, Call, Change, Changes, Cookie, Done, Entry, Inode, NamePath, Namespace, Partition,
-    Space, SpaceBy, Usage, below,
+    Answer, Call, Change, Changes, Cookie, Done, Entry, Inode, Kind, NamePath, Namespace,
+    Partition, Space, SpaceBy, Usage, below,
 };
 use esker_model::object::Asker;
-use esker_model::{Cancel, Error, Flow, NeverCancel, Result, Version};
+use esker_model::{Cancel, Error, Flow, NeverCancel, Result, Version, VertexId};
 use std::ops::ControlFlow;
 
 /// Entries that one call for a page asks for.
@@ -161,6 +161,21 @@ impl Namespace for ClusterNames<'_> {
     fn space(&self, by: SpaceBy) -> Result<Vec<Space>> {
         match self.ask(Call::Space(by))? {
             Answer::Space(space) => Ok(space),
+            _ => Err(stray()),
+        }
+    }
+
+    fn ids(
+        &self,
+        asker: Option<&Asker>,
+        paths: &[NamePath],
+    ) -> Result<Vec<Option<(VertexId, Kind)>>> {
+        let call = Call::Ids {
+            asker: asker.cloned(),
+            paths: paths.to_vec(),
+        };
+        match self.ask(call)? {
+            Answer::Ids(ids) => Ok(ids),
             _ => Err(stray()),
         }
     }

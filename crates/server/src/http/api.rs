@@ -4,12 +4,14 @@ use super::Refused;
 use super::json::{edge_out, name_of, properties_out, value_out, vertex_out};
 use super::query::Query;
 use crate::call::Watch;
+use crate::cluster::Graph;
 use crate::service::Service;
 use esker::lineage::{Direction, LineageOptions, render_json};
+use esker_model::namespace::resolve;
 use esker_model::traversal::{Budget, Start, Strategy, TravelResult};
 use esker_model::{
     Cancel as _, Edge, EdgeKey, EdgeSelect, Schema, Traversal, Version, VersionRange, Versions,
-    Vertex, VertexChange, VertexId, VertexSelect,
+    Vertex, VertexChange, VertexId, VertexRef, VertexSelect, VertexTypeId,
 };
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
@@ -22,6 +24,35 @@ pub(super) struct Asked<'a> {
     pub(super) watch: &'a Watch,
     pub(super) query: Query,
     pub(super) body: &'a str,
+}
+
+impl<'a> Asked<'a> {
+    /// The graph, as whoever asks sees it.
+    fn graph(&self) -> Result<Graph<'a>, Refused> {
+        let asker = self.query.asker()?;
+        Ok(self.service.graph_as(asker.as_ref()))
+    }
+
+    /// A vertex by its name: a path is the file that is there now.
+    fn vertex(&self, parameter: &str, schema: &Schema) -> Result<(String, VertexRef), Refused> {
+        let name = self.query.vertex_name(parameter)?;
+        let names = self.service.names_now();
+        let found = resolve(&*names, schema, std::slice::from_ref(&name))?;
+        let vertex = match found.first() {
+            Some(vertex) => *vertex,
+            None => name.resolve(schema)?,
+        };
+        Ok((name.to_string(), vertex))
+    }
+
+    /// A vertex by its name, if it is given: as a place in a scan.
+    fn after(&self, schema: &Schema) -> Result<Option<(VertexTypeId, VertexId)>, Refused> {
+        if self.query.get("after").is_none() {
+            return Ok(None);
+        }
+        let (_, vertex) = self.vertex("after", schema)?;
+        Ok(Some((vertex.type_id, vertex.id)))
+    }
 }
 
 /// What it gives back: JSON text.
@@ -99,9 +130,9 @@ pub(super) fn stats(asked: &Asked<'_>) -> Answer {
 }
 
 pub(super) fn vertex(asked: &Asked<'_>) -> Answer {
-    let graph = asked.service.graph_now();
+    let graph = asked.graph()?;
     let schema = graph.schema()?;
-    let (name, vertex) = asked.query.vertex("id", &schema)?;
+    let (name, vertex) = asked.vertex("id", &schema)?;
     let found = graph.read_vertices(&[vertex.id], asked.query.as_of()?)?;
     match found.into_iter().next().flatten() {
         Some(found) if !found.deleted => {
@@ -116,7 +147,7 @@ pub(super) fn vertex(asked: &Asked<'_>) -> Answer {
 }
 
 pub(super) fn vertices(asked: &Asked<'_>) -> Answer {
-    let graph = asked.service.graph_now();
+    let graph = asked.graph()?;
     let schema = graph.schema()?;
     let type_id = asked.query.vertex_type(&schema)?;
     let limit = asked.query.limit()?;
@@ -124,7 +155,7 @@ pub(super) fn vertices(asked: &Asked<'_>) -> Answer {
     let mut more = false;
     let select = VertexSelect {
         type_id,
-        after: asked.query.after(&schema)?,
+        after: asked.after(&schema)?,
         as_of: asked.query.as_of()?,
         deleted: false,
     };
@@ -150,7 +181,7 @@ pub(super) fn vertices(asked: &Asked<'_>) -> Answer {
 
 /// Names of vertices by id, those known already left alone.
 fn learn(
-    service: &Service,
+    graph: &Graph<'_>,
     schema: &Schema,
     names: &mut HashMap<VertexId, String>,
     ids: impl Iterator<Item = VertexId>,
@@ -159,7 +190,7 @@ fn learn(
     unknown.sort_unstable();
     unknown.dedup();
     // Type and key never change: what is now names what was then.
-    let vertices = service.graph_now().read_vertices(&unknown, Version::MAX)?;
+    let vertices = graph.read_vertices(&unknown, Version::MAX)?;
     for (id, vertex) in unknown.into_iter().zip(vertices) {
         names.insert(id, name_of(id, vertex.as_ref(), schema));
     }
@@ -167,9 +198,9 @@ fn learn(
 }
 
 pub(super) fn edges(asked: &Asked<'_>) -> Answer {
-    let graph = asked.service.graph_now();
+    let graph = asked.graph()?;
     let schema = graph.schema()?;
-    let (name, vertex) = asked.query.vertex("id", &schema)?;
+    let (name, vertex) = asked.vertex("id", &schema)?;
     let types = match asked.query.get("type") {
         None => Vec::new(),
         Some(list) => list
@@ -198,7 +229,7 @@ pub(super) fn edges(asked: &Asked<'_>) -> Answer {
     })?;
     let mut names = HashMap::new();
     let ends = found.iter().map(|e| e.key.destination);
-    learn(asked.service, &schema, &mut names, ends)?;
+    learn(&graph, &schema, &mut names, ends)?;
     let edges: Json = found
         .iter()
         .map(|e| {
@@ -214,9 +245,9 @@ pub(super) fn edges(asked: &Asked<'_>) -> Answer {
 }
 
 pub(super) fn history(asked: &Asked<'_>) -> Answer {
-    let graph = asked.service.graph_now();
+    let graph = asked.graph()?;
     let schema = graph.schema()?;
-    let (_, vertex) = asked.query.vertex("id", &schema)?;
+    let (_, vertex) = asked.vertex("id", &schema)?;
     let bound = |name: &str, default| match asked.query.get(name) {
         None => Ok(default),
         Some(text) => Version::parse_since(text),
@@ -229,7 +260,7 @@ pub(super) fn history(asked: &Asked<'_>) -> Answer {
         let key = EdgeKey {
             source: vertex.id,
             edge_type: schema.edge_type_id(edge_type)?,
-            destination: asked.query.vertex("dst", &schema)?.1.id,
+            destination: asked.vertex("dst", &schema)?.1.id,
         };
         let events = graph.edge_history(key, range)?;
         let event = events.into_iter().map(|e| {
@@ -264,9 +295,9 @@ pub(super) fn impact(asked: &Asked<'_>) -> Answer {
 }
 
 fn walk(asked: &Asked<'_>, direction: Direction) -> Answer {
-    let graph = asked.service.graph_now();
+    let graph = asked.graph()?;
     let schema = graph.schema()?;
-    let (name, vertex) = asked.query.vertex("id", &schema)?;
+    let (name, vertex) = asked.vertex("id", &schema)?;
     let depth = asked.query.number("depth")?;
     let options = LineageOptions {
         as_of: asked.query.as_of()?,
@@ -329,11 +360,10 @@ pub(super) fn travel(asked: &Asked<'_>) -> Answer {
         strategy: strategy(body.get("strategy"))?,
     };
     let profile = body.get("profile") == Some(&Json::Bool(true));
-    let result = asked
-        .service
-        .graph_now()
-        .travel(&traversal, &budget, asked.watch)?;
-    travelled(asked.service, &traversal, &result, profile)
+    let graph = asked.graph()?;
+    let result = graph.travel(&traversal, &budget, asked.watch)?;
+    let schema = asked.service.schema()?;
+    travelled((&graph, &schema), &traversal, &result, profile)
 }
 
 /// What time it is, in nanoseconds since 1970: what `30d ago` in a filter is relative to.
@@ -355,12 +385,11 @@ fn strategy(value: Option<&Json>) -> Result<Strategy, Refused> {
 }
 
 fn travelled(
-    service: &Service,
+    (graph, schema): (&Graph<'_>, &Schema),
     traversal: &Traversal,
     result: &TravelResult,
     profile: bool,
 ) -> Answer {
-    let schema = service.schema()?;
     let names = |names: &[esker_model::VertexName]| match names {
         [one] => Json::from(one.to_string()),
         many => many.iter().map(ToString::to_string).collect(),
@@ -378,10 +407,10 @@ fn travelled(
         "stopped": stopped.collect::<Json>(),
     });
     let read = |ids: &[VertexId]| -> Result<Json, Refused> {
-        let vertices = service.graph_now().read_vertices(ids, result.as_of)?;
+        let vertices = graph.read_vertices(ids, result.as_of)?;
         let both = ids.iter().zip(&vertices);
         Ok(both
-            .map(|(id, v)| vertex_out(*id, v.as_ref(), &schema))
+            .map(|(id, v)| vertex_out(*id, v.as_ref(), schema))
             .collect())
     };
     if let Some(paths) = &result.paths {
@@ -398,9 +427,9 @@ fn travelled(
         let mut seen = std::collections::HashSet::new();
         steps.retain(|step| seen.insert(*step));
         let mut names = HashMap::new();
-        learn(service, &schema, &mut names, ids.into_iter())?;
+        learn(graph, schema, &mut names, ids.into_iter())?;
         let keys: Vec<_> = steps.iter().map(|(key, _)| *key).collect();
-        let as_read = service.graph_now().read_edges(&keys, result.as_of)?;
+        let as_read = graph.read_edges(&keys, result.as_of)?;
         let name = |id: VertexId| names.get(&id).map_or("", String::as_str);
         let edges = steps.iter().zip(as_read).map(|((key, version), read)| {
             let edge = read
@@ -411,7 +440,7 @@ fn travelled(
                     deleted: false,
                     properties: esker_model::Properties::new(),
                 });
-            edge_out(&edge, name(key.source), name(key.destination), &schema)
+            edge_out(&edge, name(key.source), name(key.destination), schema)
         });
         out["edges"] = edges.collect();
     }

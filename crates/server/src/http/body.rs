@@ -2,10 +2,12 @@
 
 use super::Refused;
 use super::json::value_in;
+use esker_model::namespace::names_a_path;
 use esker_model::object::{Asker, Identity, ObjectId};
 use esker_model::schema::nearest;
 use esker_model::{Properties, Schema, VertexName, VertexRef, VertexTypeId};
 use serde_json::{Map, Value as Json};
+use std::cell::RefCell;
 
 /// A name as a person wrote it against those that there are.
 pub(super) fn advice<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
@@ -50,6 +52,8 @@ pub(super) fn object_id(text: &str) -> Result<ObjectId, Refused> {
 pub(super) struct Fields<'a> {
     pub(super) object: &'a Map<String, Json>,
     pub(super) schema: &'a Schema,
+    /// Takes note of names that may be paths of files.
+    pub(super) paths: Option<&'a RefCell<Vec<VertexName>>>,
 }
 
 impl<'a> Fields<'a> {
@@ -69,7 +73,11 @@ impl<'a> Fields<'a> {
     pub(super) fn vertex(&self, key: &str) -> Result<(VertexRef, String), Refused> {
         let name = VertexName::parse(self.text(key)?)?;
         let vertex = name.resolve(self.schema)?;
-        Ok((vertex, name.key))
+        let key = name.key.clone();
+        if let Some(paths) = self.paths.filter(|_| names_a_path(self.schema, &name)) {
+            paths.borrow_mut().push(name);
+        }
+        Ok((vertex, key))
     }
 
     pub(super) fn object(&self, key: &str) -> Result<Option<&'a Map<String, Json>>, Refused> {
@@ -194,8 +202,12 @@ impl<'a> Fields<'a> {
             )));
         }
         let schema = self.schema;
-        Fields { object, schema }
-            .identity()
-            .map_err(|e| e.within(key))
+        Fields {
+            object,
+            schema,
+            paths: None,
+        }
+        .identity()
+        .map_err(|e| e.within(key))
     }
 }

@@ -101,6 +101,7 @@ fn asked_by_body(body: &str) -> Result<(Find, Format), Refused> {
     let body = Fields {
         object: &body,
         schema: &Schema::empty(),
+        paths: None,
     };
     let after = body.optional_text("after")?;
     let find = Find {

@@ -73,6 +73,7 @@ pub(super) fn create(body: &str, schema: &Schema) -> Result<(Batch, Identity), R
     let body = Fields {
         object: &body,
         schema,
+        paths: None,
     };
     let identity = body.identity()?;
     let mut batch = Batch::new();
@@ -103,6 +104,7 @@ pub(super) fn update(service: &Service, query: &Query, body: &str) -> Result<Bat
     let body = Fields {
         object: &body,
         schema: &schema,
+        paths: None,
     };
     let (mut attributes, mut tags) = (Properties::new(), Properties::new());
     let mut moved: Vec<(String, Value)> = Vec::new();
@@ -200,6 +202,7 @@ pub(super) fn tag(asked: &Asked<'_>) -> Answer {
     let body = Fields {
         object: &body,
         schema: &schema,
+        paths: None,
     };
     let change = TagWhere {
         filter: filter(body.text("filter")?)?,
@@ -231,6 +234,7 @@ pub(super) fn index(asked: &Asked<'_>) -> Answer {
     let fields = Fields {
         object: &body,
         schema: &schema,
+        paths: None,
     };
     if !body.contains_key("on") {
         return Err(Refused::bad("`on` is missing".into()));

@@ -16,8 +16,9 @@
 use super::Refused;
 use super::body::{Fields, advice, object_id};
 use esker_model::object::object_type;
-use esker_model::{Batch, Mutation, Op, Schema, Version};
+use esker_model::{Batch, Mutation, Op, Schema, Version, VertexName};
 use serde_json::Value as Json;
+use std::cell::RefCell;
 
 /// The operations, and the keys of each beside `op` and `version`.
 pub(super) const OPS: [(&str, &[&str]); 8] = [
@@ -34,26 +35,35 @@ pub(super) const OPS: [(&str, &[&str]); 8] = [
     ("move_object", &["object", "from", "to"]),
 ];
 
-/// Reads a batch, a mutation a line. Empty lines are skipped.
-pub(super) fn batch(text: &str, schema: &Schema) -> Result<Batch, Refused> {
+/// Reads a batch, a mutation a line. Empty lines are skipped. What names in it may be paths of files are given back, too.
+pub(super) fn batch(text: &str, schema: &Schema) -> Result<(Batch, Vec<VertexName>), Refused> {
     let mut batch = Batch::new();
+    let paths = RefCell::default();
     for (i, line) in text.lines().enumerate() {
         if line.trim().is_empty() {
             continue;
         }
-        let mutation = mutation(line, schema).map_err(|e| e.at_line(i + 1))?;
+        let mutation = mutation(line, schema, &paths).map_err(|e| e.at_line(i + 1))?;
         batch.mutations.push(mutation);
     }
-    Ok(batch)
+    Ok((batch, paths.into_inner()))
 }
 
-fn mutation(line: &str, schema: &Schema) -> Result<Mutation, Refused> {
+fn mutation(
+    line: &str,
+    schema: &Schema,
+    paths: &RefCell<Vec<VertexName>>,
+) -> Result<Mutation, Refused> {
     let json: Json = serde_json::from_str(line)
         .map_err(|e| Refused::bad(format!("not JSON (column {}): {e}", e.column())))?;
     let Json::Object(object) = &json else {
         return Err(Refused::bad("expected a JSON object".into()));
     };
-    let line = Fields { object, schema };
+    let line = Fields {
+        object,
+        schema,
+        paths: Some(paths),
+    };
     let name = line.text("op")?;
     let names = || OPS.iter().map(|(n, _)| *n);
     let Some((name, keys)) = OPS.iter().find(|(n, _)| *n == name) else {
@@ -155,7 +165,8 @@ mod tests {
 {"op":"delete_vertex","id":"file:/a"}
 {"op":"create_object","name":"energy","owner":1001,"attributes":{"location":"/x"},"tags":{"Conf":0,"seen":null}}
 {"op":"move_object","object":"object:7","from":{"name":"a","owner":1,"step":2},"to":{"name":"b","app":"c","owner":1}}"#;
-        let batch = batch(text, &Schema::default()).unwrap();
+        let (batch, paths) = batch(text, &Schema::default()).unwrap();
+        assert_eq!(paths.len(), 6);
         assert_eq!(batch.len(), 8);
         let identity = |name: &str, app: &str, owner, step| Identity {
             name: name.into(),

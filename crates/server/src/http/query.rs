@@ -3,7 +3,7 @@
 use super::Refused;
 use esker_model::object::Asker;
 use esker_model::schema::nearest;
-use esker_model::{Schema, Version, VertexId, VertexName, VertexRef, VertexTypeId};
+use esker_model::{Schema, Version, VertexName, VertexTypeId};
 
 /// Names and values, decoded; each name known and given once.
 #[derive(Debug)]
@@ -76,26 +76,9 @@ impl Query {
             .ok_or_else(|| Refused::bad(format!("parameter `{name}` is missing")))
     }
 
-    /// A vertex by its name.
-    pub(super) fn vertex(
-        &self,
-        name: &str,
-        schema: &Schema,
-    ) -> Result<(String, VertexRef), Refused> {
-        let parsed = VertexName::parse(self.required(name)?)?;
-        Ok((parsed.to_string(), parsed.resolve(schema)?))
-    }
-
-    /// A vertex by its name, if it is given: as a place in a scan.
-    pub(super) fn after(
-        &self,
-        schema: &Schema,
-    ) -> Result<Option<(VertexTypeId, VertexId)>, Refused> {
-        if self.get("after").is_none() {
-            return Ok(None);
-        }
-        let (_, vertex) = self.vertex("after", schema)?;
-        Ok(Some((vertex.type_id, vertex.id)))
+    /// The name of a vertex.
+    pub(super) fn vertex_name(&self, name: &str) -> Result<VertexName, Refused> {
+        Ok(VertexName::parse(self.required(name)?)?)
     }
 
     /// A type's name.

@@ -41,7 +41,12 @@ pub(super) async fn write(
     let once = query.get("once").map(|once| once.as_bytes().to_vec());
     let bytes = body.len();
     let read = move |service: &Service, _: &Watch| match what {
-        What::Lines => Ok((ops::batch(&body, &*service.schema()?)?, None)),
+        What::Lines => {
+            let schema = service.schema()?;
+            let (mut batch, paths) = ops::batch(&body, &schema)?;
+            service.settle(&mut batch, &schema, &paths, Version::ZERO)?;
+            Ok((batch, None))
+        }
         What::Create => {
             let (batch, identity) = objects::create(&body, &*service.schema()?)?;
             Ok((batch, Some(identity)))

@@ -182,10 +182,10 @@ fn mistakes_are_told() {
         ),
         (
             "GET",
-            "/api/v1/vertex?ids=user:1",
+            "/api/v1/vertex?idd=user:1",
             "",
             400,
-            "unknown parameter `ids`; did you mean `id`?",
+            "unknown parameter `idd`; did you mean `id`?",
         ),
         (
             "GET",

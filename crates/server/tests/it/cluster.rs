@@ -59,6 +59,15 @@ pub(crate) fn until(address: SocketAddr, expected: &str) {
     }
 }
 
+/// Two servers of a cluster, which serve.
+pub(crate) fn two(folder: &Path) -> (Server, Server) {
+    let config = config(folder, "directory_threshold = 4\n");
+    let (first, second) = (start(&config, 0), start(&config, 1));
+    until(first.address(), "ready");
+    until(second.address(), "ready");
+    (first, second)
+}
+
 #[test]
 fn a_server_waits_for_the_others() {
     let dir = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use esker_model::GraphWrite as _;
 use esker_model::{Batch, GraphRead as _, Op, Properties, VertexName, VertexRef};
 use esker_server::{Server, Settings};
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 
 pub(crate) struct Served {
     // Stopped before the folder goes.
@@ -42,20 +42,7 @@ impl Served {
 
     /// A request over HTTP/1.1: the status, the headers, the body.
     pub(crate) fn http(&self, verb: &str, path: &str, body: &str) -> (u16, String, String) {
-        let mut stream = TcpStream::connect(self.server.address()).unwrap();
-        let request = format!(
-            "{verb} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
-            body.len()
-        );
-        stream.write_all(request.as_bytes()).unwrap();
-        // A server that refuses a body by its length may close before it has read it.
-        let _ = stream.write_all(body.as_bytes());
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        let answer = String::from_utf8(answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, head.to_owned(), body.to_owned())
+        http(self.server.address(), verb, path, body)
     }
 
     pub(crate) fn json(&self, verb: &str, path: &str, body: &str) -> (u16, serde_json::Value) {
@@ -63,6 +50,28 @@ impl Served {
         let json = serde_json::from_str(&body).unwrap_or_else(|e| panic!("{path}: {e}: {body}"));
         (status, json)
     }
+}
+
+pub(crate) fn http(
+    address: SocketAddr,
+    verb: &str,
+    path: &str,
+    body: &str,
+) -> (u16, String, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let request = format!(
+        "{verb} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    // A server that refuses a body by its length may close before it has read it.
+    let _ = stream.write_all(body.as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8(answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, head.to_owned(), body.to_owned())
 }
 
 pub(crate) fn vertex(database: &Database, name: &str) -> VertexRef {

@@ -8,6 +8,7 @@ mod common;
 mod leases;
 mod limits;
 mod names;
+mod names_graph;
 mod objects;
 mod plain;
 mod routes;

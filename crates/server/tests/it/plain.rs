@@ -16,7 +16,11 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
 }
 
 pub(crate) async fn connect(served: &Served) -> EskerClient<Channel> {
-    let uri = format!("http://{}", served.server.address());
+    connect_to(served.server.address()).await
+}
+
+pub(crate) async fn connect_to(address: std::net::SocketAddr) -> EskerClient<Channel> {
+    let uri = format!("http://{address}");
     let channel = Endpoint::from_shared(uri).unwrap().connect().await.unwrap();
     EskerClient::new(channel)
 }

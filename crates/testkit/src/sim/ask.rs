@@ -3,10 +3,12 @@
 use super::exec::LocalFuture;
 use super::names::NamesTold;
 use esker_cluster::Node;
+use esker_cluster::node::Caller;
 use esker_engine::Engine;
 use esker_model::namespace::{Call, Inode, NamePath};
 use esker_model::object::{
-    Find, FindReport, Found, ObjectKey, ObjectRead as _, ObjectWrite as _, TagReport, TagWhere,
+    Asker, Find, FindReport, Found, ObjectKey, ObjectRead as _, ObjectWrite as _, TagReport,
+    TagWhere,
 };
 use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
@@ -55,6 +57,8 @@ pub enum Ask {
     TagWhere(TagWhere),
     /// About files.
     Names(Box<Call>),
+    /// A read of the graph, on somebody's behalf.
+    As(Asker, Box<Ask>),
     /// A file's attributes, with a promise that they stay so.
     Promised(NamePath),
 }
@@ -118,6 +122,7 @@ impl Told {
             Self::Objects(found) => found.iter().flatten().map(|f| f.modified).max(),
             Self::Found(found, _) => found.iter().map(|f| f.modified).max(),
             Self::Tagged(report) => Some(report.version),
+            Self::Names(NamesTold::Changed(_, newest)) => Some(newest.0),
             Self::Travel(_)
             | Self::Schema(_)
             | Self::Degrees(_)
@@ -173,20 +178,34 @@ impl Service for Arc<Node> {
     fn ask(&self, ask: Ask, seen: Version) -> LocalFuture<'static, Result<Told>> {
         let node = Self::clone(self);
         Box::pin(async move {
+            let (ask, asker) = match ask {
+                Ask::As(asker, ask) => (*ask, Some(asker)),
+                ask => (ask, None),
+            };
+            let caller = Caller {
+                seen,
+                asker: asker.as_ref(),
+            };
             Ok(match ask {
+                Ask::As(..) => {
+                    return Err(Error::Invalid("on behalf of somebody's somebody".into()));
+                }
                 Ask::Apply(batch) => Told::Commit(node.apply(batch, seen).await?),
                 Ask::Define(changes) => Told::Schema(node.define(&changes).await?),
                 Ask::Vertices(ids, as_of) => {
-                    Told::Vertices(node.read_vertices(&ids, as_of, seen).await?)
+                    Told::Vertices(node.read_vertices(&ids, as_of, caller).await?)
                 }
-                Ask::Edges(keys, as_of) => Told::Edges(node.read_edges(&keys, as_of, seen).await?),
+                Ask::Edges(keys, as_of) => {
+                    Told::Edges(node.read_edges(&keys, as_of, caller).await?)
+                }
                 Ask::Scan(frontier, select, most) => {
                     let mut found = Vec::new();
                     let mut sink = |i, edge| {
                         found.push((i, edge));
                         go_on(found.len() >= most)
                     };
-                    node.scan_edges(&frontier, &select, seen, &mut sink).await?;
+                    node.scan_edges(&frontier, &select, caller, &mut sink)
+                        .await?;
                     Told::Scanned(found)
                 }
                 Ask::Type(select, most) => {
@@ -195,14 +214,14 @@ impl Service for Arc<Node> {
                         found.push(vertex);
                         go_on(found.len() >= most)
                     };
-                    node.scan_vertices(&select, seen, &mut sink).await?;
+                    node.scan_vertices(&select, caller, &mut sink).await?;
                     Told::Type(found)
                 }
                 Ask::VertexHistory(id, range) => {
-                    Told::VertexHistory(node.vertex_history(id, range, seen).await?)
+                    Told::VertexHistory(node.vertex_history(id, range, caller).await?)
                 }
                 Ask::EdgeHistory(key, range) => {
-                    Told::EdgeHistory(node.edge_history(key, range, seen).await?)
+                    Told::EdgeHistory(node.edge_history(key, range, caller).await?)
                 }
                 Ask::Degrees(of) => Told::Degrees(node.degrees(&of, seen).await?),
                 Ask::Top(edge_type, limit) => {
@@ -215,11 +234,13 @@ impl Service for Arc<Node> {
                         found.push(difference);
                         go_on(false)
                     };
-                    node.diff(before, after, seen, &mut sink).await?;
+                    node.diff(before, after, caller, &mut sink).await?;
                     Told::Diff(found)
                 }
                 Ask::Travel(traversal, budget) => {
-                    let travelled = node.travel(&traversal, &budget, &NeverCancel, seen).await?;
+                    let travelled = node
+                        .travel(&traversal, &budget, &NeverCancel, caller)
+                        .await?;
                     Told::Travel(Box::new(travelled))
                 }
                 Ask::Applied(once) => Told::Applied(node.applied(&once).await?),
@@ -295,10 +316,8 @@ pub fn ask_engine(engine: &Engine, ask: Ask) -> Result<Told> {
             Told::Found(found, report)
         }
         Ask::TagWhere(change) => Told::Tagged(engine.tag_where(&change, &NeverCancel)?),
-        Ask::Names(_) | Ask::Promised(_) => {
-            return Err(Error::Invalid(
-                "one engine is asked about files itself".into(),
-            ));
+        Ask::Names(_) | Ask::As(..) | Ask::Promised(_) => {
+            return Err(Error::Invalid("one engine is asked itself".into()));
         }
     })
 }

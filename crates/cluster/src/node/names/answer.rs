@@ -60,6 +60,7 @@ impl Node {
                 first,
                 last,
             } => NamesReply::Count(self.count_range(directory, (first, last))?),
+            NamesCall::Know { what } => NamesReply::Count(self.hear(what)),
             NamesCall::Promise { vertex } => {
                 NamesReply::Promised(self.engine.promise_vertex(vertex))
             }

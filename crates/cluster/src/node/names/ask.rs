@@ -1,11 +1,12 @@
 //! Questions about the namespace: answered by the server that was asked, with rows of the others.
 
 use super::fetch::kept_moving;
+use super::known::VERTICES;
 use crate::node::Node;
 use crate::node::peers::unexpected;
 use crate::peer::{NamesCall, NamesReply};
 use crate::vnode::ServerId;
-use esker_engine::{DirectorySums, RawEntry, sums_of};
+use esker_engine::{DirectorySums, RawEntry, show_tags, sums_of};
 use esker_model::key::{Counter, Measure};
 use esker_model::namespace::{
     Answer, Call, Cookie, Entry, Inode, Name, NamePath, Partition as Portion, Space, SpaceBy, Usage,
@@ -35,7 +36,10 @@ impl Node {
                 asker,
                 path,
                 follow,
-            } => Answer::Inode(self.stat_name(asker.as_ref(), &path, follow).await?),
+            } => {
+                let inode = self.stat_name(asker.as_ref(), &path, follow).await?;
+                Answer::Inode(self.with_tags(asker.as_ref(), inode).await?)
+            }
             Call::List {
                 asker,
                 path,
@@ -52,6 +56,7 @@ impl Node {
                 Answer::Usage(self.usage_of(asker.as_ref(), &path, false).await?)
             }
             Call::Space(by) => Answer::Space(self.space_by(by).await?),
+            Call::Ids { asker, paths } => Answer::Ids(self.ids_of(asker.as_ref(), &paths).await?),
             Call::Partitions(path) => Answer::Partitions(self.partitions_of(&path).await?),
         })
     }
@@ -69,6 +74,18 @@ impl Node {
                 .stat_spread(asker, (path, follow), view, fetched)
         })
         .await
+    }
+
+    /// With the tags of its vertex as extended attributes, if the asker may read it.
+    async fn with_tags(self: &Arc<Self>, asker: Option<&Asker>, mut inode: Inode) -> Result<Inode> {
+        if self.has_heard(VERTICES) && inode.allows(asker, READ) {
+            let now = self.moment(Version::MAX, Version::ZERO);
+            let found = self.stored_vertices(&[inode.id], now).await?;
+            if let Some(vertex) = found.into_iter().flatten().find(|v| !v.deleted) {
+                show_tags(&mut inode, &vertex.user);
+            }
+        }
+        Ok(inode)
     }
 
     /// A page of [`esker_model::namespace::Namespace::list`]: so many entries at most, of directories alone if that is asked

@@ -7,6 +7,7 @@
 //! it is prepared, nobody changes or looks up anything, so what servers remember of directories is never wrong.
 
 use super::fetch::kept_moving;
+use super::known::{FILES, VERTICES};
 use super::place::View;
 use crate::node::Node;
 use crate::node::peers::unexpected;
@@ -15,6 +16,7 @@ use crate::peer::{Change, NamesCall, NamesPart, NamesReply, Part, PartOp, entrie
 use crate::vnode::ServerId;
 use esker_engine::{Beside, Plan, Ran, Stopped, path_of};
 use esker_model::limits::BATCH_MUTATIONS_MAX;
+use esker_model::namespace::tags::TAG_PREFIX;
 use esker_model::namespace::{Change as NameChange, Changes, Done, Kind};
 use esker_model::object::Asker;
 use esker_model::{Error, Op, Result, Version, VertexId};
@@ -56,6 +58,11 @@ impl Node {
                 got: changes.len() as u64,
                 limit: BATCH_MUTATIONS_MAX as u64,
             });
+        }
+        self.tell_all(FILES).await?;
+        let tags = |change: &NameChange| matches!(change, NameChange::Xattr { name, .. } if name.starts_with(TAG_PREFIX));
+        if changes.iter().any(tags) {
+            self.tell_all(VERTICES).await?;
         }
         let mut answers = Vec::with_capacity(changes.len());
         let mut left = changes.as_slice();
@@ -328,7 +335,11 @@ impl Node {
                 seen: Version::ZERO,
             };
             match self.attempt(parts, aside).await {
-                Ok(Attempt::Done(..)) => return Ok(done),
+                Ok(Attempt::Done(commit, _)) => {
+                    // Whoever is told sees the graph with it from now on.
+                    let version = done.version.max(commit.version);
+                    return Ok(Done { version, ..done });
+                }
                 Ok(Attempt::Again) => {}
                 // The graph does not know of the file.
                 Err(Error::NoVertex { .. }) if !keep_vertices => keep_vertices = true,
@@ -381,13 +392,16 @@ impl Node {
                 (server, Part { ops: vec![op] })
             })
             .collect();
-        for vertex in plan.gone.iter().filter(|_| !keep_vertices) {
+        let goes = |op: &Op| matches!(op, Op::DeleteVertex { .. });
+        let ops = plan.ops.into_iter();
+        for (index, op) in (1..).zip(ops.filter(|op| !(keep_vertices && goes(op)))) {
+            let home = self.home(crate::peer::vertex_of(&op));
             let op = PartOp {
-                index: 1,
+                index,
                 at: None,
-                change: Change::Vertex(Op::DeleteVertex { vertex: *vertex }),
+                change: Change::Vertex(op),
             };
-            all.entry(self.home(vertex.id)).or_default().ops.push(op);
+            all.entry(home).or_default().ops.push(op);
         }
         all.into_iter()
             .map(|(server, part)| (server, Arc::new(part)))

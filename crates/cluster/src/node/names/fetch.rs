@@ -6,7 +6,7 @@ use crate::node::peers::unexpected;
 use crate::peer::{NamesCall, NamesReply, Request, Response};
 use crate::vnode::ServerId;
 use esker_engine::{DirectorySums, Fetched, Need, Placed as _, Ran, RowPlace};
-use esker_model::{Error, Result, VertexId};
+use esker_model::{Error, Result, Version, VertexId};
 use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,15 +24,26 @@ impl Node {
         self: &Arc<Self>,
         run: impl Fn(&View<'_>, &Fetched) -> Result<Ran<T>> + Send,
     ) -> Result<T> {
-        let mut fetched = self.nothing_fetched();
+        self.run_with(&mut self.nothing_fetched(), run).await
+    }
+
+    /// The same with rows that were fetched before, as far as they still count; keeps those that it fetches.
+    pub(in crate::node) async fn run_with<T: Send>(
+        self: &Arc<Self>,
+        fetched: &mut Fetched,
+        run: impl Fn(&View<'_>, &Fetched) -> Result<Ran<T>> + Send,
+    ) -> Result<T> {
         let deadline = self.time.now_millis() + BUSY_MAX;
+        if fetched.epoch != self.engine.names_epoch() {
+            *fetched = self.nothing_fetched();
+        }
         loop {
-            let ran = run(&View(self), &fetched)?;
+            let ran = run(&View(self), fetched)?;
             match ran {
                 Ran::Ended(value) => return Ok(value),
-                Ran::Needs(needs) => self.fetch(&mut fetched, needs).await?,
+                Ran::Needs(needs) => self.fetch(fetched, needs).await?,
                 Ran::Busy => {
-                    fetched = self.nothing_fetched();
+                    *fetched = self.nothing_fetched();
                     self.wait_for_names(deadline).await?;
                 }
             }
@@ -76,12 +87,18 @@ impl Node {
         fetched: &mut Fetched,
         needs: Vec<Need>,
     ) -> Result<()> {
-        let (mut rows, mut sums) = (Vec::new(), Vec::new());
+        let (mut rows, mut sums, mut vertices) = (Vec::new(), Vec::new(), Vec::new());
         for need in needs {
             match need {
                 Need::Row(key) => rows.push(key),
                 Need::Sums(id) => sums.push(id),
+                Need::Vertex(id) => vertices.push(id),
             }
+        }
+        if !vertices.is_empty() {
+            let now = self.moment(Version::MAX, Version::ZERO);
+            let found = self.stored_vertices(&vertices, now).await?;
+            fetched.vertices.extend(vertices.into_iter().zip(found));
         }
         if !sums.is_empty() {
             fetched.sums.extend(self.sums_of(&sums).await?);

@@ -10,6 +10,8 @@ mod ask;
 mod calls;
 mod change;
 mod fetch;
+mod graph;
+pub(crate) mod known;
 mod lease;
 pub(crate) mod place;
 mod route;

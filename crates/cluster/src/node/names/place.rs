@@ -154,6 +154,10 @@ impl Placed for View<'_> {
         true
     }
 
+    fn is_home(&self, id: VertexId) -> bool {
+        self.0.home(id) == self.0.settings.id
+    }
+
     fn alone(&self) -> bool {
         self.0.map.servers().len() == 1
     }

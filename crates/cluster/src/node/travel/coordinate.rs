@@ -1,7 +1,7 @@
 //! A traversal from its beginning to its result: GraphMeta's level-synchronous engine, with the asynchronous one beside it.
 
-use super::super::Node;
 use super::super::peers::unexpected;
+use super::super::{Caller, Node};
 use super::assemble::Assembly;
 use super::flow::Flow;
 use super::step::{add, forgotten};
@@ -12,10 +12,11 @@ use crate::peer::{
 };
 use crate::vnode::ServerId;
 use esker_engine::{PlannedHop, PlannedSegment};
+use esker_model::object::Asker;
 use esker_model::traversal::{
-    Budget, ServerStep, StepProfile, Stop, StopReason, Strategy, TravelResult, Traversal,
+    Budget, ServerStep, Start, StepProfile, Stop, StopReason, Strategy, TravelResult, Traversal,
 };
-use esker_model::{Cancel, Error, Result, Version};
+use esker_model::{Cancel, Error, Result, Version, VertexId};
 use futures_util::future::{Either, join_all, select};
 use std::pin::pin;
 use std::sync::Arc;
@@ -33,11 +34,17 @@ impl Node {
         traversal: &Traversal,
         budget: &Budget,
         cancel: &dyn Cancel,
-        seen: Version,
+        caller: impl Into<Caller<'_>>,
     ) -> Result<TravelResult> {
         self.check_serving()?;
+        let Caller { seen, asker } = caller.into();
         let now = self.moment(Version::MAX, seen);
         let plan = self.engine.plan_part(traversal, now)?;
+        let starts = match &traversal.start {
+            Start::Vertices(names) => self.resolve(names).await?,
+            Start::Type(_) => Vec::new(),
+        };
+        let starts: Vec<VertexId> = starts.into_iter().map(|v| v.id).collect();
         let began = self.time.monotonic_micros();
         let mut budget = *budget;
         if budget.strategy == Strategy::Async && counts(&budget, traversal) {
@@ -67,7 +74,7 @@ impl Node {
                 node: self,
                 travel: run.id,
             };
-            let found = run.run(traversal, now).await;
+            let found = run.run(traversal, (&starts, asker), now).await;
             attempt += 1;
             match found {
                 Ok(visited) => {
@@ -131,10 +138,17 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    async fn run(&mut self, traversal: &Traversal, now: Version) -> Result<Vec<Visited>> {
+    async fn run(
+        &mut self,
+        traversal: &Traversal,
+        (starts, asker): (&[VertexId], Option<&Asker>),
+        now: Version,
+    ) -> Result<Vec<Visited>> {
         let begin = TravelBegin {
             travel: self.id,
             traversal: traversal.clone(),
+            starts: starts.to_vec(),
+            asker: asker.cloned(),
             now,
             budget: self.budget,
         };

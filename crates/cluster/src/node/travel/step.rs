@@ -12,7 +12,7 @@ use esker_engine::PartExpansion;
 use esker_model::traversal::{Budget, Strategy};
 use esker_model::{EdgeKey, Error, Result, Version, VertexId};
 use futures_util::future::join_all;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -39,11 +39,15 @@ impl Node {
             let start = walk.state().visited_at(Place(0)).len();
             return Ok(TravelReply::Started(start as u64));
         }
-        let plan = self.engine.plan_part(&begin.traversal, begin.now)?;
+        let mut plan = self.engine.plan_part(&begin.traversal, begin.now)?;
+        plan.start_at(&begin.starts);
         let named = plan.start_vertices();
         self.settle(named.as_deref(), plan.newest()).await?;
         let walk = Arc::new(Walk::new(begin, plan));
         let start = self.engine.part_start(&walk.plan, &*walk)?;
+        let admitted = self.admits(&walk, Place(0), &start).await?;
+        let start = start.into_iter().zip(admitted);
+        let start: Vec<VertexId> = start.filter(|(_, ok)| *ok).map(|(id, _)| id).collect();
         {
             let mut state = walk.state();
             state.start(&start);
@@ -304,10 +308,37 @@ impl Node {
         }
         self.settle(Some(fresh), walk.plan.newest()).await?;
         let began = self.time.monotonic_micros();
-        let admitted = self.engine.part_admit(&walk.plan, to.0, fresh, &**walk)?;
+        let admitted = self.admits(walk, to, fresh).await?;
         let mut state = walk.state();
         state.vertices_micros += self.time.monotonic_micros().saturating_sub(began);
         Ok(state.admit(to, fresh, &admitted))
+    }
+
+    /// Which of these, at home here, may be visited at a place: they are there, pass its filters, and the caller sees them.
+    async fn admits(
+        self: &Arc<Self>,
+        walk: &Walk,
+        to: Place,
+        vertices: &[VertexId],
+    ) -> Result<Vec<bool>> {
+        let mut sight = walk.sight();
+        let mut paths = HashMap::new();
+        if walk.plan.asks_keys(to.0) {
+            paths = self.paths_of(&mut sight, vertices).await?;
+        }
+        let mut admitted = self
+            .engine
+            .part_admit(&walk.plan, to.0, (vertices, &paths), walk)?;
+        if sight.hides() {
+            let both = vertices.iter().zip(&admitted);
+            let there = both.filter(|(_, ok)| **ok).map(|(id, _)| *id);
+            self.learn(&mut sight, there.collect::<Vec<_>>()).await?;
+            for (id, ok) in vertices.iter().zip(&mut admitted) {
+                *ok &= sight.sees(*id);
+            }
+        }
+        walk.saw(sight);
+        Ok(admitted)
     }
 
     /// The other servers that have edges of a vertex, as far as is known.

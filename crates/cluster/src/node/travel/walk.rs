@@ -1,5 +1,6 @@
 //! What a server knows of a traversal: what was visited of the vertices that are at home there.
 
+use super::super::Sight;
 use super::super::hashed::{Map, Set};
 use crate::peer::{
     PathEntry, Reached, StepDone, TravelBegin, TravelCall, TravelId, TravelPlace as Place,
@@ -54,6 +55,8 @@ pub(super) struct WalkState {
     pub(super) ahead: usize,
     /// Asynchronous: see `flow`.
     pub(super) flow: FlowState,
+    /// What its caller sees, as far as it is known here.
+    pub(super) sight: Option<Sight>,
     /// Vertices visited here, and edges kept of paths.
     visited: u64,
     steps_of_paths: u64,
@@ -100,6 +103,20 @@ impl Walk {
             step: AtomicU32::new(0),
             stopped: AtomicBool::new(false),
             state: Mutex::default(),
+        }
+    }
+
+    /// What its caller sees: whoever finds out more gives it back with [`Self::saw`].
+    pub(super) fn sight(&self) -> Sight {
+        let known = self.state().sight.take();
+        known.unwrap_or_else(|| Sight::of(self.begin.asker.as_ref()))
+    }
+
+    pub(super) fn saw(&self, sight: Sight) {
+        let mut state = self.state();
+        match &mut state.sight {
+            Some(known) => known.absorb(sight),
+            none => *none = Some(sight),
         }
     }
 

@@ -7,7 +7,7 @@
 
 use super::*;
 use esker_cluster::peer::*;
-use esker_model::object::{Identity, ObjectId};
+use esker_model::object::{Asker, Identity, ObjectId};
 use esker_model::record::UserAttribute;
 use esker_model::traversal::{Budget, StopReason, Strategy as Engine};
 use esker_model::{
@@ -326,11 +326,15 @@ fn travel_call() -> impl Strategy<Value = TravelCall> {
         version(),
         any::<Option<u64>>(),
         prop::sample::select(Engine::ALL.to_vec()),
+        vec(any::<[u8; 16]>().prop_map(VertexId), 0..3),
+        option::of((any::<i64>(), vec(any::<i64>(), 0..3))),
     );
     prop_oneof![
         begin.prop_map(
-            move |(travel, now, edges, strategy)| TravelCall::Begin(TravelBegin {
+            move |(travel, now, edges, strategy, starts, asker)| TravelCall::Begin(TravelBegin {
                 travel,
+                starts,
+                asker: asker.map(|(uid, gids)| Asker { uid, gids }),
                 traversal: Traversal::parse(chain).unwrap(),
                 now,
                 budget: Budget {

@@ -107,6 +107,8 @@ fn begin_out(begin: &TravelBegin) -> proto::TravelBegin {
         travel: Some(id_out(begin.travel)),
         request: Some(convert::budget_out(&begin.traversal, &begin.budget)),
         now: begin.now.0,
+        starts: convert::ids_out(&begin.starts),
+        asker: convert::asker_out(begin.asker.as_ref()),
     }
 }
 
@@ -116,6 +118,8 @@ fn begin_in(begin: proto::TravelBegin) -> Decoded<TravelBegin> {
         travel: id_of(begin.travel)?,
         traversal: convert::traversal_in(&request).at("request.chain")?,
         now: Version(begin.now),
+        starts: ids_in(&begin.starts, "starts")?,
+        asker: convert::asker_in(begin.asker),
         budget: convert::budget_in(&request),
     })
 }

@@ -1,5 +1,6 @@
 //! One client at a time, and nothing goes wrong: a cluster answers about files as one engine does.
 
+use super::graph::Both;
 use super::{NamesTold, Outcome, Refusal, Seen, whole};
 use crate::history::START_MILLIS;
 use crate::names::{path, people, some_change, some_path};
@@ -9,13 +10,14 @@ use crate::sim::cluster::{Cluster, Shape, Subject};
 use crate::sim::facade::Facade;
 use crate::sim::net::Times;
 use crate::sim::play::{Played, Scenario, Weather, started};
+use crate::world::schema_changes;
 use esker_engine::{Engine, NoArchive};
 use esker_model::namespace::{
-    Call, Change, Changes, Make, NamePath, Namespace as _, SetAttributes, SpaceBy,
+    Call, Change, Changes, Make, NamePath, Namespace as _, SetAttributes, SpaceBy, XattrMode,
 };
 use esker_model::object::Asker;
 use esker_model::once::Numbered;
-use esker_model::{Error, NeverCancel};
+use esker_model::{Error, GraphWrite as _, NeverCancel};
 use esker_store::memory::MemoryStore;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -50,6 +52,7 @@ pub fn play(seed: u64, tracing: bool) -> Played {
             scenario.shape.engine,
         )
         .map_err(text)?;
+        model.define(&schema_changes()).map_err(text)?;
         let mut alone = Alone {
             facade,
             model,
@@ -81,7 +84,9 @@ pub fn play(seed: u64, tracing: bool) -> Played {
             } else {
                 0
             };
-            let changes = if alone.rng.percent(5) {
+            let changes = if alone.rng.percent(10) {
+                vec![alone.some_tag(names)]
+            } else if alone.rng.percent(5) {
                 alone.many(&asker)
             } else {
                 (0..count)
@@ -91,6 +96,12 @@ pub fn play(seed: u64, tracing: bool) -> Played {
             alone
                 .change(Some(&asker), changes.clone())
                 .map_err(|e| format!("step {step}, {changes:?}: {e}"))?;
+            if alone.rng.percent(30) {
+                let Alone {
+                    facade, model, rng, ..
+                } = &mut alone;
+                Both { facade, model }.tag(rng, names)?;
+            }
             if step % 15 == 14 {
                 for asker in &people {
                     alone.compare(asker, names)?;
@@ -147,6 +158,18 @@ impl Alone {
             .collect()
     }
 
+    /// A tag by the attribute that it is.
+    fn some_tag(&mut self, names: &[&str]) -> Change {
+        Change::Xattr {
+            path: some_path(&mut self.rng, names),
+            name: self.rng.pick(&[b"user.esker.n", b"user.esker.t"]).to_vec(),
+            value: self.rng.percent(70).then(|| b"7".to_vec()),
+            mode: *self
+                .rng
+                .pick(&[XattrMode::Any, XattrMode::Create, XattrMode::Replace]),
+        }
+    }
+
     fn change(&mut self, asker: Option<&Asker>, changes: Vec<Change>) -> Result<(), String> {
         let expected = self
             .model
@@ -169,7 +192,7 @@ impl Alone {
         let times = if repeats { 2 } else { 1 };
         for time in 0..times {
             match self.told(call.clone())? {
-                Ok(NamesTold::Changed(got)) if got == expected => {}
+                Ok(NamesTold::Changed(got, _)) if got == expected => {}
                 got => return Err(format!("told {got:?}, expected {expected:?} ({time})")),
             }
         }
@@ -231,6 +254,10 @@ impl Alone {
     }
 
     fn compare(&mut self, asker: &Asker, names: &[&str]) -> Result<(), String> {
+        let Self {
+            facade, model, rng, ..
+        } = self;
+        Both { facade, model }.compare(rng, asker, names)?;
         let root = NamePath::root();
         let mut expected = Tree::new();
         let walked = self

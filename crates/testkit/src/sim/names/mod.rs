@@ -1,15 +1,16 @@
 //! Files in a cluster: one client at a time is answered as by one engine ([`alone`]); several, with the cluster's troubles, are
 //! told nothing that is not so ([`together`]). Then all rows of all servers are put into one engine, which checks them
-//! ([`whole`]).
+//! ([`whole`]). [`graph`] asks the graph about files, by their paths and as somebody sees it.
 
 pub mod alone;
+pub mod graph;
 pub mod together;
 pub mod whole;
 
 use esker_model::namespace::{
-    Answer, Content, Cookie, Entry, Errno, Inode, Partition, Space, Usage,
+    Answer, Content, Cookie, Entry, Errno, Inode, Kind, Partition, Space, Usage,
 };
-use esker_model::{Error, ErrorKind};
+use esker_model::{Error, ErrorKind, Version, VertexId};
 
 /// What came of a change: refused as a file system does, or for another reason.
 pub type Outcome = Result<(), Refusal>;
@@ -35,6 +36,16 @@ impl From<Error> for Refusal {
     }
 }
 
+/// The newest version that changes took: what whoever made them has seen. Answers that differ in it are the same.
+#[derive(Debug, Clone, Copy)]
+pub struct Newest(pub Version);
+
+impl PartialEq for Newest {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
 /// What a node says about files.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NamesTold {
@@ -43,13 +54,15 @@ pub enum NamesTold {
     /// Of `List`.
     Page(Vec<(Cookie, Entry)>, bool),
     /// Of `Change`.
-    Changed(Vec<Outcome>),
+    Changed(Vec<Outcome>, Newest),
     /// Of `Usage`.
     Usage(Usage),
     /// Of `Space`.
     Space(Vec<Space>),
     /// Of `Partitions`.
     Partitions(Vec<Partition>),
+    /// Of `Ids`.
+    Ids(Vec<Option<(VertexId, Kind)>>),
 }
 
 impl From<Answer> for NamesTold {
@@ -57,14 +70,16 @@ impl From<Answer> for NamesTold {
         match answer {
             Answer::Inode(inode) => Self::Inode(Box::new(inode)),
             Answer::Page { entries, more } => Self::Page(entries, more),
-            Answer::Changed(done) => Self::Changed(
-                done.into_iter()
-                    .map(|d| d.map(|_| ()).map_err(Refusal::from))
-                    .collect(),
-            ),
+            Answer::Changed(done) => {
+                let newest = done.iter().flatten().map(|d| d.version).max();
+                let outcomes = done.into_iter();
+                let outcomes = outcomes.map(|d| d.map(|_| ()).map_err(Refusal::from));
+                Self::Changed(outcomes.collect(), Newest(newest.unwrap_or(Version::ZERO)))
+            }
             Answer::Usage(usage) => Self::Usage(usage),
             Answer::Space(space) => Self::Space(space),
             Answer::Partitions(all) => Self::Partitions(all),
+            Answer::Ids(ids) => Self::Ids(ids),
         }
     }
 }

@@ -90,7 +90,8 @@ fn play_on(scenario: &Scenario, cluster: &Rc<Cluster>, played: &mut Played) -> R
     let mut begin = vec![directory("/s")];
     begin.extend((0..scenario.clients).map(|n| directory(&format!("/c{n}"))));
     let made = facade.ask(&ask(begin)).map_err(|e| e.to_string())?;
-    if !matches!(&made, Told::Names(NamesTold::Changed(done)) if done.iter().all(Result::is_ok)) {
+    if !matches!(&made, Told::Names(NamesTold::Changed(done, _)) if done.iter().all(Result::is_ok))
+    {
         return Err(format!("the first directories are not made: {made:?}"));
     }
     let mut rng = Rng::new(scenario.seed ^ 0x006e_616d);
@@ -162,7 +163,7 @@ impl Shared {
         shared.note(|| format!("client {client} hears from server {at}: {told:?}"));
         self.records.set(self.records.get() + 1);
         let outcomes = match told {
-            Ok(Told::Names(NamesTold::Changed(done))) if done.len() == count => done,
+            Ok(Told::Names(NamesTold::Changed(done, _))) if done.len() == count => done,
             Ok(other) => vec![Err(Refusal::Other(format!("{other:?}"))); count],
             Err(e) => vec![Err(Refusal::from(e)); count],
         };
