@@ -127,7 +127,7 @@ fn nobody_sees_what_was_before_a_change_that_is_done() {
             change(&writer, size(n)).unwrap();
             done.store(n, Ordering::Release);
             // Until somebody has been promised something again.
-            std::thread::sleep(Duration::from_millis(1_000));
+            std::thread::sleep(Duration::from_secs(1));
         }
         stop.store(true, Ordering::Release);
         for reader in readers {
