@@ -39,7 +39,7 @@ fn size(size: u64) -> SetAttributes {
 /// Nothing is sent but what is asked for.
 const PATIENT: WriteBackOptions = WriteBackOptions {
     most: 1_000,
-    age: Duration::from_secs(3_600),
+    age: Duration::from_hours(1),
 };
 
 /// Files that count calls, and can be out of reach.
@@ -49,7 +49,7 @@ struct Counted(Arc<Calls>);
 struct Calls {
     files: Database,
     changes: AtomicUsize,
-    calls: AtomicUsize,
+    times: AtomicUsize,
     away: AtomicBool,
 }
 
@@ -58,14 +58,14 @@ impl Counted {
         Self(Arc::new(Calls {
             files,
             changes: AtomicUsize::new(0),
-            calls: AtomicUsize::new(0),
+            times: AtomicUsize::new(0),
             away: AtomicBool::new(false),
         }))
     }
 
     fn counted(&self) -> (usize, usize) {
         let of = |n: &AtomicUsize| n.load(Ordering::Acquire);
-        (of(&self.0.calls), of(&self.0.changes))
+        (of(&self.0.times), of(&self.0.changes))
     }
 }
 
@@ -74,7 +74,7 @@ impl Namespace for Counted {
         if self.0.away.load(Ordering::Acquire) {
             return Err(Error::Unavailable("nobody is there".into()));
         }
-        self.0.calls.fetch_add(1, Ordering::AcqRel);
+        self.0.times.fetch_add(1, Ordering::AcqRel);
         self.0.changes.fetch_add(changes.len(), Ordering::AcqRel);
         self.0.files.change(asker, changes)
     }

@@ -92,7 +92,7 @@ impl Held {
     }
 
     /// Keeps an answer to a question that was sent then.
-    pub(super) fn keep(&self, question: Question, sent: Instant, millis: u32, inode: &Inode) {
+    pub(super) fn keep(&self, question: &Question, sent: Instant, millis: u32, inode: &Inode) {
         let until = sent.checked_add(Duration::from_millis(millis.into()));
         let (true, Some(until)) = (millis > 0 && small(inode), until) else {
             return;
@@ -100,7 +100,7 @@ impl Held {
         let held = self.generations.lock();
         let mut held = held.unwrap_or_else(PoisonError::into_inner);
         let [young, _] = &mut *held;
-        if let Some(known) = young.get_mut(&question) {
+        if let Some(known) = young.get_mut(question) {
             known.promised = Some((until, inode.clone()));
         }
     }
@@ -170,7 +170,7 @@ mod tests {
         assert!(!wants(1), "it was never asked");
         assert!(wants(1));
         let now = Instant::now();
-        held.keep(question(1), now, 60_000, &inode());
+        held.keep(&question(1), now, 60_000, &inode());
         assert!(answered(&held, 1));
         let other = Asker {
             uid: 5,
@@ -184,15 +184,15 @@ mod tests {
             assert!(matches!(held.look(&question), Look::Ask { promise: false }));
         }
         let before = now.checked_sub(Duration::from_mins(1)).unwrap();
-        held.keep(question(1), before, 60_000, &inode());
+        held.keep(&question(1), before, 60_000, &inode());
         assert!(!answered(&held, 1), "it was sent a minute ago");
-        held.keep(question(1), now, 0, &inode());
+        held.keep(&question(1), now, 0, &inode());
         assert!(!answered(&held, 1));
         let large = Inode {
             content: Content::Inline(vec![0; BYTES_MAX + 1]),
             ..inode()
         };
-        held.keep(question(1), now, 60_000, &large);
+        held.keep(&question(1), now, 60_000, &large);
         assert!(!answered(&held, 1));
     }
 
@@ -201,7 +201,7 @@ mod tests {
         let held = Held::default();
         for n in [0, 1] {
             let _ = held.look(&question(n));
-            held.keep(question(n), Instant::now(), 60_000, &inode());
+            held.keep(&question(n), Instant::now(), 60_000, &inode());
         }
         for n in 2..3 * GENERATION {
             let _ = held.look(&question(n));

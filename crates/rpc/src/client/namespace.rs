@@ -156,7 +156,7 @@ impl Namespace for Client {
             Way::Own => self.stat_through(self, asker, path, (follow, promise))?,
             Way::To(other) => self.stat_through(&other, asker, path, (follow, promise))?,
         };
-        held.keep(question, sent, millis, &inode);
+        held.keep(&question, sent, millis, &inode);
         Ok(inode)
     }
 

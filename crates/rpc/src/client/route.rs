@@ -199,7 +199,7 @@ impl Client {
         parts: BTreeMap<u32, Vec<usize>>,
         sync: bool,
     ) -> Result<Vec<Result<Done>>> {
-        struct Sent {
+        struct Share {
             client: Client,
             which: Vec<usize>,
             changes: Changes,
@@ -224,7 +224,7 @@ impl Client {
             };
             let connection = client.connection();
             let sent = connection.and_then(|c| c.send(&request, client.newest(), 0));
-            all.push(Sent {
+            all.push(Share {
                 sent: sent.ok(),
                 client,
                 which,
@@ -236,7 +236,7 @@ impl Client {
         let mut answers: Vec<Option<Result<Done>>> = changes.iter().map(|_| None).collect();
         let mut failed = None;
         for part in all {
-            let Sent {
+            let Share {
                 client,
                 which,
                 changes,

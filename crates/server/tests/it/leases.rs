@@ -1,5 +1,6 @@
 //! Files that clients remember because a server has promised that they stay as they are.
 
+use crate::cluster;
 use crate::common::{Served, settings};
 use crate::routes::{change, errno, make, path};
 use esker_model::namespace::{Change, Errno, Kind, Namespace as _, SetAttributes};
@@ -126,7 +127,7 @@ fn nobody_sees_what_was_before_a_change_that_is_done() {
             change(&writer, size(n)).unwrap();
             done.store(n, Ordering::Release);
             // Until somebody has been promised something again.
-            std::thread::sleep(Duration::from_millis(1_000));
+            std::thread::sleep(Duration::from_secs(1));
         }
         stop.store(true, Ordering::Release);
         for reader in readers {
@@ -136,4 +137,54 @@ fn nobody_sees_what_was_before_a_change_that_is_done() {
             );
         }
     });
+}
+
+/// The same on a cluster: whoever asks, and whichever server the file is with.
+#[test]
+fn what_was_promised_on_a_cluster_is_so_on_all_its_servers() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = cluster::config(dir.path(), "directory_threshold = 4\nlease = \"300ms\"\n");
+    let servers = [0, 1].map(|id| cluster::start(&config, id));
+    for server in &servers {
+        cluster::until(server.address(), "ready");
+    }
+    let connect = |at: usize| {
+        let address = format!("esker://{}", servers[at].address());
+        Client::connect(&Address::parse(&address).unwrap()).unwrap()
+    };
+    let (client, other) = (connect(0), connect(1));
+    change(&client, make("/d", Kind::Directory)).unwrap();
+    let files: Vec<String> = (0..12).map(|n| format!("/d/{n}")).collect();
+    for file in &files {
+        change(&client, make(file, Kind::File)).unwrap();
+    }
+    for round in 0..3 {
+        for _ in 0..60 {
+            for file in &files {
+                assert_ne!(mode(&client, file), 0);
+            }
+        }
+        for file in files.iter().take(3) {
+            change(&other, chmod(file, 0o600 + round)).unwrap();
+            assert_eq!(mode(&client, file), 0o600 + round);
+        }
+    }
+    let (given, asked) = client.held();
+    assert!(given > asked, "{given} of {} were known", given + asked);
+    let rename = Change::Rename {
+        from: path("/d"),
+        to: path("/e"),
+        no_replace: false,
+    };
+    change(&other, rename).unwrap();
+    for file in &files {
+        assert_eq!(
+            errno(client.stat(None, &path(file), false)),
+            Errno::NotFound
+        );
+    }
+    drop((client, other));
+    for server in servers {
+        assert!(server.stop().unwrap());
+    }
 }

@@ -129,12 +129,11 @@ fn many_changes_go_to_all_servers_that_they_are_for() {
     }
     let done = client.change(None, &mixed).unwrap();
     for (i, (change, done)) in mixed.iter().zip(done).enumerate() {
-        match i % 2 {
-            0 => assert_eq!(errno(done), Errno::Exists),
-            _ => {
-                let there = client.stat(None, change.path(), false).unwrap();
-                assert_eq!(done.unwrap().id, there.id);
-            }
+        if i.is_multiple_of(2) {
+            assert_eq!(errno(done), Errno::Exists);
+        } else {
+            let there = client.stat(None, change.path(), false).unwrap();
+            assert_eq!(done.unwrap().id, there.id);
         }
     }
     // The second of two of the same name sees the first.
