@@ -24,6 +24,7 @@ mod object;
 mod read;
 mod settings;
 mod sight;
+mod spare;
 mod staged;
 mod top;
 mod traverse;

@@ -1,12 +1,15 @@
 //! Directories in memory: where a path leads, without reading each row on the way again.
 
+use esker_model::lanes::Lanes;
 use esker_model::namespace::{Errno, FileError, Inode, Name, display, root};
 use esker_model::object::Asker;
 use esker_model::{Result, VertexId};
 use foldhash::fast::FixedState;
-use std::collections::HashMap;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 /// So many directories are kept.
 const KEPT_MAX: usize = 1 << 16;
@@ -87,12 +90,12 @@ impl Directory {
     }
 }
 
-type Map = HashMap<Box<[u8]>, Arc<Directory>, FixedState>;
-
 /// Directories by their paths. Dropped, all of them, when one is moved or removed or gets another mode: that is rare.
 #[derive(Debug, Default)]
 pub(crate) struct Directories {
-    map: RwLock<Map>,
+    /// All lanes have the same, but for a moment.
+    lanes: Lanes<HashTable<Arc<Directory>>>,
+    hasher: FixedState,
     epoch: AtomicU64,
 }
 
@@ -102,26 +105,45 @@ impl Directories {
     }
 
     pub(crate) fn get(&self, path: &[u8]) -> Option<Arc<Directory>> {
-        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        map.get(path).cloned()
+        self.look(path, Arc::clone)
+    }
+
+    /// Shows the directory of that path to `look`, if it is known: nothing is written, not even a count of who has it.
+    pub(crate) fn look<T>(
+        &self,
+        path: &[u8],
+        look: impl FnOnce(&Arc<Directory>) -> T,
+    ) -> Option<T> {
+        let hash = self.hasher.hash_one(path);
+        self.lanes
+            .read(|known| known.find(hash, |d| &*d.path == path).map(look))
     }
 
     /// Keeps what was read since that epoch began.
     pub(crate) fn keep(&self, directory: &Arc<Directory>, epoch: u64) {
-        let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
-        if self.epoch() != epoch {
-            return;
-        }
-        if map.len() >= KEPT_MAX {
-            map.clear();
-        }
-        map.insert(directory.path.clone(), Arc::clone(directory));
+        let path = &*directory.path;
+        let hash = self.hasher.hash_one(path);
+        self.lanes.write(|known| {
+            // Who forgets counts first, and comes through all lanes after that.
+            if self.epoch() != epoch {
+                return;
+            }
+            if known.len() >= KEPT_MAX {
+                known.clear();
+            }
+            let rehash = |d: &Arc<Directory>| self.hasher.hash_one(&*d.path);
+            match known.entry(hash, |d| &*d.path == path, rehash) {
+                Entry::Occupied(mut present) => *present.get_mut() = Arc::clone(directory),
+                Entry::Vacant(place) => {
+                    place.insert(Arc::clone(directory));
+                }
+            }
+        });
     }
 
     /// Forgets all. To be called once what changes is committed.
     pub(crate) fn clear(&self) {
-        let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
-        self.epoch.fetch_add(1, Ordering::AcqRel);
-        map.clear();
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+        self.lanes.write(HashTable::clear);
     }
 }

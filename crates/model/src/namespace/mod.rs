@@ -65,12 +65,14 @@ pub fn id_within(kind: Kind, directory: VertexId, name: &Name, salt: u64) -> Ver
 
 /// The hash of a name: it orders the entries of a directory and decides which partition of it has them (GIGA+).
 pub fn hash_of(name: &Name) -> u64 {
-    let mut out = [0; 8];
-    blake3::Hasher::new()
-        .update(name.as_bytes())
-        .finalize_xof()
-        .fill(&mut out);
-    u64::from_be_bytes(out)
+    hash_of_bytes(name.as_bytes())
+}
+
+/// The same for what is known to be a name.
+pub fn hash_of_bytes(name: &[u8]) -> u64 {
+    let hash = blake3::hash(name);
+    let first = hash.as_bytes().first_chunk::<8>();
+    first.map_or(0, |b| u64::from_be_bytes(*b))
 }
 
 /// What stands for the value of a row, or that there is none (0), where servers compare what they have read.
