@@ -9,7 +9,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 /// So many directories are kept.
 const KEPT_MAX: usize = 1 << 16;
@@ -93,10 +93,38 @@ impl Directory {
 /// Directories by their paths. Dropped, all of them, when one is moved or removed or gets another mode: that is rare.
 #[derive(Debug, Default)]
 pub(crate) struct Directories {
-    /// All lanes have the same, but for a moment.
-    lanes: Lanes<HashTable<Arc<Directory>>>,
-    hasher: FixedState,
+    known: RwLock<Known>,
+    /// Those of `known` that threads of a lane have asked for.
+    asked: Lanes<Known>,
     epoch: AtomicU64,
+}
+
+/// Directories by their paths, not too many.
+#[derive(Debug, Default)]
+struct Known {
+    table: HashTable<Arc<Directory>>,
+    hasher: FixedState,
+}
+
+impl Known {
+    fn get(&self, path: &[u8]) -> Option<&Arc<Directory>> {
+        let hash = self.hasher.hash_one(path);
+        self.table.find(hash, |d| &*d.path == path)
+    }
+
+    fn keep(&mut self, directory: &Arc<Directory>) {
+        let Self { table, hasher } = self;
+        if table.len() >= KEPT_MAX {
+            table.clear();
+        }
+        let hash = |d: &Arc<Directory>| hasher.hash_one(&*d.path);
+        match table.entry(hash(directory), |d| d.path == directory.path, hash) {
+            Entry::Occupied(mut present) => *present.get_mut() = Arc::clone(directory),
+            Entry::Vacant(place) => {
+                place.insert(Arc::clone(directory));
+            }
+        }
+    }
 }
 
 impl Directories {
@@ -105,45 +133,42 @@ impl Directories {
     }
 
     pub(crate) fn get(&self, path: &[u8]) -> Option<Arc<Directory>> {
-        self.look(path, Arc::clone)
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(path).cloned()
     }
 
-    /// Shows the directory of that path to `look`, if it is known: nothing is written, not even a count of who has it.
-    pub(crate) fn look<T>(
-        &self,
-        path: &[u8],
-        look: impl FnOnce(&Arc<Directory>) -> T,
-    ) -> Option<T> {
-        let hash = self.hasher.hash_one(path);
-        self.lanes
-            .read(|known| known.find(hash, |d| &*d.path == path).map(look))
+    /// Shows the directory of that path to `look`, if it is known: nothing is written that other processors read, not even a count of who has
+    /// it, but for the first time.
+    pub(crate) fn look<T>(&self, path: &[u8], look: impl Fn(&Directory) -> T) -> Option<T> {
+        if let Some(seen) = self.asked.read(|known| known.get(path).map(|d| look(d))) {
+            return Some(seen);
+        }
+        let epoch = self.epoch();
+        let directory = self.get(path)?;
+        self.asked.write_own(|known| {
+            // Who forgets counts first, and comes through all lanes after that.
+            if self.epoch() == epoch {
+                known.keep(&directory);
+            }
+        });
+        Some(look(&directory))
     }
 
     /// Keeps what was read since that epoch began.
     pub(crate) fn keep(&self, directory: &Arc<Directory>, epoch: u64) {
-        let path = &*directory.path;
-        let hash = self.hasher.hash_one(path);
-        self.lanes.write(|known| {
-            // Who forgets counts first, and comes through all lanes after that.
-            if self.epoch() != epoch {
-                return;
-            }
-            if known.len() >= KEPT_MAX {
-                known.clear();
-            }
-            let rehash = |d: &Arc<Directory>| self.hasher.hash_one(&*d.path);
-            match known.entry(hash, |d| &*d.path == path, rehash) {
-                Entry::Occupied(mut present) => *present.get_mut() = Arc::clone(directory),
-                Entry::Vacant(place) => {
-                    place.insert(Arc::clone(directory));
-                }
-            }
-        });
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if self.epoch() == epoch {
+            known.keep(directory);
+        }
     }
 
     /// Forgets all. To be called once what changes is committed.
     pub(crate) fn clear(&self) {
-        self.epoch.fetch_add(1, Ordering::SeqCst);
-        self.lanes.write(HashTable::clear);
+        {
+            let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+            self.epoch.fetch_add(1, Ordering::AcqRel);
+            known.table.clear();
+        }
+        self.asked.write(|known| known.table.clear());
     }
 }

@@ -64,7 +64,7 @@ impl Engine {
         let Some((parent, name)) = path.split_bytes().filter(|_| !self.names.is_spread()) else {
             return Ok(None);
         };
-        let open = |d: &Arc<Directory>| d.may_search(asker).then_some(d.id);
+        let open = |d: &Directory| d.may_search(asker).then_some(d.id);
         let Some(directory) = self.names.directories.look(parent, open).flatten() else {
             return Ok(None);
         };
