@@ -28,7 +28,10 @@ fn bench(args: &[&str]) -> (Vec<Json>, Json) {
 }
 
 fn cases(results: &[Json]) -> Vec<&str> {
-    results.iter().map(|f| f["case"].as_str().unwrap()).collect()
+    results
+        .iter()
+        .map(|f| f["case"].as_str().unwrap())
+        .collect()
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Directories in memory: where a path leads, without reading each row on the way again.
 
 use esker_model::lanes::Lanes;
-use esker_model::namespace::{Errno, FileError, Inode, Name, display, root};
+use esker_model::namespace::{
+    Errno, FileError, Inode, Kind, Name, display, hash_of, id_at_place, root,
+};
 use esker_model::object::Asker;
-use esker_model::{Result, VertexId};
+use esker_model::{Result, VertexId, place};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -29,6 +31,8 @@ pub(crate) struct Directory {
     pub(crate) id: VertexId,
     /// Without symbolic links.
     pub(crate) path: Box<[u8]>,
+    /// The place of that path: ids of what is in it are made from it.
+    place: u16,
     pub(crate) inode: Inode,
     pub(crate) parent: Option<Arc<Self>>,
     /// For those who make files.
@@ -42,6 +46,7 @@ impl Directory {
         Self {
             id: root(),
             path: (*b"/").into(),
+            place: 0,
             inode,
             parent: None,
             naming: OnceLock::new(),
@@ -53,6 +58,7 @@ impl Directory {
         Self {
             id: inode.id,
             path: self.path_of(name).into(),
+            place: place::within(self.place, hash_of(name)),
             inode,
             parent: Some(Arc::clone(self)),
             naming: OnceLock::new(),
@@ -69,6 +75,12 @@ impl Directory {
         path.push(b'/');
         path.extend_from_slice(name.as_bytes());
         path
+    }
+
+    /// The id of what has that name, with that hash, in it, if it has its path's.
+    pub(crate) fn id_at(&self, kind: Kind, name: &Name, hash: u64) -> VertexId {
+        let place = place::within(self.place, hash);
+        id_at_place(kind, &self.path_of(name), place)
     }
 
     /// Itself, and the directories above it.

@@ -13,10 +13,10 @@ use esker_model::namespace::record::{
 };
 use esker_model::namespace::{
     Change, Content, Cookie, Done, Entry, Errno, Inode, Kind, Name, NamePath, Namespace, Partition,
-    Space, SpaceBy, Usage, hash_of_bytes,
+    Space, SpaceBy, Usage,
 };
 use esker_model::object::Asker;
-use esker_model::{Cancel, Error, Flow, Result, VertexId};
+use esker_model::{Cancel, Error, Flow, Result, VertexId, place};
 use esker_store::{KeyRange, Table};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl Engine {
         let Some(directory) = self.names.directories.look(parent, open).flatten() else {
             return Ok(None);
         };
-        let key = dentry_key(directory, hash_of_bytes(name), 0);
+        let key = dentry_key(directory, place::hash(name), 0);
         let look = |row: &[u8]| Dentry::inode_of(row, name).map_err(rows::corrupt);
         let found = self.staged.look_lately(&key, look).transpose()?.flatten();
         let plain = |inode: &Inode| !matches!(inode.kind(), Kind::Directory | Kind::Symlink);
