@@ -34,7 +34,7 @@ fn ids_of_files_were_others_before_format_4() {
     write_format(&store, FORMAT - 1);
     let engine = open(&store).expect("an empty one becomes one of today's");
     let name = VertexName::parse("file:/scratch/a.h5").unwrap();
-    let vertex = name.resolve(&engine.schema()).unwrap();
+    let vertex = name.resolve(&engine.schema().unwrap()).unwrap();
     let key = name.key;
     let op = Op::PutVertex {
         vertex,
