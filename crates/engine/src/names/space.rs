@@ -17,20 +17,8 @@ use std::sync::Mutex;
 const DAY_NANOS: i64 = 86_400 * 1_000_000_000;
 
 /// Differences by counter.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Differences(HashMap<Counter, i64, FixedState>);
-
-/// Counters that a change of one file touches, or a few more.
-const USUAL: usize = 14;
-
-impl Default for Differences {
-    fn default() -> Self {
-        Self(HashMap::with_capacity_and_hasher(
-            USUAL,
-            FixedState::default(),
-        ))
-    }
-}
 
 impl Differences {
     fn add(&mut self, counter: Counter, change: i64) {

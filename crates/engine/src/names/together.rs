@@ -2,7 +2,7 @@
 
 use super::again;
 use crate::Engine;
-use crate::txn::{Senders, Writer, lock_soon, parse_marker, repeat, try_lock_soon};
+use crate::txn::{Senders, Writer, lock_soon, parse_marker, repeat};
 use esker_model::limits::BATCH_MUTATIONS_MAX;
 use esker_model::namespace::{Change, Changes, Done};
 use esker_model::object::Asker;
@@ -67,10 +67,9 @@ impl Engine {
         self.change_one(&mut lock_soon(&self.writer), changes.into())
     }
 
-    /// The same if nobody writes just now, or is through with it before another thread could be woken; `None` otherwise. For
-    /// callers that must not wait for others.
+    /// The same if nobody writes just now; `None` otherwise. For callers that must not wait for others.
     pub fn change_now(&self, changes: &Changes) -> Option<Result<Vec<Result<Done>>>> {
-        let mut writer = try_lock_soon(&self.writer)?;
+        let mut writer = self.writer.try_lock().ok()?;
         // Who stands in the queue was there first.
         (self.waiting() == 0).then(|| self.change_one(&mut writer, changes.into()))
     }

@@ -76,19 +76,14 @@ const LOOKS: u32 = 256;
 
 /// The same for a lock that is held for short times.
 pub(crate) fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    try_lock_soon(mutex).unwrap_or_else(|| lock(mutex))
-}
-
-/// The same for those who can do without it.
-pub(crate) fn try_lock_soon<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     for _ in 0..LOOKS {
         match mutex.try_lock() {
-            Ok(guard) => return Some(guard),
-            Err(TryLockError::Poisoned(e)) => return Some(e.into_inner()),
+            Ok(guard) => return guard,
+            Err(TryLockError::Poisoned(e)) => return e.into_inner(),
             Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
         }
     }
-    None
+    lock(mutex)
 }
 
 /// What one batch does, apart from the rows in the overlay.

@@ -42,7 +42,7 @@ impl<'s> Overlay<'s> {
         Self {
             store,
             writes,
-            numbers: HashTable::with_capacity(WRITES_USUAL),
+            numbers: HashTable::new(),
             hasher: FixedState::default(),
             history: OnceCell::new(),
             savepoint: 0,

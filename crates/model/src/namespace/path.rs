@@ -1,7 +1,6 @@
 //! Names and paths: bytes, as the kernel has them.
 
 use super::{Errno, FileError, NAME_BYTES_MAX, PATH_BYTES_MAX};
-use std::borrow::Borrow;
 use std::fmt;
 
 /// The name of an entry: 1 to 255 bytes without `/` and zero, and neither `.` nor `..`.
@@ -26,13 +25,6 @@ impl Name {
 
     /// Its bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-/// So that a table by names can be asked by bytes.
-impl Borrow<[u8]> for Name {
-    fn borrow(&self) -> &[u8] {
         &self.0
     }
 }

@@ -144,14 +144,6 @@ impl Found {
         }
     }
 
-    /// Whether it is a file with one name, and the database's one as it is.
-    pub(super) fn is_same(&self, inode: &Inode) -> bool {
-        self.links == 1
-            && !self.is_directory()
-            && self.can_become(inode)
-            && self.changes(inode, false).is_none()
-    }
-
     /// Whether the database's one can become it by other attributes.
     pub(super) fn can_become(&self, inode: &Inode) -> bool {
         let target = match &inode.content {

@@ -74,9 +74,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Nobody reads messages any more.
 struct Gone;
 
-/// What the database has in a directory, by name. Inodes are large, and a table that grows moves what it holds.
-type Known = HashMap<Name, Box<Inode>>;
-
 impl<'d> Walk<'d> {
     pub(super) fn new(database: &'d Database, limits: Limits, root: PathBuf, at: NamePath) -> Self {
         let identity = compare::look(&root).map_or((0, 0), |found| found.identity);
@@ -152,12 +149,12 @@ impl<'d> Walk<'d> {
     }
 
     /// What the database has in a directory.
-    fn known(&self, task: &Task) -> esker_model::Result<Known> {
-        let mut known = Known::default();
+    fn known(&self, task: &Task) -> esker_model::Result<HashMap<Name, Inode>> {
+        let mut known = HashMap::new();
         if !task.fresh {
             self.database
                 .list(None, &task.path, None, &mut |_, entry| {
-                    known.insert(entry.name, Box::new(entry.inode));
+                    known.insert(entry.name, entry.inode);
                     ControlFlow::Continue(())
                 })?;
         }
@@ -208,10 +205,10 @@ impl<'d> Walk<'d> {
                     display(bytes)
                 )))
             };
-            // Nothing is made of its name and its path unless there is something to say of it: mostly nothing has changed.
-            let before = known.remove_entry(bytes);
-            if task.path.as_bytes().len() + 1 + bytes.len() > esker_model::namespace::PATH_BYTES_MAX
-            {
+            let Ok(name) = Name::new(bytes) else { continue };
+            let at = task.path.join(&name);
+            let before = known.remove(&name);
+            if at.as_bytes().len() > esker_model::namespace::PATH_BYTES_MAX {
                 told(&"its path is longer than 4,096 bytes")?;
                 continue;
             }
@@ -222,7 +219,7 @@ impl<'d> Walk<'d> {
                 Ok(found) => found,
                 // It went between being listed and being looked at.
                 Err(rustix::io::Errno::NOENT) => {
-                    known.extend(before);
+                    known.extend(before.map(|inode| (name, inode)));
                     continue;
                 }
                 Err(e) => {
@@ -230,14 +227,6 @@ impl<'d> Walk<'d> {
                     continue;
                 }
             };
-            if before
-                .as_ref()
-                .is_some_and(|(_, inode)| found.is_same(inode))
-            {
-                continue;
-            }
-            let Ok(name) = Name::new(bytes) else { continue };
-            let (at, before) = (task.path.join(&name), before.map(|(_, inode)| *inode));
             let fresh = self.entry(task, (&found, &at), before, &mut changes, send)?;
             if found.is_directory() {
                 match self.descend(task, &found) {
