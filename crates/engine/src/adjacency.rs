@@ -15,6 +15,7 @@
 //!
 //! The stamps are noted before the generation is: a list left behind in an old generation is never newer than them.
 
+use crate::spare::Spare;
 use esker_model::{EdgeTypeId, Version, VertexId};
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
@@ -185,6 +186,8 @@ pub(crate) struct Figures {
 pub(crate) struct Adjacency {
     generation: RwLock<Arc<Generation>>,
     bytes_max: u64,
+    /// What is not taken, which others may use meanwhile.
+    spare: Arc<Spare>,
     /// By shard: the number of writes that ended in it, plus 2^48 for each that is under way.
     stamps: Vec<AtomicU64>,
 }
@@ -211,8 +214,14 @@ impl Adjacency {
         Self {
             generation: RwLock::default(),
             bytes_max,
+            spare: Arc::new(Spare::of(bytes_max)),
             stamps: (0..SHARDS).map(|_| AtomicU64::new(0)).collect(),
         }
+    }
+
+    /// What is not taken.
+    pub(crate) fn spare(&self) -> Arc<Spare> {
+        Arc::clone(&self.spare)
     }
 
     fn generation(&self) -> Arc<Generation> {
@@ -262,6 +271,7 @@ impl Adjacency {
             .generation
             .write()
             .unwrap_or_else(PoisonError::into_inner) = Arc::default();
+        self.spare.set(self.bytes_max);
         self.end_write(dirty, &[]);
     }
 
@@ -338,8 +348,11 @@ impl Adjacency {
                     .generation
                     .write()
                     .unwrap_or_else(PoisonError::into_inner) = Arc::default();
+                self.spare.set(self.bytes_max);
+                return;
             }
         }
+        self.spare.set(self.bytes_max.saturating_sub(inner.bytes));
     }
 }
 

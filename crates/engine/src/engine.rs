@@ -75,7 +75,9 @@ impl Engine {
             store.commit(catalog::create(&schema), Durability::Sync)?;
             schema
         };
-        let staged = Arc::new(StagedStore::new(store, settings.entries_bytes));
+        let adjacency = Adjacency::new(settings.adjacency_bytes);
+        let staged = StagedStore::new(store, settings.entries_bytes, adjacency.spare());
+        let staged = Arc::new(staged);
         let objects = Arc::new(ObjectStore::open(
             Arc::<StagedStore>::clone(&staged),
             &schema,
@@ -90,7 +92,7 @@ impl Engine {
         let engine = Self {
             deleted: DeletedVertices::load(&*store)?,
             names: Names::default(),
-            adjacency: Adjacency::new(settings.adjacency_bytes),
+            adjacency,
             schema: RwLock::new(Arc::new(schema)),
             queue: Queue::default(),
             writer: Mutex::new(Writer {

@@ -25,6 +25,7 @@ mod read;
 pub mod seen;
 mod settings;
 mod sight;
+mod spare;
 mod staged;
 mod top;
 mod traverse;

@@ -19,7 +19,7 @@ pub struct Settings {
     pub pending_counters_max: usize,
     /// Memory of files' rows that are not in their table yet, in bytes: when it is full, they become a sorted table.
     pub staged_bytes: usize,
-    /// Memory of the cache of files' rows, in bytes.
+    /// Memory of the cache of files' rows, in bytes. It uses what the adjacency cache leaves, too, up to four times as much.
     pub entries_bytes: u64,
     /// For how many milliseconds at most it promises that files stay as they are ([`crate::Engine::make_promises`]); 0 for no promises.
     pub promises: u32,

@@ -15,8 +15,10 @@ mod cache;
 mod merged;
 mod run;
 
+use crate::spare::Spare;
 use cache::Cache;
 use esker_model::codec::{DecodeError, Reader, put_bytes, put_varint};
+use esker_model::namespace::record::is_dentry;
 use esker_model::{Error, Flow, Result};
 use esker_store::{
     BulkLoad, Cursor, Durability, KeyRange, Read, Snapshot, Store, StoreStats, Table, WriteBatch,
@@ -100,14 +102,15 @@ pub(crate) fn decode(r: &mut Reader<'_>) -> Result<WriteBatch, DecodeError> {
 }
 
 impl StagedStore {
-    pub(crate) fn new(inner: Arc<dyn Store>, cache_bytes: u64) -> Self {
+    /// With a cache of so many bytes, and of what is to spare elsewhere.
+    pub(crate) fn new(inner: Arc<dyn Store>, cache_bytes: u64, spare: Arc<Spare>) -> Self {
         Self {
             inner,
             state: RwLock::default(),
             gate: RwLock::default(),
             moments: Mutex::default(),
             next: Mutex::default(),
-            cache: Cache::new(cache_bytes),
+            cache: Cache::new(cache_bytes, spare),
         }
     }
 
@@ -192,7 +195,9 @@ impl StagedStore {
                 state.frozen.clone()
             };
             let Some(run) = run else { return Ok(()) };
-            self.write_run(&run)?;
+            // What is being written is the present, unless some of it has been waiting here since writing it failed.
+            let present = self.state().active.rows().len() == 0;
+            self.write_run(&run, present)?;
             let mut state = self.state_mut();
             state.frozen = None;
             // Unless a snapshot has it still, its room is used again.
@@ -202,11 +207,18 @@ impl StagedStore {
         }
     }
 
-    fn write_run(&self, run: &Run) -> Result<()> {
+    fn write_run(&self, run: &Run, present: bool) -> Result<()> {
         let rows = run.rows();
         let sorted = rows.len() >= SORTED_LEAST;
         let mut batch = WriteBatch::default();
-        for (key, value) in rows.iter().filter(|(_, v)| !sorted || v.is_none()) {
+        for (key, value) in rows.iter() {
+            // Whoever has made a file will ask for it sooner than for others.
+            if let Some(value) = value.filter(|_| present && is_dentry(key)) {
+                self.cache.fill(key, value);
+            }
+            if sorted && value.is_some() {
+                continue;
+            }
             match value {
                 Some(value) => batch.put(TABLE, key, value),
                 None => batch.remove(TABLE, key),
@@ -252,16 +264,27 @@ impl StagedStore {
         Ok(StagedSnapshot { inner, watch })
     }
 
+    /// Shows a row of the table as it is now to `look`, if it was read or written lately. `look` must not read anything.
+    pub(crate) fn look_lately<T>(&self, key: &[u8], look: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        self.cache.look(key, look).ok()
+    }
+
+    /// Uses no more memory than there is to spare by now.
+    pub(crate) fn fit(&self) {
+        self.cache.fit();
+    }
+
     /// A row of the table as it is now.
     fn get_now(&self, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let mut row = Vec::new();
-        let missed = match self.cache.get(key, &mut row) {
-            Ok(()) => {
+        // The sink may want to read, too.
+        let missed = match self.cache.look(key, <[u8]>::to_vec) {
+            Ok(row) => {
                 sink(&row);
                 return Ok(true);
             }
             Err(missed) => missed,
         };
+        let mut row = Vec::new();
         let staged = {
             let state = self.state();
             let key = Key::new(key)?;

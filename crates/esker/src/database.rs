@@ -12,6 +12,7 @@ use crate::owner::Owner;
 use crate::remote::{Broken, Receiver, Remote};
 use crate::server;
 use crate::session::{self, Intent, Session};
+use crate::sessions::{Present, Sessions};
 use crate::wire::request::Request;
 use crate::wire::travel::Assembly;
 use esker_model::object::Asker;
@@ -27,7 +28,7 @@ use esker_rpc::{Address, Client};
 use esker_store::Durability;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// What this process is to the database.
@@ -63,8 +64,7 @@ struct Shared {
     /// Not used with a server.
     folder: Folder,
     options: OpenOptions,
-    /// `None` once closed.
-    session: RwLock<Option<Arc<Session>>>,
+    sessions: Sessions,
     reopening: Mutex<()>,
     /// Numbers the batches that go through another process.
     sender: Arc<Sender>,
@@ -120,13 +120,13 @@ impl Database {
     }
 
     fn with(folder: Folder, options: &OpenOptions, session: Session) -> Self {
-        let session = RwLock::new(Some(Arc::new(session)));
+        let sessions = Sessions::new(session);
         let (options, reopening) = (options.clone(), Mutex::new(()));
         Self {
             shared: Arc::new(Shared {
                 folder,
                 options,
-                session,
+                sessions,
                 reopening,
                 sender: Arc::new(Sender::new()),
             }),
@@ -162,41 +162,23 @@ impl Database {
         client.on_behalf_of(self.asker.as_deref())
     }
 
-    pub(crate) fn session(&self) -> Result<Arc<Session>> {
-        self.shared
-            .session
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-            .ok_or_else(closed)
+    pub(crate) fn session(&self) -> Result<Present> {
+        self.shared.sessions.present().ok_or_else(closed)
     }
 
     /// The session after `lost`: the one that another thread has opened meanwhile, or a new one.
-    fn reopen(&self, lost: &Arc<Session>) -> Result<Arc<Session>> {
+    fn reopen(&self, lost: &Present) -> Result<Present> {
         let _one = self
             .shared
             .reopening
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let present = self.session()?;
-        if !Arc::ptr_eq(&present, lost) {
+        if !present.is(lost) {
             return Ok(present);
         }
-        let next = Arc::new(session::open(
-            &self.shared.folder,
-            &self.shared.options,
-            Intent::Existing,
-        )?);
-        let mut session = self
-            .shared
-            .session
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        if session.is_none() {
-            return Err(closed());
-        }
-        *session = Some(next.clone());
-        Ok(next)
+        let next = session::open(&self.shared.folder, &self.shared.options, Intent::Existing)?;
+        self.shared.sessions.replace(next).ok_or_else(closed)
     }
 
     /// Makes a call, again with the next owner if the present one goes away in the middle.
@@ -420,13 +402,7 @@ impl Database {
     /// Persists and lets go of the database, for all clones of this handle. A call under way in another thread
     /// finishes first, and then it is that thread that lets go.
     pub fn close(self) -> Result<()> {
-        let session = self
-            .shared
-            .session
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        match session.and_then(Arc::into_inner) {
+        match self.shared.sessions.close() {
             Some(Session::Owner(owner)) => owner.close(),
             // Servers whose stores die with their machines have not persisted everything yet.
             Some(Session::Server(client)) => client.flush(),

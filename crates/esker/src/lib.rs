@@ -30,6 +30,7 @@ pub mod raw;
 mod remote;
 mod server;
 mod session;
+mod sessions;
 mod socket;
 mod window;
 mod wire;

@@ -13,6 +13,7 @@ pub mod filter;
 pub mod graph;
 pub mod id;
 pub mod key;
+pub mod lanes;
 pub mod limits;
 pub mod mutation;
 pub mod namespace;

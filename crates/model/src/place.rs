@@ -13,13 +13,10 @@ pub(crate) const FILE_TYPE: &str = "File";
 pub(crate) const DIRECTORY_TYPE: &str = "Directory";
 
 /// The hash of a name in a directory: the first eight bytes of its BLAKE3.
-pub(crate) fn hash(name: &[u8]) -> u64 {
-    let mut out = [0; 8];
-    blake3::Hasher::new()
-        .update(name)
-        .finalize_xof()
-        .fill(&mut out);
-    u64::from_be_bytes(out)
+pub fn hash(name: &[u8]) -> u64 {
+    let hash = blake3::hash(name);
+    let first = hash.as_bytes().first_chunk::<8>();
+    first.map_or(0, |b| u64::from_be_bytes(*b))
 }
 
 /// The place of what has a name of that hash in a directory at `place`: as many places on as the hash's first bits say, the

@@ -4,6 +4,7 @@
 #![expect(clippy::print_stderr, reason = "a case that was skipped must be seen")]
 
 mod bench_cluster;
+mod bench_names;
 mod bench_objects;
 mod cases;
 mod cluster;

@@ -12,7 +12,7 @@ use esker_model::namespace::record::{
 };
 use esker_model::namespace::{
     Change, Content, Done, Errno, INLINE_BYTES_MAX, Inode, Kind, Make, Name, NamePath,
-    PATH_BYTES_MAX, hash_of, id_at, id_within,
+    PATH_BYTES_MAX, id_at, id_within,
 };
 use esker_model::object::Asker;
 use esker_model::{Error, Result, Version, VertexId};
@@ -313,7 +313,7 @@ impl Txn<'_, '_> {
         names: &NamesTxn<'_>,
         kind: Kind,
         parent: &Directory,
-        name: &Name,
+        (name, hash): (&Name, u64),
     ) -> Result<VertexId> {
         let within = |version: Version| {
             // Of what one commit makes, the number of the change tells.
@@ -327,8 +327,8 @@ impl Txn<'_, '_> {
         if self.naming(names, parent)? == Naming::Within {
             return Ok(within(self.version));
         }
-        let id = parent.id_at(kind, name);
-        if names.apart.is_some() && self.has_left(parent.id, hash_of(name))? {
+        let id = parent.id_at(kind, name, hash);
+        if names.apart.is_some() && self.has_left(parent.id, hash)? {
             return Ok(within(self.version));
         }
         let may_be_taken = kind == Kind::Directory || parent.departed.load(Ordering::Acquire);
@@ -366,7 +366,7 @@ impl Txn<'_, '_> {
             0
         };
         let inode = Inode {
-            id: self.new_id(names, kind, &parent, &name)?,
+            id: self.new_id(names, kind, &parent, (&name, place.0))?,
             version: self.version,
             mode: kind.bits() | make.mode & MODE_BITS | inherited,
             uid,

@@ -1,12 +1,15 @@
 //! Directories in memory: where a path leads, without reading each row on the way again.
 
+use esker_model::lanes::Lanes;
 use esker_model::namespace::{
     Errno, FileError, Inode, Kind, Name, display, hash_of, id_at_place, root,
 };
 use esker_model::object::Asker;
 use esker_model::{Result, VertexId, place};
 use foldhash::fast::FixedState;
-use std::collections::HashMap;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
@@ -74,9 +77,9 @@ impl Directory {
         path
     }
 
-    /// The id of what has that name in it, if it has its path's.
-    pub(crate) fn id_at(&self, kind: Kind, name: &Name) -> VertexId {
-        let place = place::within(self.place, hash_of(name));
+    /// The id of what has that name, with that hash, in it, if it has its path's.
+    pub(crate) fn id_at(&self, kind: Kind, name: &Name, hash: u64) -> VertexId {
+        let place = place::within(self.place, hash);
         id_at_place(kind, &self.path_of(name), place)
     }
 
@@ -99,13 +102,41 @@ impl Directory {
     }
 }
 
-type Map = HashMap<Box<[u8]>, Arc<Directory>, FixedState>;
-
 /// Directories by their paths. Dropped, all of them, when one is moved or removed or gets another mode: that is rare.
 #[derive(Debug, Default)]
 pub(crate) struct Directories {
-    map: RwLock<Map>,
+    known: RwLock<Known>,
+    /// Those of `known` that threads of a lane have asked for.
+    asked: Lanes<Known>,
     epoch: AtomicU64,
+}
+
+/// Directories by their paths, not too many.
+#[derive(Debug, Default)]
+struct Known {
+    table: HashTable<Arc<Directory>>,
+    hasher: FixedState,
+}
+
+impl Known {
+    fn get(&self, path: &[u8]) -> Option<&Arc<Directory>> {
+        let hash = self.hasher.hash_one(path);
+        self.table.find(hash, |d| &*d.path == path)
+    }
+
+    fn keep(&mut self, directory: &Arc<Directory>) {
+        let Self { table, hasher } = self;
+        if table.len() >= KEPT_MAX {
+            table.clear();
+        }
+        let hash = |d: &Arc<Directory>| hasher.hash_one(&*d.path);
+        match table.entry(hash(directory), |d| d.path == directory.path, hash) {
+            Entry::Occupied(mut present) => *present.get_mut() = Arc::clone(directory),
+            Entry::Vacant(place) => {
+                place.insert(Arc::clone(directory));
+            }
+        }
+    }
 }
 
 impl Directories {
@@ -114,26 +145,42 @@ impl Directories {
     }
 
     pub(crate) fn get(&self, path: &[u8]) -> Option<Arc<Directory>> {
-        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        map.get(path).cloned()
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(path).cloned()
+    }
+
+    /// Shows the directory of that path to `look`, if it is known: nothing is written that other processors read, not even a count of who has
+    /// it, but for the first time.
+    pub(crate) fn look<T>(&self, path: &[u8], look: impl Fn(&Directory) -> T) -> Option<T> {
+        if let Some(seen) = self.asked.read(|known| known.get(path).map(|d| look(d))) {
+            return Some(seen);
+        }
+        let epoch = self.epoch();
+        let directory = self.get(path)?;
+        self.asked.write_own(|known| {
+            // Who forgets counts first, and comes through all lanes after that.
+            if self.epoch() == epoch {
+                known.keep(&directory);
+            }
+        });
+        Some(look(&directory))
     }
 
     /// Keeps what was read since that epoch began.
     pub(crate) fn keep(&self, directory: &Arc<Directory>, epoch: u64) {
-        let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
-        if self.epoch() != epoch {
-            return;
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if self.epoch() == epoch {
+            known.keep(directory);
         }
-        if map.len() >= KEPT_MAX {
-            map.clear();
-        }
-        map.insert(directory.path.clone(), Arc::clone(directory));
     }
 
     /// Forgets all. To be called once what changes is committed.
     pub(crate) fn clear(&self) {
-        let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
-        self.epoch.fetch_add(1, Ordering::AcqRel);
-        map.clear();
+        {
+            let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+            self.epoch.fetch_add(1, Ordering::AcqRel);
+            known.table.clear();
+        }
+        self.asked.write(|known| known.table.clear());
     }
 }

@@ -71,7 +71,7 @@ impl Txn<'_, '_> {
         let plain = names.apart.is_some()
             && !linked
             && !inode.is_directory()
-            && inode.id == parent.id_at(inode.kind(), &name)
+            && inode.id == parent.id_at(inode.kind(), &name, found.hash)
             && !self.has_left(parent.id, found.hash)?
             && self.naming(names, &parent)? == Naming::Path;
         self.depart(names, &parent, found.hash)?;

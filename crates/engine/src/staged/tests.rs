@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use std::ops::ControlFlow;
 
 fn open() -> StagedStore {
-    StagedStore::new(Arc::new(MemoryStore::default()), 1 << 16)
+    StagedStore::new(Arc::new(MemoryStore::default()), 1 << 16, Arc::default())
 }
 
 fn one(key: u8, value: Option<u8>) -> WriteBatch {

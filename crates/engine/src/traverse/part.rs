@@ -304,6 +304,7 @@ impl Engine {
             until,
         };
         let stopper = Stopper::new(budget, cancel, &*self.clock);
+        self.staged.fit();
         // The view before the snapshot: see `adjacency`.
         let view = self.adjacency.view();
         let source = self.source(oldest, versions)?;

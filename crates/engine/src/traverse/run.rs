@@ -38,6 +38,7 @@ pub(crate) fn run(
         until,
     };
     let stopper = Stopper::new(budget, cancel, &*engine.clock);
+    engine.staged.fit();
     // The view before the snapshot: see `adjacency`.
     let view = engine.adjacency.view();
     let source = engine.source(oldest, versions)?;

@@ -21,8 +21,8 @@ fn write_format(store: &MemoryStore, format: u32) {
     let mut batch = WriteBatch::default();
     batch.put(
         Table::Meta,
-        b"format".to_vec(),
-        format.to_be_bytes().to_vec(),
+        b"format",
+        format.to_be_bytes(),
     );
     store.commit(batch, Durability::Sync).unwrap();
 }

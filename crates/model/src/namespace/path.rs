@@ -158,10 +158,16 @@ impl NamePath {
 
     /// The directory that it lies in, as bytes, and its name there; `None` for the root.
     pub fn split(&self) -> Option<(&[u8], Name)> {
+        self.split_bytes()
+            .map(|(parent, name)| (parent, Name(name.into())))
+    }
+
+    /// The same, both as bytes.
+    pub fn split_bytes(&self) -> Option<(&[u8], &[u8])> {
         let slash = self.0.iter().rposition(|b| *b == b'/')?;
         let name = self.0.get(slash + 1..)?;
         let parent = self.0.get(..slash.max(1))?;
-        (!name.is_empty()).then(|| (parent, Name(name.into())))
+        (!name.is_empty()).then_some((parent, name))
     }
 
     /// The directory that it lies in; the root's is the root.

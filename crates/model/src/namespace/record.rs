@@ -120,6 +120,11 @@ pub fn lefts_prefix(directory: VertexId) -> [u8; 17] {
 /// What all keys of whereabouts begin with.
 pub const WHEREABOUTS_PREFIX: [u8; 1] = [WHEREABOUTS];
 
+/// Whether that is the key of a dentry.
+pub fn is_dentry(key: &[u8]) -> bool {
+    key.first() == Some(&DENTRY)
+}
+
 /// Whether that is the key of a claim on a path.
 pub fn is_claim(key: &[u8]) -> bool {
     key.first() == Some(&CLAIM)
@@ -210,6 +215,20 @@ impl Dentry {
         };
         r.finish()?;
         Ok(Self { name, id, inode })
+    }
+
+    /// The attributes in an encoded row whose name is that one, without making anything of the name; `None` if it is another
+    /// one, or if they lie elsewhere.
+    pub fn inode_of(row: &[u8], name: &[u8]) -> Result<Option<Inode>, DecodeError> {
+        let mut r = Reader::new(row);
+        let linked = r.u8("a dentry's flags")? != 0;
+        if linked || r.bytes("a name")? != name {
+            return Ok(None);
+        }
+        let id = VertexId(r.array("an inode's id")?);
+        let inode = decode_inode(id, &mut r)?;
+        r.finish()?;
+        Ok(Some(inode))
     }
 
     /// The name in an encoded row, without reading the rest.
@@ -501,6 +520,9 @@ mod tests {
             let mut row = Vec::new();
             dentry.encode(&mut row);
             prop_assert_eq!(Dentry::name_of(&row).unwrap(), name.as_bytes());
+            let here = (!linked).then(|| inode.clone());
+            prop_assert_eq!(Dentry::inode_of(&row, name.as_bytes()).unwrap(), here);
+            prop_assert_eq!(Dentry::inode_of(&row, b"/").unwrap(), None);
             for end in 0..row.len() {
                 prop_assert!(Dentry::decode(row.get(..end).unwrap()).is_err());
             }
@@ -517,7 +539,7 @@ mod tests {
 
         #[test]
         fn nothing_that_is_damaged_panics(row in prop::collection::vec(any::<u8>(), 0..80)) {
-            let _ = Dentry::decode(&row);
+            let _ = (Dentry::decode(&row), Dentry::inode_of(&row, &[]));
             let _ = Whereabouts::decode(VertexId::default(), &row);
             let _ = Past::decode(VertexId::default(), &row);
             let _ = decode_dentry_key(&row);

@@ -12,6 +12,8 @@ use std::path::PathBuf;
                   system creates one by one. tmpfs keeps nothing; ext4 is one with a journal in a file, mounted by a loop device, \
                   which needs user 0.\n\nExamples:\n  \
                   esker bench namespace --files 1000000\n  \
+                  esker bench namespace --mdtest-like --files 100000\n  \
+                  esker bench namespace --case stat,chmod,utime --random 2000000 --disk --forget 100000\n  \
                   esker bench namespace --grow --files 20000000 --memory 4GiB --json grow.json"
 )]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
@@ -55,12 +57,24 @@ pub(crate) struct NamespaceBenchArgs {
     /// With `--grow`: draw the rates into that file, as SVG
     #[arg(long, value_name = "FILE", requires = "grow")]
     pub(super) plot: Option<PathBuf>,
+    /// What mdtest does instead (`-u -b 8 -z 2`): directories and files, so many of each over all threads, made, asked for, read
+    /// and removed one by one in a tree of directories of each thread's own
+    #[arg(long, conflicts_with_all = ["grow", "clients", "cases"])]
+    pub(super) mdtest_like: bool,
+    /// With `--mdtest-like`: bytes in each file
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "mdtest_like", value_parser = clap::value_parser!(u16).range(0..=4096))]
+    pub(super) bytes: u16,
     /// So many random files are asked for and changed; as many as there are files if it is not said
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1000..))]
     pub(super) random: Option<u32>,
     /// Count what is read from disk and written to it, too; of ext4, what its device counts
     #[arg(long)]
     pub(super) disk: bool,
+    /// As on a machine whose memory holds little of the files: after so many random ones, each side forgets what it has read and
+    /// comes back to it (Esker is opened again, ext4 mounted again, pages of their files dropped; tmpfs has nowhere to forget
+    /// to). That takes no part in the rates, and counts in `--disk`
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1000..), conflicts_with_all = ["grow", "clients", "mdtest_like"])]
+    pub(super) forget: Option<u32>,
     /// Through a server, by so many clients with one request in flight each; what the file systems do is left out
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
     pub(super) clients: u16,

@@ -1,10 +1,12 @@
 //! A file system of this machine, given the calls that Esker is given.
 
 use super::Side;
+use super::mdtest::Tree;
 use crate::bench::scratch::Scratch;
 use anyhow::{Context as _, bail};
 use clap::ValueEnum;
-use rustix::fs::{self, AtFlags, Dir, Mode, OFlags, Timespec, Timestamps};
+use rustix::fs::{self, Advice, AtFlags, Dir, Mode, OFlags, Timespec, Timestamps};
+use std::io::{Read as _, Write as _};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -33,10 +35,35 @@ const EXT4_BYTES: u64 = 8 << 30;
 
 /// A directory of it, and how to get rid of it.
 pub(super) struct Disk {
-    directory: OwnedFd,
+    /// None only while it is being mounted again.
+    directory: Option<OwnedFd>,
     root: PathBuf,
-    mounted: bool,
     image: Option<PathBuf>,
+    /// What was read and written before it was mounted again.
+    before: (u64, u64),
+}
+
+/// Has the system drop the pages of all files in a folder, once they are written: they are read again from the disk.
+pub(super) fn drop_pages(folder: &Path) -> anyhow::Result<()> {
+    for entry in
+        std::fs::read_dir(folder).with_context(|| format!("listing {}", folder.display()))?
+    {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            drop_pages(&entry.path())?;
+        } else if kind.is_file() {
+            drop_pages_of(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn drop_pages_of(file: &Path) -> anyhow::Result<()> {
+    let file = std::fs::File::open(file).with_context(|| format!("opening {}", file.display()))?;
+    file.sync_data()?;
+    fs::fadvise(&file, 0, None, Advice::DontNeed)?;
+    Ok(())
 }
 
 fn command(program: &str, args: &[&str]) -> anyhow::Result<()> {
@@ -65,24 +92,53 @@ impl Disk {
         };
         std::fs::create_dir_all(&root).with_context(|| format!("making {}", root.display()))?;
         if let Some(image) = &image {
+            format(image)?;
             mount(image, &root)?;
         }
-        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let files = root.join("files");
-        std::fs::create_dir_all(&files)?;
-        Ok(Self {
-            directory: fs::open(&files, flags, Mode::empty())?,
+        std::fs::create_dir_all(root.join("files"))?;
+        let mut disk = Self {
+            directory: None,
             root,
-            mounted: image.is_some(),
             image,
-        })
+            before: (0, 0),
+        };
+        disk.enter()?;
+        Ok(disk)
+    }
+
+    fn enter(&mut self) -> anyhow::Result<()> {
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let files = fs::open(self.root.join("files"), flags, Mode::empty())?;
+        self.directory = Some(files);
+        Ok(())
+    }
+
+    fn directory(&self) -> anyhow::Result<&OwnedFd> {
+        let directory = self.directory.as_ref();
+        directory.with_context(|| format!("{} could not be mounted again", self.root.display()))
+    }
+
+    /// What its loop device has read and written since it was mounted, once all that waits is written.
+    fn counted(&self) -> Option<(u64, u64)> {
+        self.image.as_ref()?;
+        let directory = self.directory.as_ref()?;
+        fs::syncfs(directory).ok()?;
+        let device = fs::fstat(directory).ok()?.st_dev;
+        let (major, minor) = (fs::major(device), fs::minor(device));
+        let stat = format!("/sys/dev/block/{major}:{minor}/stat");
+        let stat = std::fs::read_to_string(stat).ok()?;
+        let mut fields = stat.split_whitespace().map(str::parse::<u64>);
+        // Fields 3 and 7: sectors of 512 bytes.
+        let read = fields.nth(2)?.ok()?;
+        let written = fields.nth(3)?.ok()?;
+        Some((read * 512, written * 512))
     }
 }
 
-fn mount(image: &Path, root: &Path) -> anyhow::Result<()> {
+fn format(image: &Path) -> anyhow::Result<()> {
     let file = std::fs::File::create(image)?;
     file.set_len(EXT4_BYTES)?;
-    let (image, root) = (image.display().to_string(), root.display().to_string());
+    let image = image.display().to_string();
     // One inode for each 512 bytes: a directory of small files.
     command(
         "mkfs.ext4",
@@ -95,14 +151,19 @@ fn mount(image: &Path, root: &Path) -> anyhow::Result<()> {
             "lazy_itable_init=0,lazy_journal_init=0",
             &image,
         ],
-    )?;
+    )
+}
+
+fn mount(image: &Path, root: &Path) -> anyhow::Result<()> {
+    let (image, root) = (image.display().to_string(), root.display().to_string());
     command("mount", &["-o", "loop,noatime", &image, &root])
 }
 
 impl Drop for Disk {
     fn drop(&mut self) {
         // A mount that is left behind would keep the scratch folder.
-        if self.mounted {
+        self.directory = None;
+        if self.image.is_some() {
             let _ = Command::new("umount").arg("-l").arg(&self.root).output();
         } else {
             let _ = std::fs::remove_dir_all(&self.root);
@@ -122,7 +183,7 @@ impl Side for Disk {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
         for number in numbers {
             drop(fs::openat(
-                &self.directory,
+                self.directory()?,
                 name(number),
                 flags,
                 Mode::from_raw_mode(0o644),
@@ -132,7 +193,7 @@ impl Side for Disk {
     }
 
     fn stat(&self, number: u64) -> anyhow::Result<()> {
-        fs::statat(&self.directory, name(number), AtFlags::SYMLINK_NOFOLLOW)?;
+        fs::statat(self.directory()?, name(number), AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(())
     }
 
@@ -143,7 +204,7 @@ impl Side for Disk {
             0o640
         };
         Ok(fs::chmodat(
-            &self.directory,
+            self.directory()?,
             name(number),
             Mode::from_raw_mode(mode),
             AtFlags::empty(),
@@ -160,35 +221,47 @@ impl Side for Disk {
             last_modification: time(number as _),
         };
         Ok(fs::utimensat(
-            &self.directory,
+            self.directory()?,
             name(number),
             &times,
             AtFlags::empty(),
         )?)
     }
 
-    /// What its loop device has read and written, once all that waits is written.
     fn traffic(&self) -> Option<(u64, u64)> {
-        self.image.as_ref()?;
-        fs::syncfs(&self.directory).ok()?;
-        let device = fs::fstat(&self.directory).ok()?.st_dev;
-        let (major, minor) = (fs::major(device), fs::minor(device));
-        let stat = format!("/sys/dev/block/{major}:{minor}/stat");
-        let stat = std::fs::read_to_string(stat).ok()?;
-        let mut fields = stat.split_whitespace().map(str::parse::<u64>);
-        // Fields 3 and 7: sectors of 512 bytes.
-        let read = fields.nth(2)?.ok()?;
-        let written = fields.nth(3)?.ok()?;
-        Some((read * 512, written * 512))
+        let (read, written) = self.counted()?;
+        Some((
+            self.before.0.wrapping_add(read),
+            self.before.1.wrapping_add(written),
+        ))
+    }
+
+    fn forget(&mut self) -> anyhow::Result<()> {
+        let Some(image) = self.image.clone() else {
+            return Ok(());
+        };
+        let before = self.traffic();
+        self.directory = None;
+        command("umount", &[&self.root.display().to_string()])?;
+        drop_pages_of(&image)?;
+        mount(&image, &self.root)?;
+        self.enter()?;
+        // The device may be another one, which counts on from something else.
+        let now = self.counted();
+        if let (Some(before), Some(now)) = (before, now) {
+            let rest = |before: u64, now: u64| before.wrapping_sub(now);
+            self.before = (rest(before.0, now.0), rest(before.1, now.1));
+        }
+        Ok(())
     }
 
     fn list(&self) -> anyhow::Result<u64> {
         let mut seen = 0;
-        for entry in Dir::read_from(&self.directory)? {
+        for entry in Dir::read_from(self.directory()?)? {
             let entry = entry?;
             let name = entry.file_name();
             if name != c"." && name != c".." {
-                fs::statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                fs::statat(self.directory()?, name, AtFlags::SYMLINK_NOFOLLOW)?;
                 seen += 1;
             }
         }
@@ -197,9 +270,49 @@ impl Side for Disk {
 
     fn unlink(&self, number: u64) -> anyhow::Result<()> {
         Ok(fs::unlinkat(
-            &self.directory,
+            self.directory()?,
             name(number),
             AtFlags::empty(),
         )?)
+    }
+}
+
+impl Tree for Disk {
+    fn mkdir(&self, path: &str) -> anyhow::Result<()> {
+        Ok(fs::mkdirat(
+            self.directory()?,
+            path,
+            Mode::from_raw_mode(0o755),
+        )?)
+    }
+
+    fn rmdir(&self, path: &str) -> anyhow::Result<()> {
+        Ok(fs::unlinkat(self.directory()?, path, AtFlags::REMOVEDIR)?)
+    }
+
+    fn write(&self, path: &str, content: &[u8]) -> anyhow::Result<()> {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o644);
+        let file = fs::openat(self.directory()?, path, flags, mode)?;
+        if !content.is_empty() {
+            std::fs::File::from(file).write_all(content)?;
+        }
+        Ok(())
+    }
+
+    fn ask(&self, path: &str) -> anyhow::Result<()> {
+        fs::statat(self.directory()?, path, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(())
+    }
+
+    fn read(&self, path: &str) -> anyhow::Result<usize> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = fs::openat(self.directory()?, path, flags, Mode::empty())?;
+        let mut content = Vec::new();
+        Ok(std::fs::File::from(file).read_to_end(&mut content)?)
+    }
+
+    fn remove(&self, path: &str) -> anyhow::Result<()> {
+        Ok(fs::unlinkat(self.directory()?, path, AtFlags::empty())?)
     }
 }

@@ -1,40 +1,62 @@
 //! A database, given the same.
 
-use super::{Bench, Side, all};
-use esker::Database;
-use esker_model::namespace::{Change, Kind, Make, Name, NamePath, Namespace as _, SetAttributes};
+use super::mdtest::Tree;
+use super::{Bench, Side, all, disk};
+use esker::{Database, OpenOptions};
+use esker_model::namespace::{
+    Change, Content, Kind, Make, Name, NamePath, Namespace as _, SetAttributes,
+};
 use esker_model::{Error, Result};
 use std::ops::{ControlFlow, Range};
+use std::path::PathBuf;
 
 /// A moment of 2025, in nanoseconds.
 const TIME: i64 = 1_750_000_000_000_000_000;
 
 /// A database with one directory.
 pub(super) struct Files {
-    database: Database,
+    /// None only while it is being opened again.
+    database: Option<Database>,
+    folder: PathBuf,
+    options: OpenOptions,
     directory: NamePath,
 }
 
 impl Files {
     pub(super) fn make(bench: &Bench<'_>) -> anyhow::Result<Self> {
         let folder = bench.scratch.fresh("esker")?;
-        let folder = folder.to_string_lossy();
         let options = bench
             .context
             .open_options()
             .engine(bench.args.engine.into());
-        let database = Database::init(&folder, &options)?;
+        let database = Database::init(&folder.to_string_lossy(), &options)?;
         let directory = NamePath::parse(b"/files").map_err(Error::from)?;
         let make = Make::new(Kind::Directory.bits() | 0o755, 0, 0);
         all(database.change(None, &[Change::Make(directory.clone(), make)])?)?;
         Ok(Self {
-            database,
+            database: Some(database),
+            folder,
+            options,
             directory,
         })
     }
 
     pub(super) fn close(self) -> anyhow::Result<()> {
-        Ok(self.database.close()?)
+        Ok(self.database.map_or(Ok(()), Database::close)?)
+    }
+
+    fn database(&self) -> Result<&Database> {
+        let closed = || Error::Unavailable("the database could not be opened again".into());
+        self.database.as_ref().ok_or_else(closed)
+    }
+
+    fn below(&self, path: &str) -> Result<NamePath> {
+        let whole = [self.directory.as_bytes(), b"/", path.as_bytes()].concat();
+        Ok(NamePath::parse(&whole)?)
+    }
+
+    fn change(&self, change: Change) -> anyhow::Result<()> {
+        Ok(all(self.database()?.change(None, &[change])?)?)
     }
 
     fn path(&self, number: u64) -> Result<NamePath> {
@@ -52,7 +74,7 @@ impl Side for Files {
         for number in numbers {
             changes.push(Change::Make(self.path(number)?, make.clone()));
             if changes.len() == batch || number + 1 == end {
-                all(self.database.change(None, &changes)?)?;
+                all(self.database()?.change(None, &changes)?)?;
                 changes.clear();
             }
         }
@@ -60,7 +82,7 @@ impl Side for Files {
     }
 
     fn stat(&self, number: u64) -> anyhow::Result<()> {
-        self.database.stat(None, &self.path(number)?, false)?;
+        self.database()?.stat(None, &self.path(number)?, false)?;
         Ok(())
     }
 
@@ -75,14 +97,11 @@ impl Side for Files {
             ..SetAttributes::default()
         };
         let path = self.path(number)?;
-        Ok(all(self.database.change(
-            None,
-            &[Change::Set {
-                path,
-                follow: false,
-                set,
-            }],
-        )?)?)
+        self.change(Change::Set {
+            path,
+            follow: false,
+            set,
+        })
     }
 
     fn utime(&self, number: u64) -> anyhow::Result<()> {
@@ -92,14 +111,11 @@ impl Side for Files {
             ..SetAttributes::default()
         };
         let path = self.path(number)?;
-        Ok(all(self.database.change(
-            None,
-            &[Change::Set {
-                path,
-                follow: false,
-                set,
-            }],
-        )?)?)
+        self.change(Change::Set {
+            path,
+            follow: false,
+            set,
+        })
     }
 
     fn traffic(&self) -> Option<(u64, u64)> {
@@ -113,7 +129,7 @@ impl Side for Files {
 
     fn list(&self) -> anyhow::Result<u64> {
         let mut seen = 0;
-        self.database
+        self.database()?
             .list(None, &self.directory, None, &mut |_, _| {
                 seen += 1;
                 ControlFlow::Continue(())
@@ -123,6 +139,52 @@ impl Side for Files {
 
     fn unlink(&self, number: u64) -> anyhow::Result<()> {
         let path = self.path(number)?;
-        Ok(all(self.database.change(None, &[Change::Unlink(path)])?)?)
+        self.change(Change::Unlink(path))
+    }
+
+    fn forget(&mut self) -> anyhow::Result<()> {
+        if let Some(database) = self.database.take() {
+            database.close()?;
+        }
+        disk::drop_pages(&self.folder)?;
+        let database = self.options.open(&self.folder.to_string_lossy())?;
+        self.database = Some(database);
+        Ok(())
+    }
+}
+
+impl Tree for Files {
+    fn mkdir(&self, path: &str) -> anyhow::Result<()> {
+        let make = Make::new(Kind::Directory.bits() | 0o755, 1000, 1000);
+        self.change(Change::Make(self.below(path)?, make))
+    }
+
+    fn rmdir(&self, path: &str) -> anyhow::Result<()> {
+        self.change(Change::Rmdir(self.below(path)?))
+    }
+
+    fn write(&self, path: &str, content: &[u8]) -> anyhow::Result<()> {
+        let mut make = Make::new(Kind::File.bits() | 0o644, 1000, 1000);
+        if !content.is_empty() {
+            make.content = Content::Inline(content.to_vec());
+        }
+        self.change(Change::Make(self.below(path)?, make))
+    }
+
+    fn ask(&self, path: &str) -> anyhow::Result<()> {
+        self.database()?.stat(None, &self.below(path)?, false)?;
+        Ok(())
+    }
+
+    fn read(&self, path: &str) -> anyhow::Result<usize> {
+        let inode = self.database()?.stat(None, &self.below(path)?, true)?;
+        Ok(match inode.content {
+            Content::Inline(content) => content.len(),
+            _ => 0,
+        })
+    }
+
+    fn remove(&self, path: &str) -> anyhow::Result<()> {
+        self.change(Change::Unlink(self.below(path)?))
     }
 }

@@ -2,18 +2,20 @@
 //! the same run.
 //!
 //! [`args`] says what can be asked, [`disk`] does it to a file system, [`files`] to a database, [`grow`] fills one directory
-//! and watches the rate, [`plot`] draws it, [`served`] goes through a server.
+//! and watches the rate, [`plot`] draws it, [`mdtest`] does what that program does, [`served`] goes through a server.
 
 mod args;
 mod disk;
 mod files;
 mod grow;
+mod mdtest;
 mod plot;
 mod served;
 
 pub(crate) use args::NamespaceBenchArgs;
 
 use super::machine;
+use super::random::Random;
 use super::report::{Figure, Report, Target, Unit, median};
 use super::scratch::Scratch;
 use crate::context::Context;
@@ -22,6 +24,7 @@ use args::Case;
 use disk::Disk;
 use files::Files;
 use serde_json::json;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// The side that is not a file system.
@@ -60,6 +63,8 @@ trait Side: Sync {
     fn list(&self) -> anyhow::Result<u64>;
     /// Removes one file.
     fn unlink(&self, number: u64) -> anyhow::Result<()>;
+    /// Forgets all that it has read, so that it reads it again; what waits is written.
+    fn forget(&mut self) -> anyhow::Result<()>;
 }
 
 pub(crate) fn run(args: &NamespaceBenchArgs, context: &mut Context) -> anyhow::Result<Outcome> {
@@ -73,6 +78,8 @@ pub(crate) fn run(args: &NamespaceBenchArgs, context: &mut Context) -> anyhow::R
     };
     let ran = if args.grow {
         grow::run(&mut bench)
+    } else if args.mdtest_like {
+        mdtest::run(&mut bench)
     } else if args.clients > 0 {
         served::run(&mut bench)
     } else {
@@ -89,6 +96,8 @@ pub(crate) fn run(args: &NamespaceBenchArgs, context: &mut Context) -> anyhow::R
         "clients": args.clients,
         "batch": args.batch,
         "rounds": args.rounds,
+        "forget": args.forget,
+        "bytes": args.bytes,
         "memory_bytes": context.globals.memory,
         "durability": if context.durability() == esker::Durability::Sync { "sync" } else { "relaxed" },
     });
@@ -114,12 +123,12 @@ fn compare(bench: &mut Bench<'_>) -> anyhow::Result<()> {
                 Err(_) => {}
             }
         }
-        for (name, disk) in &disks {
+        for (name, disk) in &mut disks {
             measure(bench, name, disk, round, &mut rates)?;
         }
         drop(disks);
-        let files = Files::make(bench)?;
-        measure(bench, ESKER, &files, round, &mut rates)?;
+        let mut files = Files::make(bench)?;
+        measure(bench, ESKER, &mut files, round, &mut rates)?;
         files.close()?;
     }
     for case in &bench.args.cases {
@@ -227,7 +236,7 @@ fn target(case: Case, beside: disk::Kind) -> Option<Target> {
 fn measure(
     bench: &Bench<'_>,
     name: &str,
-    side: &dyn Side,
+    side: &mut dyn Side,
     round: u32,
     rates: &mut Vec<Measured>,
 ) -> anyhow::Result<()> {
@@ -255,6 +264,10 @@ fn measure(
             .context
             .note(&format!("{name}: {}, round {}", case.text(), round + 1));
         let before = side.traffic().filter(|_| bench.args.disk);
+        if let (Case::Stat | Case::Chmod | Case::Utime, Some(_)) = (case, bench.args.forget) {
+            side.forget()?;
+        }
+        let mut forgetting = Forgetting::default();
         let (began, cpu) = (Instant::now(), machine::process_seconds());
         let done = match case {
             Case::Single | Case::Create => {
@@ -275,17 +288,19 @@ fn measure(
             Case::List => side.list()?,
             Case::Stat | Case::Chmod | Case::Utime => {
                 let each = bench.args.random.map_or(files, u64::from) / threads;
-                in_parallel(threads, |t| {
-                    let mut random = super::random::Random::new(t + 1);
-                    (0..each).try_for_each(|_| {
-                        let number = random.below(made);
-                        match case {
-                            Case::Stat => side.stat(number),
-                            Case::Chmod => side.chmod(number),
-                            _ => side.utime(number),
-                        }
-                    })
-                })?;
+                // All at once, unless it is to be forgotten now and then.
+                let portion = bench.args.forget.map_or(each, |n| u64::from(n) / threads);
+                let mut randoms: Vec<Random> = (1..=threads).map(Random::new).collect();
+                let mut left = each;
+                while left > 0 {
+                    bench.go_on()?;
+                    let now = left.min(portion.max(1));
+                    left -= now;
+                    randoms = at_random(&*side, case, made, now, randoms)?;
+                    if left > 0 {
+                        forgetting.forget(side)?;
+                    }
+                }
                 each * threads
             }
             Case::Unlink => {
@@ -296,8 +311,8 @@ fn measure(
                 each * threads
             }
         };
-        let seconds = began.elapsed().as_secs_f64();
-        let cpu = machine::process_seconds() - cpu;
+        let seconds = began.elapsed().as_secs_f64() - forgetting.seconds;
+        let cpu = machine::process_seconds() - cpu - forgetting.cpu;
         let after = before.and_then(|_| side.traffic());
         let traffic = before.zip(after).map(|(before, after)| {
             let each = |before: u64, after: u64| after.saturating_sub(before) as f64 / done as f64;
@@ -312,6 +327,50 @@ fn measure(
         });
     }
     Ok(())
+}
+
+/// What it took to forget.
+#[derive(Default)]
+struct Forgetting {
+    seconds: f64,
+    cpu: f64,
+}
+
+impl Forgetting {
+    fn forget(&mut self, side: &mut dyn Side) -> anyhow::Result<()> {
+        let (began, cpu) = (Instant::now(), machine::process_seconds());
+        side.forget()?;
+        self.seconds += began.elapsed().as_secs_f64();
+        self.cpu += machine::process_seconds() - cpu;
+        Ok(())
+    }
+}
+
+/// Each thread does the same to so many random files of those that were made; gives back where each has got to.
+fn at_random(
+    side: &dyn Side,
+    case: Case,
+    made: u64,
+    each: u64,
+    randoms: Vec<Random>,
+) -> anyhow::Result<Vec<Random>> {
+    let randoms: Vec<Mutex<Random>> = randoms.into_iter().map(Mutex::new).collect();
+    in_parallel(randoms.len() as u64, |t| {
+        let Some(random) = randoms.get(t as usize) else {
+            return Ok(());
+        };
+        let mut random = random.lock().unwrap_or_else(PoisonError::into_inner);
+        (0..each).try_for_each(|_| {
+            let number = random.below(made);
+            match case {
+                Case::Stat => side.stat(number),
+                Case::Chmod => side.chmod(number),
+                _ => side.utime(number),
+            }
+        })
+    })?;
+    let back = |random: Mutex<Random>| random.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(randoms.into_iter().map(back).collect())
 }
 
 fn all<T>(done: Vec<esker_model::Result<T>>) -> esker_model::Result<()> {

@@ -1,0 +1,93 @@
+//! `esker bench namespace`, as small as it can be: what it counts and how it reports. Times are not looked at.
+
+use serde_json::Value as Json;
+use std::process::{Command, Stdio};
+
+/// The figures that a call reports, and what it was given.
+fn bench(args: &[&str]) -> (Vec<Json>, Json) {
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_esker"))
+        .current_dir(folder.path())
+        .env("HOME", folder.path())
+        .stdin(Stdio::null())
+        .args(["--quiet", "bench", "namespace", "--format", "json"])
+        .args(args)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {said}");
+    let left: Vec<_> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with("esker-bench"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    let report: Json = serde_json::from_slice(&output.stdout).unwrap();
+    let results = report["results"].as_array().unwrap().clone();
+    (results, report)
+}
+
+fn cases(results: &[Json]) -> Vec<&str> {
+    results
+        .iter()
+        .map(|f| f["case"].as_str().unwrap())
+        .collect()
+}
+
+#[test]
+fn the_phases_of_mdtest_are_measured_beside_a_file_system() {
+    let phases = [
+        "tree creation",
+        "directory creation",
+        "directory stat",
+        "directory removal",
+        "file creation",
+        "file stat",
+        "file read",
+        "file removal",
+        "tree removal",
+    ];
+    let (results, _) = bench(&["--mdtest-like", "--files", "1000", "--alone"]);
+    assert_eq!(cases(&results), phases);
+    assert!(results.iter().all(|f| f["esker"].as_f64().unwrap() > 0.0));
+    let (results, _) = bench(&[
+        "--mdtest-like",
+        "--files",
+        "1000",
+        "--bytes",
+        "100",
+        "--beside",
+        "tmpfs",
+    ]);
+    assert_eq!(cases(&results), phases);
+    assert!(results.iter().all(|f| f["raw"].as_f64().unwrap() > 0.0));
+}
+
+/// What was forgotten is read from the disk again, and is still as it was changed.
+#[test]
+fn what_is_forgotten_is_read_again() {
+    let (results, _) = bench(&[
+        "--alone",
+        "--files",
+        "3000",
+        "--case",
+        "stat,chmod,utime,list",
+        "--random",
+        "3000",
+        "--forget",
+        "1000",
+        "--disk",
+    ]);
+    let read = |case: &str| {
+        let found = results.iter().find(|f| f["case"] == case);
+        found.unwrap_or_else(|| panic!("{case}: {results:?}"))["esker"]
+            .as_f64()
+            .unwrap()
+    };
+    assert!(read("list with attributes") > 0.0);
+    // In memory, as a scratch folder may be, nothing is read from a disk.
+    for case in ["stat", "chmod", "utime"] {
+        assert!(read(&format!("{case}, at random: read from disk")) >= 0.0);
+        assert!(read(&format!("{case}, at random")) > 0.0);
+    }
+}
