@@ -1,0 +1,3 @@
+//! Queries and updates from their text to their answers.
+
+mod smoke;
