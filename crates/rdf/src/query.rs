@@ -92,7 +92,18 @@ pub fn query<'a>(
     explain: bool,
     options: &'a Options<'a>,
 ) -> Result<Answer<'a>> {
-    answer(data, &syntax::query(text, base)?, graphs, explain, options)
+    let mut found = answer(data, &syntax::query(text, base)?, graphs, explain, options)?;
+    if let Found::Solutions(names, table) = &mut found.found
+        && syntax::selects_all(text)
+    {
+        // The parser sorts the variables of `SELECT *`; people expect them as they wrote them.
+        let mut order: Vec<usize> = (0..names.len()).collect();
+        order.sort_by_key(|i| syntax::first_use(text, &names[*i]));
+        let vars: Vec<Var> = order.iter().filter_map(|i| table.vars().get(*i).copied()).collect();
+        *names = order.iter().map(|i| names[*i].clone()).collect();
+        *table = std::mem::take(table).project(&vars);
+    }
+    Ok(found)
 }
 
 /// Answers a query that is parsed.
@@ -212,8 +223,13 @@ fn outermost(node: &Node) -> Option<Vec<Var>> {
 
 pub(crate) fn choose(ctx: &mut Context<'_>, dataset: &QueryDataset) {
     let texts = |list: &[NamedNode]| list.iter().map(|n| n.as_str().to_owned()).collect::<Vec<_>>();
+    // WITH names a default graph and leaves the named ones as they are.
+    let all = dataset.named.is_none().then(|| ctx.named.clone());
     let named = dataset.named.as_deref().map(texts).unwrap_or_default();
     ctx.choose(&texts(&dataset.default), &named);
+    if let Some(all) = all {
+        ctx.named = all;
+    }
 }
 
 impl Context<'_> {

@@ -19,7 +19,7 @@ const KNOWN: [(&str, &str); 12] = [
     ("void", "http://rdfs.org/ns/void#"),
 ];
 
-/// Characters of a query's text at most, and nested brackets: the parser calls itself for each.
+/// Brackets within brackets: the parser calls itself for each.
 const NESTED_MAX: usize = 256;
 
 fn parser(base: Option<&str>) -> Result<SparqlParser> {
@@ -46,6 +46,35 @@ pub fn update(text: &str, base: Option<&str>) -> Result<Update> {
     parser(base)?
         .parse_update(text)
         .map_err(|e| mistake(text, &e.to_string()))
+}
+
+/// Whether the query's own SELECT says `*`.
+pub(crate) fn selects_all(text: &str) -> bool {
+    let head = text.split('{').next().unwrap_or_default().to_ascii_lowercase();
+    let Some((_, after)) = head.rsplit_once("select") else {
+        return false;
+    };
+    let after = after.trim_start();
+    let after = after.strip_prefix("distinct").or_else(|| after.strip_prefix("reduced")).unwrap_or(after);
+    after.trim_start().starts_with('*')
+}
+
+/// Where a variable stands first.
+pub(crate) fn first_use(text: &str, name: &str) -> usize {
+    let mut from = 0;
+    while let Some(i) = text.get(from..).and_then(|t| t.find(name)) {
+        let at = from + i;
+        let before = text[..at].ends_with(['?', '$']);
+        let after = text[at + name.len()..]
+            .chars()
+            .next()
+            .is_some_and(|c| c.is_alphanumeric() || c == '_');
+        if before && !after {
+            return at;
+        }
+        from = at + name.len();
+    }
+    usize::MAX
 }
 
 /// The parser's stack is as deep as the brackets.
@@ -235,8 +264,8 @@ mod tests {
     #[test]
     fn a_mistake_shows_its_place() {
         let text = shown("SELECT * WHERE {\n  ?s ?p }");
-        assert!(text.contains("line 2, column 9"), "{text}");
-        assert!(text.contains("  ?s ?p }\n          ^"), "{text}");
+        assert!(text.contains("line 2, column 10"), "{text}");
+        assert!(text.contains("    ?s ?p }\n           ^"), "{text}");
     }
 
     #[test]

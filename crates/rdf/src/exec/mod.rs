@@ -37,13 +37,6 @@ pub(crate) struct Want {
 }
 
 impl Want {
-    pub(crate) fn all(node: &Node) -> Self {
-        Self {
-            vars: node.vars(),
-            ..Self::default()
-        }
-    }
-
     /// The same of another pattern, with variables that are needed besides and no limit.
     fn with(&self, more: impl IntoIterator<Item = Var>) -> Self {
         let mut vars = self.vars.clone();

@@ -18,8 +18,17 @@ pub(crate) fn eval(
 ) -> Result<Table> {
     let graph = ctx.graph();
     let walk = Walk { ctx, graph: &graph };
-    let starts = known(s, starts);
-    let ends = known(o, ends);
+    // A variable that other patterns bind to a term outside of the graph has no path of length zero.
+    let inside = |list: Option<Vec<Id>>| {
+        list.map(|mut list| {
+            if matches!(path, Path::ZeroOrMore(_) | Path::ZeroOrOne(_)) {
+                list.retain(|id| walk.has_node(*id));
+            }
+            list
+        })
+    };
+    let starts = known(s, inside(starts));
+    let ends = known(o, inside(ends));
     // From the end of which less is known to start from, if it is known at all.
     let backwards = match (&starts, &ends) {
         (Some(a), Some(b)) => b.len() < a.len(),
@@ -71,6 +80,14 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    fn has_node(&self, id: Id) -> bool {
+        self.graph.predicates().iter().any(|p| {
+            self.graph
+                .index(*p)
+                .is_some_and(|x| !x.so.get(id).is_empty() || !x.os.get(id).is_empty())
+        })
+    }
+
     /// All nodes that a path may begin at (or end at, backwards).
     fn sources(&self, path: &Path, backwards: bool) -> Vec<Id> {
         let mut ids = Vec::new();

@@ -106,6 +106,7 @@ impl Pairs {
     }
 
     /// The pairs turned round.
+    #[cfg(test)]
     pub(crate) fn reversed(&self) -> Self {
         let mut pairs: Vec<u64> = self.iter().map(|(k, v)| pack(v, k)).collect();
         sort(&mut pairs);
