@@ -24,9 +24,15 @@ mod update;
 pub use error::{Error, Mistake, Result};
 pub use exec::Options;
 pub use expr::Expr;
-pub use oxrdfio::RdfFormat;
+pub use oxrdf::Term;
+pub use oxrdfio::{JsonLdProfileSet, RdfFormat};
 pub use oxsdatatypes::DateTime;
 pub use quads::Dataset;
 pub use query::{Answer, Found, Graphs, answer, query};
-pub use results::Format;
+pub use results::{Format, dump};
 pub use update::{Fetch, Updated, update};
+
+/// Whether a text is an absolute IRI.
+pub fn check_iri(text: &str) -> std::result::Result<(), String> {
+    oxiri::Iri::parse(text).map(drop).map_err(|e| e.to_string())
+}

@@ -231,6 +231,37 @@ fn separated(
     to.write_all(&out)
 }
 
+/// Writes all quads, or those of one graph (0: the default one).
+pub fn dump(
+    data: &crate::Dataset,
+    graph: Option<Id>,
+    format: RdfFormat,
+    to: &mut dyn Write,
+) -> io::Result<()> {
+    use oxrdf::{GraphName, NamedOrBlankNode, Term};
+    let mut writer = RdfSerializer::from_format(format).for_writer(to);
+    let node = |term: Term| match term {
+        Term::NamedNode(n) => Some(NamedOrBlankNode::NamedNode(n)),
+        Term::BlankNode(n) => Some(NamedOrBlankNode::BlankNode(n)),
+        Term::Literal(_) => None,
+    };
+    let term = |id: Id| data.dictionary.term(id);
+    for q in data.quads().filter(|q| graph.is_none_or(|g| q.g == g)) {
+        let parts = (term(q.s).and_then(node), term(q.p), term(q.o));
+        let (Some(s), Some(Term::NamedNode(p)), Some(o)) = parts else {
+            return Err(io::Error::other("a term of a quad is not in the dictionary"));
+        };
+        // One graph is written as if it were the only one.
+        let g = match term(q.g).and_then(node) {
+            Some(g) if graph.is_none() => GraphName::from(g),
+            _ => GraphName::DefaultGraph,
+        };
+        writer.serialize_quad(&oxrdf::Quad::new(s, p, o, g))?;
+    }
+    writer.finish()?;
+    Ok(())
+}
+
 /// A term as in Turtle, on one line.
 fn turtle(parts: Parts<'_>, out: &mut Vec<u8>) {
     match parts {

@@ -153,16 +153,12 @@ impl Rdf {
         files: &[(PathBuf, RdfFormat)],
         graph: Option<&str>,
         lenient: bool,
-        stop: &dyn Fn() -> bool,
-        progress: fn(u64),
+        tick: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Loaded> {
         let (_, seed) = moment();
         let mut loader = Loader::new(self.data.clone(), &format!("f{seed:x}n"), lenient);
-        loader.on_progress(progress);
+        loader.on_tick(Box::new(tick));
         for (path, format) in files {
-            if stop() {
-                return Err(Error::Interrupted);
-            }
             let name = path.display().to_string();
             let mut from = open(path)?;
             let base = path.canonicalize().ok().map(|p| format!("file://{}", encoded(&p)));
@@ -171,9 +167,6 @@ impl Rdf {
                 .map_err(error)?;
         }
         let (data, loaded) = loader.finish();
-        if stop() {
-            return Err(Error::Interrupted);
-        }
         let before = std::mem::replace(&mut self.data, data);
         if let Err(e) = self.checkpoint() {
             self.data = before;

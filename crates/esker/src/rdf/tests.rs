@@ -103,10 +103,10 @@ fn a_load_that_fails_leaves_nothing() {
     fs::write(&bad, "<http://a/x> <http://a/p> <http://a/z> .\noops\n").unwrap();
     let mut rdf = Rdf::change(&path).unwrap();
     let both = [(good.clone(), RdfFormat::NTriples), (bad, RdfFormat::NTriples)];
-    let message = rdf.load(&both, None, false, &|| false, |_| {}).unwrap_err().to_string();
+    let message = rdf.load(&both, None, false, &mut |_| true).unwrap_err().to_string();
     assert!(message.contains("bad.nt:2:1"), "{message}");
     assert_eq!(rdf.data().len(), 0);
-    let loaded = rdf.load(&both, Some("http://g"), true, &|| false, |_| {}).unwrap();
+    let loaded = rdf.load(&both, Some("http://g"), true, &mut |_| true).unwrap();
     assert_eq!((loaded.new, loaded.skipped_count), (2, 1));
     let load = format!("LOAD <file://{}>", encoded(&good));
     assert_eq!(rdf.update(&load, None, &options(), true).unwrap().added, 1);

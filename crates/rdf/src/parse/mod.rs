@@ -34,8 +34,7 @@ pub struct Loaded {
 const SKIPPED_MAX: usize = 100;
 
 /// Adds files to a copy of a dataset.
-#[derive(Debug)]
-pub struct Loader {
+pub struct Loader<'a> {
     data: Dataset,
     /// Pairs by graph and predicate.
     pairs: Vec<Vec<u64>>,
@@ -48,11 +47,19 @@ pub struct Loader {
     lenient: bool,
     subject: (String, Id),
     loaded: Loaded,
-    /// Called now and then with the quads that were read; an error ends the load.
-    progress: fn(u64),
+    tick: Option<Tick<'a>>,
 }
 
-impl Loader {
+/// Told now and then how many quads were read; false ends the load.
+pub type Tick<'a> = Box<dyn FnMut(u64) -> bool + 'a>;
+
+impl std::fmt::Debug for Loader<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Loader").field("loaded", &self.loaded).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Loader<'a> {
     /// Adds to a copy of that. Blank nodes get labels that begin with `blank`.
     pub fn new(data: Dataset, blank: &str, lenient: bool) -> Self {
         Self {
@@ -66,13 +73,18 @@ impl Loader {
             lenient,
             subject: (String::new(), UNBOUND),
             loaded: Loaded::default(),
-            progress: |_| {},
+            tick: None,
         }
     }
 
-    /// What is told how many quads were read.
-    pub fn on_progress(&mut self, tell: fn(u64)) {
-        self.progress = tell;
+    /// Who is told how many quads were read.
+    pub fn on_tick(&mut self, tick: Tick<'a>) {
+        self.tick = Some(tick);
+    }
+
+    fn tick(&mut self) -> Result<()> {
+        let go_on = self.tick.as_mut().is_none_or(|tick| tick(self.loaded.read));
+        if go_on { Ok(()) } else { Err(Error::Stopped("interrupted")) }
     }
 
     /// Reads a file. Triples without a graph go to `graph`, or to the default one.
@@ -132,7 +144,7 @@ impl Loader {
                 continue;
             }
             self.block(name, &buffer[..whole], &mut line, quads)?;
-            (self.progress)(self.loaded.read);
+            self.tick()?;
             buffer.drain(..whole);
             if got == 0 && before == 0 && buffer.is_empty() {
                 return Ok(());
@@ -239,7 +251,7 @@ impl Loader {
                 }
             }
             if self.loaded.read.is_multiple_of(1 << 16) {
-                (self.progress)(self.loaded.read);
+                self.tick()?;
             }
         }
         Ok(())

@@ -185,7 +185,7 @@ impl Suite {
         }
     }
 
-    fn load(&self, loader: &mut Loader, url: &str, graph: Option<&str>) -> Outcome {
+    fn load(&self, loader: &mut Loader<'_>, url: &str, graph: Option<&str>) -> Outcome {
         let bytes = self.bytes(url)?;
         loader
             .read(url, &mut &*bytes, format_of(url), graph, Some(url))
