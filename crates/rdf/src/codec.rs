@@ -27,7 +27,10 @@ impl<'a> Reader<'a> {
             .checked_add(n)
             .and_then(|end| self.bytes.get(self.at..end))
             .ok_or_else(|| {
-                Error::Corrupt(format!("{n} bytes were expected at byte {}, there are fewer", self.at))
+                Error::Corrupt(format!(
+                    "{n} bytes were expected at byte {}, there are fewer",
+                    self.at
+                ))
             })?;
         self.at += n;
         Ok(part)
@@ -59,7 +62,12 @@ impl<'a> Reader<'a> {
         usize::try_from(n)
             .ok()
             .filter(|n| *n <= left)
-            .ok_or_else(|| Error::Corrupt(format!("a length of {n} at byte {} is too large", self.at - 8)))
+            .ok_or_else(|| {
+                Error::Corrupt(format!(
+                    "a length of {n} at byte {} is too large",
+                    self.at - 8
+                ))
+            })
     }
 
     /// A list of bytes.

@@ -40,7 +40,9 @@ pub enum Error {
     #[error("{0}")]
     Refused(String),
     /// The database holds all that it can number.
-    #[error("the dictionary is full: it numbers 2^31 terms; drop graphs that are not needed, then checkpoint")]
+    #[error(
+        "the dictionary is full: it numbers 2^31 terms; drop graphs that are not needed, then checkpoint"
+    )]
     Full,
     /// A term longer than the dictionary takes.
     #[error("a term of {0} bytes is longer than the {1} bytes that the dictionary takes")]

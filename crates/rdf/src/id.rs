@@ -45,7 +45,7 @@ pub fn inline(value: &str, datatype: &str) -> Option<Id> {
         let biased = n.checked_add(BIAS)?;
         (0..=i64::from(VALUE))
             .contains(&biased)
-            .then(|| INLINE | (kind << KIND_SHIFT) | biased as u32)
+            .then_some(INLINE | (kind << KIND_SHIFT) | biased as u32)
     };
     match local {
         "integer" => make(INTEGER, canonical_integer(value)?),
@@ -83,7 +83,7 @@ pub fn integer(n: i64) -> Option<Id> {
     let biased = n.checked_add(BIAS)?;
     (0..=i64::from(VALUE))
         .contains(&biased)
-        .then(|| INLINE | (INTEGER << KIND_SHIFT) | biased as u32)
+        .then_some(INLINE | (INTEGER << KIND_SHIFT) | biased as u32)
 }
 
 impl Inline {

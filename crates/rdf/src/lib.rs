@@ -6,6 +6,15 @@
 //! each from the intersection of the sorted lists that restrict it. Updates give a changed copy ([`update`]), files
 //! too ([`parse`]).
 
+#![allow(
+    clippy::many_single_char_names,
+    reason = "s, p, o and g are what the places of a quad are called"
+)]
+#![allow(
+    clippy::single_match_else,
+    reason = "what is found and what is not stand side by side"
+)]
+
 mod codec;
 pub mod dictionary;
 mod error;

@@ -39,7 +39,11 @@ pub fn encode(data: &Dataset, changes: &[Change]) -> Vec<u8> {
     for change in changes {
         match change {
             Change::Add(q) | Change::Remove(q) => {
-                body.push(if matches!(change, Change::Add(_)) { b'+' } else { b'-' });
+                body.push(if matches!(change, Change::Add(_)) {
+                    b'+'
+                } else {
+                    b'-'
+                });
                 for id in [q.s, q.p, q.o, q.g] {
                     put(id, &mut body);
                 }
@@ -122,7 +126,9 @@ pub fn replay(data: &mut Dataset, record: &[u8]) -> Result<()> {
         }
     }
     if !from.is_empty() {
-        return Err(Error::Corrupt("bytes follow the last change of a record".into()));
+        return Err(Error::Corrupt(
+            "bytes follow the last change of a record".into(),
+        ));
     }
     data.change(&quads);
     Ok(())
@@ -136,7 +142,15 @@ mod tests {
         let term = |id: Id| data.dictionary.term(id).map(|t| t.to_string());
         let mut all: Vec<String> = data
             .quads()
-            .map(|q| format!("{:?} {:?} {:?} {:?}", term(q.s), term(q.p), term(q.o), term(q.g)))
+            .map(|q| {
+                format!(
+                    "{:?} {:?} {:?} {:?}",
+                    term(q.s),
+                    term(q.p),
+                    term(q.o),
+                    term(q.g)
+                )
+            })
             .collect();
         all.sort();
         all
@@ -146,7 +160,11 @@ mod tests {
     fn a_record_does_the_same_elsewhere() {
         let mut data = Dataset::default();
         let mut id = |key: Key<'_>| data.dictionary.intern(&key).unwrap();
-        let (a, p, g) = (id(Key::Iri("http://a/x")), id(Key::Iri("http://a/p")), id(Key::Iri("http://g")));
+        let (a, p, g) = (
+            id(Key::Iri("http://a/x")),
+            id(Key::Iri("http://a/p")),
+            id(Key::Iri("http://g")),
+        );
         let objects = [
             id(Key::Plain("x\n")),
             id(Key::Lang("x", "en")),
@@ -161,8 +179,18 @@ mod tests {
             }
         }
         changes.push(Change::Clear(g));
-        changes.push(Change::Add(Quad { s: a, p, o: objects[0], g }));
-        changes.push(Change::Remove(Quad { s: a, p, o: objects[1], g: UNBOUND }));
+        changes.push(Change::Add(Quad {
+            s: a,
+            p,
+            o: objects[0],
+            g,
+        }));
+        changes.push(Change::Remove(Quad {
+            s: a,
+            p,
+            o: objects[1],
+            g: UNBOUND,
+        }));
         let record = encode(&data, &changes);
         let mut other = Dataset::default();
         other.dictionary.intern(&Key::Iri("http://other")).unwrap();

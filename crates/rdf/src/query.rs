@@ -99,7 +99,10 @@ pub fn query<'a>(
         // The parser sorts the variables of `SELECT *`; people expect them as they wrote them.
         let mut order: Vec<usize> = (0..names.len()).collect();
         order.sort_by_key(|i| syntax::first_use(text, &names[*i]));
-        let vars: Vec<Var> = order.iter().filter_map(|i| table.vars().get(*i).copied()).collect();
+        let vars: Vec<Var> = order
+            .iter()
+            .filter_map(|i| table.vars().get(*i).copied())
+            .collect();
         *names = order.iter().map(|i| names[*i].clone()).collect();
         *table = std::mem::take(table).project(&vars);
     }
@@ -152,10 +155,12 @@ pub fn answer<'a>(
             };
             Found::Boolean(!eval(&ctx, &node, &want)?.is_empty())
         }
-        Query::Construct { template, pattern, .. } => {
+        Query::Construct {
+            template, pattern, ..
+        } => {
             let node = translator.node(pattern)?;
             let mut triples = Vec::new();
-            let mut blanks = HashMap::new();
+            let mut blanks = HashSet::new();
             for t in template {
                 triples.push(Triple {
                     s: translator.pos(&t.subject),
@@ -166,7 +171,7 @@ pub fn answer<'a>(
                     if let spargebra::term::TermPattern::BlankNode(_) = term
                         && let Pos::Var(v) = translator.pos(term)
                     {
-                        blanks.insert(v, ());
+                        blanks.insert(v);
                     }
                 }
             }
@@ -207,7 +212,9 @@ pub fn answer<'a>(
 fn has_slice(node: &Node) -> bool {
     match node {
         Node::Slice { .. } => true,
-        Node::Project { inner, .. } | Node::Distinct(inner) | Node::Reduced(inner) => has_slice(inner),
+        Node::Project { inner, .. } | Node::Distinct(inner) | Node::Reduced(inner) => {
+            has_slice(inner)
+        }
         _ => false,
     }
 }
@@ -216,13 +223,19 @@ fn has_slice(node: &Node) -> bool {
 fn outermost(node: &Node) -> Option<Vec<Var>> {
     match node {
         Node::Project { vars, .. } => Some(vars.clone()),
-        Node::Slice { inner, .. } | Node::Distinct(inner) | Node::Reduced(inner) => outermost(inner),
+        Node::Slice { inner, .. } | Node::Distinct(inner) | Node::Reduced(inner) => {
+            outermost(inner)
+        }
         _ => None,
     }
 }
 
 pub(crate) fn choose(ctx: &mut Context<'_>, dataset: &QueryDataset) {
-    let texts = |list: &[NamedNode]| list.iter().map(|n| n.as_str().to_owned()).collect::<Vec<_>>();
+    let texts = |list: &[NamedNode]| {
+        list.iter()
+            .map(|n| n.as_str().to_owned())
+            .collect::<Vec<_>>()
+    };
     // WITH names a default graph and leaves the named ones as they are.
     let all = dataset.named.is_none().then(|| ctx.named.clone());
     let named = dataset.named.as_deref().map(texts).unwrap_or_default();
@@ -236,7 +249,10 @@ impl Context<'_> {
     /// Asks these graphs only.
     pub(crate) fn choose(&mut self, default: &[String], named: &[String]) {
         let find = |iri: &String| -> Option<(Id, Arc<Graph>)> {
-            let id = self.data.dictionary.find(&crate::dictionary::Key::Iri(iri))?;
+            let id = self
+                .data
+                .dictionary
+                .find(&crate::dictionary::Key::Iri(iri))?;
             Some((id, self.data.graph(id)?.clone()))
         };
         let mut parts: Vec<(Id, Arc<Graph>)> = default.iter().filter_map(find).collect();
@@ -258,7 +274,7 @@ fn construct(
     ctx: &Context<'_>,
     table: &Table,
     template: &[Triple],
-    blanks: &HashMap<Var, ()>,
+    blanks: &HashSet<Var>,
 ) -> Vec<(Id, Id, Id)> {
     let mut seen = HashSet::new();
     let mut list = Vec::new();
@@ -267,7 +283,7 @@ fn construct(
         for t in template {
             let mut get = |p: Pos| match p {
                 Pos::Const(id) => id,
-                Pos::Var(v) if blanks.contains_key(&v) => *fresh.entry(v).or_insert_with(|| {
+                Pos::Var(v) if blanks.contains(&v) => *fresh.entry(v).or_insert_with(|| {
                     ctx.number_key(&crate::dictionary::Key::Blank(&ctx.fresh_label()))
                 }),
                 Pos::Var(v) => row.get(v),
@@ -299,7 +315,13 @@ pub(crate) fn is_triple(ctx: &Context<'_>, (s, p, o): (Id, Id, Id)) -> bool {
 fn describe(ctx: &Context<'_>, table: &Table) -> Vec<(Id, Id, Id)> {
     use crate::dictionary::{Head, Parts};
     let graph = ctx.graph();
-    let mut left: Vec<Id> = table.columns().iter().flatten().copied().filter(|id| *id != UNBOUND).collect();
+    let mut left: Vec<Id> = table
+        .columns()
+        .iter()
+        .flatten()
+        .copied()
+        .filter(|id| *id != UNBOUND)
+        .collect();
     let mut seen: HashSet<Id> = HashSet::new();
     let mut list = Vec::new();
     while let Some(s) = left.pop() {
@@ -309,7 +331,8 @@ fn describe(ctx: &Context<'_>, table: &Table) -> Vec<(Id, Id, Id)> {
         for p in graph.predicates() {
             for o in graph.index(*p).map_or(&[][..], |x| x.so.get(s)) {
                 list.push((s, *p, *o));
-                if ctx.with_parts(*o, |x| matches!(x, Parts::Stored(Head::Blank, _))) == Some(true) {
+                if ctx.with_parts(*o, |x| matches!(x, Parts::Stored(Head::Blank, _))) == Some(true)
+                {
                     left.push(*o);
                 }
             }

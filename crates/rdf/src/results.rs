@@ -60,7 +60,12 @@ impl Answer<'_> {
         Ok(())
     }
 
-    fn xml(&self, vars: &[String], table: &crate::exec::Table, to: &mut dyn Write) -> io::Result<()> {
+    fn xml(
+        &self,
+        vars: &[String],
+        table: &crate::exec::Table,
+        to: &mut dyn Write,
+    ) -> io::Result<()> {
         let names: Vec<Variable> = vars.iter().map(Variable::new_unchecked).collect();
         let mut writer = QueryResultsSerializer::from_format(QueryResultsFormat::Xml)
             .serialize_solutions_to_writer(to, names.clone())?;
@@ -93,13 +98,22 @@ fn json(
         json_text(&[var], &mut out);
     }
     out.extend_from_slice(b"]},\"results\":{\"bindings\":[");
+    let names: Vec<Vec<u8>> = vars
+        .iter()
+        .map(|var| {
+            let mut name = Vec::new();
+            json_text(&[var], &mut name);
+            name.push(b':');
+            name
+        })
+        .collect();
     for r in 0..table.len() {
         if r > 0 {
             out.push(b',');
         }
         out.push(b'{');
         let mut first = true;
-        for (var, column) in vars.iter().zip(table.columns()) {
+        for (name, column) in names.iter().zip(table.columns()) {
             if column[r] == UNBOUND {
                 continue;
             }
@@ -107,8 +121,7 @@ fn json(
                 out.push(b',');
             }
             first = false;
-            json_text(&[var], &mut out);
-            out.push(b':');
+            out.extend_from_slice(name);
             json_term(ctx, column[r], &mut out);
         }
         out.push(b'}');
@@ -166,26 +179,32 @@ fn json_term(ctx: &Context<'_>, id: Id, out: &mut Vec<u8>) {
 fn json_text(pieces: &[&str], out: &mut Vec<u8>) {
     out.push(b'"');
     for piece in pieces {
-        let mut from = 0;
         let bytes = piece.as_bytes();
-        for (i, b) in bytes.iter().enumerate() {
-            if *b >= 0x20 && *b != b'"' && *b != b'\\' {
-                continue;
-            }
-            out.extend_from_slice(&bytes[from..i]);
-            from = i + 1;
-            match b {
-                b'"' => out.extend_from_slice(b"\\\""),
-                b'\\' => out.extend_from_slice(b"\\\\"),
-                b'\n' => out.extend_from_slice(b"\\n"),
-                b'\r' => out.extend_from_slice(b"\\r"),
-                b'\t' => out.extend_from_slice(b"\\t"),
-                b => out.extend_from_slice(format!("\\u{b:04x}").as_bytes()),
-            }
+        // Most texts need nothing, which is seen for many bytes at once.
+        let odd = bytes.iter().fold(false, |odd, b| {
+            odd | (*b < 0x20) | (*b == b'"') | (*b == b'\\')
+        });
+        if odd {
+            json_escaped(bytes, out);
+        } else {
+            out.extend_from_slice(bytes);
         }
-        out.extend_from_slice(&bytes[from..]);
     }
     out.push(b'"');
+}
+
+fn json_escaped(bytes: &[u8], out: &mut Vec<u8>) {
+    for b in bytes {
+        match b {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0..0x20 => out.extend_from_slice(format!("\\u{b:04x}").as_bytes()),
+            b => out.push(*b),
+        }
+    }
 }
 
 fn separated(
@@ -195,7 +214,11 @@ fn separated(
     to: &mut dyn Write,
     tabs: bool,
 ) -> io::Result<()> {
-    let (between, end): (u8, &[u8]) = if tabs { (b'\t', b"\n") } else { (b',', b"\r\n") };
+    let (between, end): (u8, &[u8]) = if tabs {
+        (b'\t', b"\n")
+    } else {
+        (b',', b"\r\n")
+    };
     let mut out = Vec::with_capacity(BUFFER + 4096);
     for (i, var) in vars.iter().enumerate() {
         if i > 0 {
@@ -249,7 +272,9 @@ pub fn dump(
     for q in data.quads().filter(|q| graph.is_none_or(|g| q.g == g)) {
         let parts = (term(q.s).and_then(node), term(q.p), term(q.o));
         let (Some(s), Some(Term::NamedNode(p)), Some(o)) = parts else {
-            return Err(io::Error::other("a term of a quad is not in the dictionary"));
+            return Err(io::Error::other(
+                "a term of a quad is not in the dictionary",
+            ));
         };
         // One graph is written as if it were the only one.
         let g = match term(q.g).and_then(node) {
@@ -280,7 +305,9 @@ fn bare(parts: Parts<'_>, out: &mut Vec<u8>) {
                 Head::Blank => "_:",
                 _ => "",
             };
-            let quote = [prefix, tail].iter().any(|t| t.contains(['"', ',', '\n', '\r']));
+            let quote = [prefix, tail]
+                .iter()
+                .any(|t| t.contains(['"', ',', '\n', '\r']));
             if quote {
                 out.push(b'"');
                 for b in prefix.bytes().chain(tail.bytes()) {

@@ -50,12 +50,19 @@ pub fn update(text: &str, base: Option<&str>) -> Result<Update> {
 
 /// Whether the query's own SELECT says `*`.
 pub(crate) fn selects_all(text: &str) -> bool {
-    let head = text.split('{').next().unwrap_or_default().to_ascii_lowercase();
+    let head = text
+        .split('{')
+        .next()
+        .unwrap_or_default()
+        .to_ascii_lowercase();
     let Some((_, after)) = head.rsplit_once("select") else {
         return false;
     };
     let after = after.trim_start();
-    let after = after.strip_prefix("distinct").or_else(|| after.strip_prefix("reduced")).unwrap_or(after);
+    let after = after
+        .strip_prefix("distinct")
+        .or_else(|| after.strip_prefix("reduced"))
+        .unwrap_or(after);
     after.trim_start().starts_with('*')
 }
 
@@ -117,20 +124,37 @@ fn mistake(text: &str, message: &str) -> Error {
         let advice = match KNOWN.iter().find(|(p, _)| *p == name) {
             Some((p, iri)) => format!("add `PREFIX {p}: <{iri}>` before the query"),
             None => match near(text, &name) {
-                Some(other) => format!("did you mean `{other}:`? Else add `PREFIX {name}: <…>` before the query"),
+                Some(other) => format!(
+                    "did you mean `{other}:`? Else add `PREFIX {name}: <…>` before the query"
+                ),
                 None => format!("add `PREFIX {name}: <…>` before the query"),
             },
         };
-        return at(text, line, column, &format!("the prefix `{name}:` is not defined"), &advice);
+        return at(
+            text,
+            line,
+            column,
+            &format!("the prefix `{name}:` is not defined"),
+            &advice,
+        );
     }
     let what = what.trim_start_matches("expected ");
     let what = if what.len() > 200 {
-        let cut = (0..=200).rev().find(|i| what.is_char_boundary(*i)).unwrap_or(0);
+        let cut = (0..=200)
+            .rev()
+            .find(|i| what.is_char_boundary(*i))
+            .unwrap_or(0);
         format!("{}…", &what[..cut])
     } else {
         what.to_owned()
     };
-    at(text, line, column, "the query is not SPARQL here", &format!("expected {what}"))
+    at(
+        text,
+        line,
+        column,
+        "the query is not SPARQL here",
+        &format!("expected {what}"),
+    )
 }
 
 fn at(text: &str, line: usize, column: usize, message: &str, advice: &str) -> Error {
@@ -173,7 +197,10 @@ fn undefined_prefix(text: &str) -> Option<(String, usize, usize)> {
         }
         match c {
             // An IRI, unless it is a sign of comparison.
-            '<' if chars.peek().is_some_and(|n| !n.is_whitespace() && *n != '=' && *n != '?') => {
+            '<' if chars
+                .peek()
+                .is_some_and(|n| !n.is_whitespace() && *n != '=' && *n != '?') =>
+            {
                 for c in chars.by_ref() {
                     column += 1;
                     if c == '>' || c == '\n' {
@@ -247,7 +274,11 @@ fn declared(text: &str) -> Vec<String> {
 /// A declared prefix that differs by a letter.
 fn near(text: &str, name: &str) -> Option<String> {
     declared(text).into_iter().find(|d| {
-        let same = d.chars().zip(name.chars()).take_while(|(a, b)| a == b).count();
+        let same = d
+            .chars()
+            .zip(name.chars())
+            .take_while(|(a, b)| a == b)
+            .count();
         let (a, b) = (d.chars().count(), name.chars().count());
         !d.is_empty() && a.abs_diff(b) <= 1 && same + 1 >= a.min(b) && same > 0
     })
@@ -272,7 +303,10 @@ mod tests {
     fn an_undefined_prefix_comes_with_what_it_may_mean() {
         let text = shown("SELECT * WHERE { ?s foaf:name ?n }");
         assert!(text.contains("`foaf:` is not defined"), "{text}");
-        assert!(text.contains("PREFIX foaf: <http://xmlns.com/foaf/0.1/>"), "{text}");
+        assert!(
+            text.contains("PREFIX foaf: <http://xmlns.com/foaf/0.1/>"),
+            "{text}"
+        );
         let text = shown("PREFIX bench: <http://x/> SELECT * { ?s bnch:name \"a:b\" }");
         assert!(text.contains("`bnch:` is not defined"), "{text}");
     }

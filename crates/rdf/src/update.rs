@@ -21,7 +21,8 @@ use std::collections::HashMap;
 use std::io::Read;
 
 /// Opens what `LOAD` names: the host decides what may be read.
-pub type Fetch<'a> = dyn FnMut(&str) -> std::result::Result<(Box<dyn Read>, RdfFormat), String> + 'a;
+pub type Fetch<'a> =
+    dyn FnMut(&str) -> std::result::Result<(Box<dyn Read>, RdfFormat), String> + 'a;
 
 /// What an update did.
 #[derive(Debug)]
@@ -119,10 +120,19 @@ impl Work<'_> {
                 }
                 self.change(&changes);
             }
-            Operation::DeleteInsert { delete, insert, using, pattern } => {
+            Operation::DeleteInsert {
+                delete,
+                insert,
+                using,
+                pattern,
+            } => {
                 self.delete_insert(delete, insert, using.as_ref(), pattern, base, graphs)?;
             }
-            Operation::Load { silent, source, destination } => {
+            Operation::Load {
+                silent,
+                source,
+                destination,
+            } => {
                 let graph = match destination {
                     spargebra::term::GraphName::NamedNode(n) => Some(n.as_str()),
                     spargebra::term::GraphName::DefaultGraph => None,
@@ -132,8 +142,8 @@ impl Work<'_> {
                     other => other?,
                 }
             }
-            Operation::Clear { silent, graph } | Operation::Drop { silent, graph } => {
-                self.clear(graph, *silent)?;
+            Operation::Clear { graph, .. } | Operation::Drop { graph, .. } => {
+                self.clear(graph);
             }
             // A graph is there once it has triples.
             Operation::Create { silent, graph } => {
@@ -157,7 +167,11 @@ impl Work<'_> {
                 .is_some_and(|g| g.contains(q.s, q.p, q.o))
         };
         let kept: Vec<(Quad, bool)> = if changes.len() == 1 {
-            changes.iter().filter(|(q, add)| there(q) != *add).copied().collect()
+            changes
+                .iter()
+                .filter(|(q, add)| there(q) != *add)
+                .copied()
+                .collect()
         } else {
             changes.to_vec()
         };
@@ -165,7 +179,11 @@ impl Work<'_> {
         self.out.added += added;
         self.out.removed += removed;
         self.out.changes.extend(kept.into_iter().map(|(q, add)| {
-            if add { Change::Add(q) } else { Change::Remove(q) }
+            if add {
+                Change::Add(q)
+            } else {
+                Change::Remove(q)
+            }
         }));
     }
 
@@ -180,7 +198,9 @@ impl Work<'_> {
     ) -> Result<()> {
         let before = self.out.data.clone();
         let mut options = self.options.clone();
-        options.seed = options.seed.wrapping_add(self.count.wrapping_mul(0x9E37_79B9));
+        options.seed = options
+            .seed
+            .wrapping_add(self.count.wrapping_mul(0x9E37_79B9));
         let mut ctx = Context::new(&before, &options, base.cloned());
         match (using, graphs) {
             (Some(d), _) => choose(&mut ctx, d),
@@ -223,7 +243,10 @@ impl Work<'_> {
             .collect();
         vars.sort_unstable();
         vars.dedup();
-        let fresh = inserts.iter().flatten().any(|s| matches!(s, Slot::Blank(_)));
+        let fresh = inserts
+            .iter()
+            .flatten()
+            .any(|s| matches!(s, Slot::Blank(_)));
         let want = Want {
             vars,
             distinct: !fresh,
@@ -258,7 +281,11 @@ impl Work<'_> {
         // What the query computed has no number in the dictionary yet; what is deleted must have one.
         changes.extend(
             gone.into_iter()
-                .filter(|q| [q.s, q.p, q.o, q.g].iter().all(|id| !crate::exec::is_local(*id)))
+                .filter(|q| {
+                    [q.s, q.p, q.o, q.g]
+                        .iter()
+                        .all(|id| !crate::exec::is_local(*id))
+                })
                 .map(|q| (q, false)),
         );
         let mut known: HashMap<Id, Id> = HashMap::new();
@@ -314,20 +341,21 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn clear(&mut self, target: &GraphTarget, silent: bool) -> Result<()> {
+    /// A graph that is not there is as good as empty: empty graphs are not kept, so somebody may have created it.
+    fn clear(&mut self, target: &GraphTarget) {
         let graphs: Vec<Id> = match target {
             GraphTarget::DefaultGraph => vec![UNBOUND],
             GraphTarget::NamedGraphs => self.out.data.names().collect(),
-            GraphTarget::AllGraphs => std::iter::once(UNBOUND).chain(self.out.data.names()).collect(),
-            GraphTarget::NamedNode(n) => {
-                let id = self.out.data.dictionary.find(&Key::Iri(n.as_str()));
-                match id.filter(|id| self.out.data.graph(*id).is_some()) {
-                    Some(id) => vec![id],
-                    None if silent => Vec::new(),
-                    // An empty graph is not kept, so it may have been created: nothing is there to take away.
-                    None => Vec::new(),
-                }
-            }
+            GraphTarget::AllGraphs => std::iter::once(UNBOUND)
+                .chain(self.out.data.names())
+                .collect(),
+            GraphTarget::NamedNode(n) => self
+                .out
+                .data
+                .dictionary
+                .find(&Key::Iri(n.as_str()))
+                .into_iter()
+                .collect(),
         };
         for g in graphs {
             self.out.removed += self.out.data.graph(g).map_or(0, |x| x.len());
@@ -335,7 +363,6 @@ impl Work<'_> {
                 self.out.changes.push(Change::Clear(g));
             }
         }
-        Ok(())
     }
 
     fn term(&mut self, term: &Term) -> Result<Id> {
@@ -350,7 +377,9 @@ impl Work<'_> {
 
     fn subject(&mut self, s: &NamedOrBlankNode) -> Result<Id> {
         match s {
-            NamedOrBlankNode::NamedNode(n) => self.out.data.dictionary.intern(&Key::Iri(n.as_str())),
+            NamedOrBlankNode::NamedNode(n) => {
+                self.out.data.dictionary.intern(&Key::Iri(n.as_str()))
+            }
             NamedOrBlankNode::BlankNode(b) => self.blank(b.as_str()),
         }
     }
@@ -394,4 +423,3 @@ fn graph_slot(t: &mut Translator<'_, '_>, g: &GraphNamePattern) -> Slot {
         GraphNamePattern::DefaultGraph => Slot::Default,
     }
 }
-

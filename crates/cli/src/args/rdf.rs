@@ -28,16 +28,22 @@ pub(crate) enum AnswerFormat {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "A query sees the default graph; GRAPH asks the named ones. An update is done whole or not at all.\n\n\
+#[command(
+    after_help = "A query sees the default graph; GRAPH asks the named ones. An update is done whole or not at all.\n\n\
     Examples:\n  \
     esker sparql lab.esker 'SELECT * { ?s ?p ?o } LIMIT 10'\n  \
     esker sparql lab.esker -f query.rq --format json\n  \
-    esker sparql lab.esker --update 'INSERT DATA { <http://example.org/x> a <http://example.org/Run> }'")]
+    esker sparql lab.esker --update 'INSERT DATA { <http://example.org/x> a <http://example.org/Run> }'"
+)]
 pub(crate) struct SparqlArgs {
     #[command(flatten)]
     pub(crate) target: Target,
     /// The query, or the update
-    #[arg(value_name = "QUERY", required_unless_present = "file", conflicts_with = "file")]
+    #[arg(
+        value_name = "QUERY",
+        required_unless_present = "file",
+        conflicts_with = "file"
+    )]
     pub(crate) query: Option<String>,
     /// A file that holds it; - is standard input
     #[arg(long, short, value_name = "FILE")]
@@ -83,11 +89,13 @@ pub(crate) enum RdfCommand {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "N-Triples, N-Quads, Turtle, TriG, RDF/XML and JSON-LD, by the names' endings: .nt .nq .ttl .trig .rdf .owl .xml \
+#[command(
+    after_help = "N-Triples, N-Quads, Turtle, TriG, RDF/XML and JSON-LD, by the names' endings: .nt .nq .ttl .trig .rdf .owl .xml \
     .jsonld, each also with .gz or .zst. Folders are read with all below them.\n\n\
     Examples:\n  \
     esker rdf load lab.esker data.nt.zst more.ttl dir/\n  \
-    esker rdf load lab.esker people.ttl --graph http://example.org/people")]
+    esker rdf load lab.esker people.ttl --graph http://example.org/people"
+)]
 pub(crate) struct RdfLoadArgs {
     #[command(flatten)]
     pub(crate) target: Target,
@@ -126,7 +134,9 @@ pub(crate) enum DumpFormat {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  esker rdf dump lab.esker --graph http://example.org/people --format ttl > people.ttl")]
+#[command(
+    after_help = "Example:\n  esker rdf dump lab.esker --graph http://example.org/people --format ttl > people.ttl"
+)]
 pub(crate) struct RdfDumpArgs {
     #[command(flatten)]
     pub(crate) target: Target,

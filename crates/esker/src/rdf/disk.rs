@@ -112,9 +112,8 @@ fn read_number(folder: &Path, number: u64) -> Result<Opened> {
     drop(bytes);
     let mut at = 0;
     while let Some(record) = record(&records, at) {
-        log::replay(&mut data, record).map_err(|e| {
-            Error::Invalid(format!("`{}`, byte {at}: {e}", log_path.display()))
-        })?;
+        log::replay(&mut data, record)
+            .map_err(|e| Error::Invalid(format!("`{}`, byte {at}: {e}", log_path.display())))?;
         at += HEAD + record.len();
     }
     Ok(Opened {
@@ -122,6 +121,43 @@ fn read_number(folder: &Path, number: u64) -> Result<Opened> {
         number,
         log_bytes: at as u64,
     })
+}
+
+/// Copies what counts to a folder that is absent, while others may write. Its bytes.
+pub(crate) fn copy_to(folder: &Path, to: &Path) -> Result<u64> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let number = current(folder)?;
+        if number == 0 {
+            return Ok(0);
+        }
+        match copy_number(folder, number, to) {
+            // A writer made a new image meanwhile, and removed this one.
+            Err(_) if tries < READS && current(folder)? != number => {
+                let _ = fs::remove_dir_all(to);
+            }
+            other => return other,
+        }
+    }
+}
+
+fn copy_number(folder: &Path, number: u64, to: &Path) -> Result<u64> {
+    fs::create_dir(to).map_err(io(to, "making"))?;
+    let mut bytes = 0;
+    // A record that is being written is cut short in the copy, as by a death.
+    for of in [log_of, image] {
+        bytes += crate::backup::copy_file(&of(folder, number), &of(to, number))?;
+    }
+    let path = to.join("CURRENT");
+    File::create(&path)
+        .and_then(|mut f| {
+            f.write_all(format!("{number}\n").as_bytes())?;
+            f.sync_all()
+        })
+        .map_err(io(&path, "making"))?;
+    sync_folder(to)?;
+    Ok(bytes)
 }
 
 /// The record that begins there, if it is whole.
@@ -227,9 +263,9 @@ impl Writer {
         record.extend_from_slice(&length.to_le_bytes());
         record.extend_from_slice(&blake3::hash(changes).as_bytes()[..8]);
         record.extend_from_slice(changes);
-        let written = file.write_all(&record).and_then(|()| {
-            if sync { file.sync_data() } else { Ok(()) }
-        });
+        let written = file
+            .write_all(&record)
+            .and_then(|()| if sync { file.sync_data() } else { Ok(()) });
         if let Err(e) = written {
             // What stands there in part must not be followed by anything.
             let _ = file.set_len(self.log_bytes);

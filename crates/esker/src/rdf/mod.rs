@@ -1,6 +1,6 @@
 //! The RDF door: data in memory, an image and a log of it in the database's folder.
 
-mod disk;
+pub(crate) mod disk;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -50,7 +50,9 @@ pub fn error(e: engine::Error) -> Error {
 
 /// The present time as `NOW()` says it, and a seed.
 pub fn moment() -> (DateTime, u64) {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     let seed = since.as_nanos() as u64 ^ (u64::from(std::process::id()) << 40);
     (DateTime::now(), seed)
 }
@@ -81,7 +83,7 @@ impl Database {
 }
 
 impl Rdf {
-    fn read(folder: &Path) -> Result<Self> {
+    pub(crate) fn read(folder: &Path) -> Result<Self> {
         let opened = disk::read(folder)?;
         Ok(Self {
             data: opened.data,
@@ -161,7 +163,10 @@ impl Rdf {
         for (path, format) in files {
             let name = path.display().to_string();
             let mut from = open(path)?;
-            let base = path.canonicalize().ok().map(|p| format!("file://{}", encoded(&p)));
+            let base = path
+                .canonicalize()
+                .ok()
+                .map(|p| format!("file://{}", encoded(&p)));
             loader
                 .read(&name, &mut *from, *format, graph, base.as_deref())
                 .map_err(error)?;
@@ -212,7 +217,8 @@ fn fetch(iri: &str) -> std::result::Result<(Box<dyn std::io::Read>, RdfFormat), 
         .strip_prefix("file://")
         .ok_or("only file: IRIs are read; fetch the file first")?;
     let path = PathBuf::from(decoded(path));
-    let format = format_of(&path).ok_or_else(|| format!("its name says no format; expected {ENDINGS}"))?;
+    let format =
+        format_of(&path).ok_or_else(|| format!("its name says no format; expected {ENDINGS}"))?;
     let from = open(&path).map_err(|e| e.to_string())?;
     Ok((from, format))
 }

@@ -7,7 +7,8 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 /// Endings of the files that are read, for messages.
-pub const ENDINGS: &str = ".nt, .nq, .ttl, .trig, .rdf, .owl, .xml, .jsonld, each also with .gz or .zst";
+pub const ENDINGS: &str =
+    ".nt, .nq, .ttl, .trig, .rdf, .owl, .xml, .jsonld, each also with .gz or .zst";
 
 /// The format that a file's name says.
 pub fn format_of(path: &Path) -> Option<RdfFormat> {
@@ -25,13 +26,19 @@ pub fn format_of(path: &Path) -> Option<RdfFormat> {
 
 /// Opens a file, unpacking it as it is read.
 pub fn open(path: &Path) -> Result<Box<dyn Read>> {
-    let file = File::open(path).map_err(|e| Error::io(format!("opening `{}`", path.display()), e))?;
+    let file =
+        File::open(path).map_err(|e| Error::io(format!("opening `{}`", path.display()), e))?;
     let name = path.to_string_lossy().to_ascii_lowercase();
     Ok(if name.ends_with(".gz") {
-        Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(1 << 18, file)))
+        Box::new(flate2::bufread::MultiGzDecoder::new(
+            BufReader::with_capacity(1 << 18, file),
+        ))
     } else if name.ends_with(".zst") {
-        let decoder = ruzstd::decoding::StreamingDecoder::new(BufReader::with_capacity(1 << 18, file))
-            .map_err(|e| Error::Invalid(format!("`{}` is not packed by zstd: {e}", path.display())))?;
+        let decoder =
+            ruzstd::decoding::StreamingDecoder::new(BufReader::with_capacity(1 << 18, file))
+                .map_err(|e| {
+                    Error::Invalid(format!("`{}` is not packed by zstd: {e}", path.display()))
+                })?;
         Box::new(decoder)
     } else {
         Box::new(file)

@@ -10,7 +10,12 @@ fn options() -> Options<'static> {
 
 fn insert(rdf: &mut Rdf, n: usize) {
     let text = format!("INSERT DATA {{ <http://a/x{n}> <http://a/p> \"v{n}\" }}");
-    assert_eq!(rdf.update(&text, None, &options(), n.is_multiple_of(2)).unwrap().added, 1);
+    assert_eq!(
+        rdf.update(&text, None, &options(), n.is_multiple_of(2))
+            .unwrap()
+            .added,
+        1
+    );
 }
 
 #[test]
@@ -36,7 +41,11 @@ fn what_was_acknowledged_is_there_and_a_record_cut_short_is_not() {
     for cut in 0..=whole.len() {
         fs::write(&log, &whole[..cut]).unwrap();
         let count = ends.iter().filter(|e| **e <= cut as u64).count() - 1;
-        assert_eq!(Rdf::read(&path).unwrap().data().len(), count, "cut at {cut}");
+        assert_eq!(
+            Rdf::read(&path).unwrap().data().len(),
+            count,
+            "cut at {cut}"
+        );
     }
     // Whoever writes next stands behind the last whole record.
     fs::write(&log, &whole[..whole.len() - 3]).unwrap();
@@ -73,7 +82,12 @@ fn an_image_that_does_not_count_yet_changes_nothing() {
     let number = rdf.number;
     assert_eq!(
         names,
-        ["CURRENT".into(), "LOCK".into(), format!("image-{number}"), format!("log-{number}")]
+        [
+            "CURRENT".into(),
+            "LOCK".into(),
+            format!("image-{number}"),
+            format!("log-{number}")
+        ]
     );
 }
 
@@ -102,11 +116,19 @@ fn a_load_that_fails_leaves_nothing() {
     fs::write(&good, "<http://a/x> <http://a/p> <http://a/y> .\n").unwrap();
     fs::write(&bad, "<http://a/x> <http://a/p> <http://a/z> .\noops\n").unwrap();
     let mut rdf = Rdf::change(&path).unwrap();
-    let both = [(good.clone(), RdfFormat::NTriples), (bad, RdfFormat::NTriples)];
-    let message = rdf.load(&both, None, false, &mut |_| true).unwrap_err().to_string();
+    let both = [
+        (good.clone(), RdfFormat::NTriples),
+        (bad, RdfFormat::NTriples),
+    ];
+    let message = rdf
+        .load(&both, None, false, &mut |_| true)
+        .unwrap_err()
+        .to_string();
     assert!(message.contains("bad.nt:2:1"), "{message}");
     assert_eq!(rdf.data().len(), 0);
-    let loaded = rdf.load(&both, Some("http://g"), true, &mut |_| true).unwrap();
+    let loaded = rdf
+        .load(&both, Some("http://g"), true, &mut |_| true)
+        .unwrap();
     assert_eq!((loaded.new, loaded.skipped_count), (2, 1));
     let load = format!("LOAD <file://{}>", encoded(&good));
     assert_eq!(rdf.update(&load, None, &options(), true).unwrap().added, 1);

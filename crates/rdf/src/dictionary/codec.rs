@@ -52,7 +52,9 @@ impl Dictionary {
             };
             if i < fixed {
                 if *heads.get(i as u32) != head {
-                    return Err(Error::Corrupt("the dictionary's first heads are others".into()));
+                    return Err(Error::Corrupt(
+                        "the dictionary's first heads are others".into(),
+                    ));
                 }
             } else {
                 heads.add(head);
@@ -76,7 +78,9 @@ impl Dictionary {
                 && tags.len() == slots.len()
                 && bases.iter().all(|b| *b <= heap.len() as u64);
             if !whole {
-                return Err(Error::Corrupt("a segment of the dictionary does not fit together".into()));
+                return Err(Error::Corrupt(
+                    "a segment of the dictionary does not fit together".into(),
+                ));
             }
             next = first + starts.len() as u32;
             segments.push(Arc::new(Segment {

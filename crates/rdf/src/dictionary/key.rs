@@ -54,11 +54,9 @@ impl<'a> Key<'a> {
             Self::Lang(v, l) => LiteralRef::new_language_tagged_literal_unchecked(v, l)
                 .into_owned()
                 .into(),
-            Self::Typed(v, t) => {
-                LiteralRef::new_typed_literal(v, NamedNodeRef::new_unchecked(t))
-                    .into_owned()
-                    .into()
-            }
+            Self::Typed(v, t) => LiteralRef::new_typed_literal(v, NamedNodeRef::new_unchecked(t))
+                .into_owned()
+                .into(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! A run of terms with consecutive numbers: their bytes in one heap, and a hash table over them.
 
-use super::key::{Key, hash};
 use super::heads::{Head, Heads};
+use super::key::{Key, hash};
 use crate::error::{Error, Result};
 
 /// Terms between two full positions in the heap.

@@ -5,7 +5,11 @@ use super::*;
 fn keys() -> Vec<(String, String, u8)> {
     let mut all = Vec::new();
     for i in 0..3000 {
-        all.push((format!("http://example.org/d{}/x{i}", i % 7), String::new(), 0));
+        all.push((
+            format!("http://example.org/d{}/x{i}", i % 7),
+            String::new(),
+            0,
+        ));
         all.push((format!("x{i}"), String::new(), 1));
         all.push((format!("x{i}"), String::new(), 2));
         all.push((format!("x{i}"), "en".to_owned(), 3));
@@ -31,14 +35,20 @@ fn key((a, b, kind): &(String, String, u8)) -> Key<'_> {
 fn a_term_has_one_number_and_comes_back() {
     let mut dictionary = Dictionary::default();
     let all = keys();
-    let ids: Vec<Id> = all.iter().map(|k| dictionary.intern(&key(k)).unwrap()).collect();
+    let ids: Vec<Id> = all
+        .iter()
+        .map(|k| dictionary.intern(&key(k)).unwrap())
+        .collect();
     assert_eq!(dictionary.len(), all.len());
     for (k, id) in all.iter().zip(&ids) {
         assert_eq!(dictionary.intern(&key(k)).unwrap(), *id);
         assert_eq!(dictionary.find(&key(k)), Some(*id));
         assert_eq!(dictionary.term(*id).unwrap(), key(k).to_term());
     }
-    assert_eq!(dictionary.find(&Key::Iri("http://example.org/d0/none")), None);
+    assert_eq!(
+        dictionary.find(&Key::Iri("http://example.org/d0/none")),
+        None
+    );
 }
 
 #[test]

@@ -135,7 +135,11 @@ impl State {
                 let Some(v) = of_id(ctx, id) else {
                     return;
                 };
-                let wanted = if matches!(function, F::Min) { Ordering::Less } else { Ordering::Greater };
+                let wanted = if matches!(function, F::Min) {
+                    Ordering::Less
+                } else {
+                    Ordering::Greater
+                };
                 let better = self
                     .best
                     .as_ref()

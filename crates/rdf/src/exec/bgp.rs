@@ -1,11 +1,11 @@
 //! Runs the steps of a basic graph pattern, batch by batch, so that it stops as soon as enough is found.
 
+use super::Var;
 use super::bits::Bits;
 use super::context::Context;
 use super::rows::RowSet;
 use super::steps::{Con, Side, Step, Wanted, steps};
 use super::table::{Row, Table, fits, gather};
-use super::Var;
 use crate::error::Result;
 use crate::expr::Expr;
 use crate::id::Id;
@@ -58,7 +58,9 @@ pub(crate) fn solve(
         return Ok(run.out);
     }
     while from < seed.len() {
-        let rows: Vec<u32> = (from..(from + portion).min(seed.len())).map(|r| r as u32).collect();
+        let rows: Vec<u32> = (from..(from + portion).min(seed.len()))
+            .map(|r| r as u32)
+            .collect();
         from += rows.len();
         portion = (portion * 4).min(BATCH);
         if !run.push(0, seed.select(&rows))? {
@@ -186,7 +188,7 @@ impl Run<'_, '_> {
         let steps = self.steps;
         let Some(step) = steps.get(at) else {
             let mut rows = rows;
-            rows = rows.project(&self.out.vars().to_vec());
+            rows = rows.project(self.out.vars());
             self.out.append(rows);
             self.out.within(self.ctx.options.memory)?;
             if self.out.len() >= self.limit {
@@ -208,7 +210,8 @@ impl Run<'_, '_> {
                     .filter(|r| {
                         let row = rows.row(*r as usize);
                         let get = |p: Pos| value(row, p);
-                        self.graph.contains(get(triple.s), get(triple.p), get(triple.o))
+                        self.graph
+                            .contains(get(triple.s), get(triple.p), get(triple.o))
                     })
                     .collect();
                 self.push(at + 1, rows.select_vars(&kept, keep))
@@ -282,7 +285,10 @@ impl Run<'_, '_> {
                     Con::Predicates { .. } => (0, 0),
                 };
                 let list = cs.list(con, graph, p, key);
-                if lists.get(least).is_none_or(|l: &&[Id]| list.len() < l.len()) {
+                if lists
+                    .get(least)
+                    .is_none_or(|l: &&[Id]| list.len() < l.len())
+                {
                     least = i;
                 }
                 lists.push(list);
@@ -362,7 +368,10 @@ fn places<'t>(con: &Con, rows: &'t Table) -> [Option<&'t [Id]>; 2] {
 }
 
 /// Calls `found` for each value that stands in all lists.
-#[expect(clippy::too_many_arguments, reason = "the inner loop of all queries; a struct would only rename them")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the inner loop of all queries; a struct would only rename them"
+)]
 fn intersect(
     graph: &Graph,
     cons: &[Con],

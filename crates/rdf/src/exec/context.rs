@@ -9,6 +9,7 @@ use oxiri::Iri;
 use oxrdf::Term;
 use oxsdatatypes::DateTime;
 use std::cell::{Cell, OnceCell, RefCell};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// What the host gives a query.
@@ -163,7 +164,7 @@ impl<'a> Context<'a> {
         if id == UNBOUND {
             return None;
         }
-        self.with_parts(id, |parts| parts.to_term())
+        self.with_parts(id, |p: Parts<'_>| p.to_term())
     }
 
     /// The next random number.
@@ -188,7 +189,7 @@ impl<'a> Context<'a> {
     pub fn labelled(&self, label: &str, row: super::Row<'_>) -> oxrdf::BlankNode {
         let mut text = format!("q{:016x}r{}x", self.options.seed, row.at);
         for byte in label.bytes() {
-            text.push_str(&format!("{byte:02x}"));
+            let _ = write!(text, "{byte:02x}");
         }
         oxrdf::BlankNode::new_unchecked(text)
     }

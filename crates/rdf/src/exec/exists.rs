@@ -52,7 +52,12 @@ pub(crate) fn semi(ctx: &Context<'_>, table: &Table, filter: &Expr) -> Result<Op
     }
     let mut vars: Vec<Var> = g.triples.iter().flat_map(Triple::vars).collect();
     vars.extend(g.filters.iter().flat_map(Expr::vars));
-    let shared: Vec<Var> = table.vars().iter().copied().filter(|v| vars.contains(v)).collect();
+    let shared: Vec<Var> = table
+        .vars()
+        .iter()
+        .copied()
+        .filter(|v| vars.contains(v))
+        .collect();
     if !shared.iter().all(|v| table.is_certain(*v)) {
         return Ok(None);
     }

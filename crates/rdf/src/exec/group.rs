@@ -19,19 +19,30 @@ pub(super) const ROW: Var = Var::MAX;
 /// Solves a group.
 pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> {
     let optimise = ctx.options.optimise;
-    let (g, fixed) = if optimise { fix(ctx, g) } else { (Cow::Borrowed(g), Vec::new()) };
+    let (g, fixed) = if optimise {
+        fix(ctx, g)
+    } else {
+        (Cow::Borrowed(g), Vec::new())
+    };
     let filter_vars: Vec<Var> = g.filters.iter().flat_map(Expr::vars).collect();
     let part_vars: Vec<Vec<Var>> = g.parts.iter().map(Node::vars).collect();
     let mut filters: Vec<&Expr> = g.filters.iter().collect();
 
     // A single OPTIONAL whose variable must be unbound: only rows that find nothing.
-    if let (true, true, [Node::LeftJoin { left, right, filters: conditions }]) =
-        (optimise, g.triples.is_empty(), &*g.parts)
+    if let (
+        true,
+        true,
+        [
+            Node::LeftJoin {
+                left,
+                right,
+                filters: conditions,
+            },
+        ],
+    ) = (optimise, g.triples.is_empty(), &*g.parts)
     {
         let (left_vars, sure) = (left.vars(), right.certain());
-        let anti = |f: &Expr| {
-            matches!(f, Expr::Not(e) if matches!(**e, Expr::Bound(v) if sure.contains(&v) && !left_vars.contains(&v)))
-        };
+        let anti = |f: &Expr| matches!(f, Expr::Not(e) if matches!(**e, Expr::Bound(v) if sure.contains(&v) && !left_vars.contains(&v)));
         if let Some(i) = filters.iter().position(|f| anti(f)) {
             filters.remove(i);
             let more = want.with(filter_vars.iter().copied());
@@ -64,7 +75,7 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
         }
         tables.push(eval(ctx, part, &part_want)?);
     }
-    if tables.iter().any(|t| t.is_empty()) {
+    if tables.iter().any(Table::is_empty) {
         return Ok(Table::empty(want.vars.clone()));
     }
     for component in &components {
@@ -73,7 +84,9 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
         let mut inside = Vec::new();
         if optimise {
             filters.retain(|f| {
-                let here = !f.has_exists() && f.vars().iter().all(|v| vars.contains(v)) && !f.is_volatile();
+                let here = !f.has_exists()
+                    && f.vars().iter().all(|v| vars.contains(v))
+                    && !f.is_volatile();
                 if here {
                     inside.push((*f).clone());
                 }
@@ -83,7 +96,13 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
         let mut needed: Vec<Var> = want.vars.clone();
         needed.extend(filters.iter().flat_map(|f| f.vars()));
         needed.extend(part_vars.iter().flatten());
-        needed.extend(components.iter().filter(|c| *c != component).flatten().flat_map(Triple::vars));
+        needed.extend(
+            components
+                .iter()
+                .filter(|c| *c != component)
+                .flatten()
+                .flat_map(Triple::vars),
+        );
         let seed = if optimise {
             seed_for(&mut tables, &vars)
         } else {
@@ -98,7 +117,13 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
         let wanted = Wanted {
             vars: &needed,
             distinct: want.distinct && optimise,
-            limit: if alone && !want.distinct { want.limit } else if alone && want.vars.is_empty() { want.limit.map(|_| 1) } else { None },
+            limit: if alone && !want.distinct {
+                want.limit
+            } else if alone && want.vars.is_empty() {
+                want.limit.map(|_| 1)
+            } else {
+                None
+            },
         };
         let graph = ctx.graph();
         let table = solve(
@@ -158,7 +183,11 @@ fn fix<'g>(ctx: &Context<'_>, g: &'g Group) -> (Cow<'g, Group>, Vec<(Var, Id)>) 
             };
             let triples = g.triples.iter().any(|t| t.has(var));
             let elsewhere = g.parts.iter().any(|p| p.vars().contains(&var));
-            if triples && !elsewhere && expr::is_simple(ctx, id) && fixed.iter().all(|(v, _)| *v != var) {
+            if triples
+                && !elsewhere
+                && expr::is_simple(ctx, id)
+                && fixed.iter().all(|(v, _)| *v != var)
+            {
                 fixed.push((var, id));
             }
         }
@@ -170,7 +199,9 @@ fn fix<'g>(ctx: &Context<'_>, g: &'g Group) -> (Cow<'g, Group>, Vec<(Var, Id)>) 
     // What now holds by itself is not asked again.
     g.filters.retain(|f| match f {
         Expr::Equal(a, b) | Expr::SameTerm(a, b) => match (&**a, &**b) {
-            (Expr::Var(v), Expr::Const(id)) | (Expr::Const(id), Expr::Var(v)) => !fixed.contains(&(*v, *id)),
+            (Expr::Var(v), Expr::Const(id)) | (Expr::Const(id), Expr::Var(v)) => {
+                !fixed.contains(&(*v, *id))
+            }
             _ => true,
         },
         _ => true,
@@ -249,17 +280,26 @@ fn combine(
             let shared = t.vars().iter().any(|v| table.vars().contains(v));
             (!shared && equalities(t).is_empty(), t.len())
         };
-        let next = (0..tables.len()).min_by_key(|i| score(&tables[*i])).unwrap_or(0);
+        let next = (0..tables.len())
+            .min_by_key(|i| score(&tables[*i]))
+            .unwrap_or(0);
         let right = tables.remove(next);
-        let equal = if ctx.options.optimise { equalities(&right) } else { Vec::new() };
+        let equal = if ctx.options.optimise {
+            equalities(&right)
+        } else {
+            Vec::new()
+        };
         let mut have = table.vars().to_vec();
         have.extend(right.vars());
         let mut now = Vec::new();
         if ctx.options.optimise {
             filters.retain(|f| {
-                let ready = !f.has_exists() && !f.is_volatile()
+                let ready = !f.has_exists()
+                    && !f.is_volatile()
                     && f.vars().iter().all(|v| have.contains(v))
-                    && f.vars().iter().all(|v| table.is_certain(*v) || right.is_certain(*v));
+                    && f.vars()
+                        .iter()
+                        .all(|v| table.is_certain(*v) || right.is_certain(*v));
                 if ready {
                     now.push((*f).clone());
                 }
@@ -270,7 +310,14 @@ fn combine(
         keep.extend(filters.iter().flat_map(|f| f.vars()));
         keep.extend(tables.iter().flat_map(|t| t.vars().iter().copied()));
         keep.extend(paths.iter().flat_map(|p| p.vars()));
-        ctx.note(|| format!("join {} x {} rows, {} keys by value", table.len(), right.len(), equal.len()));
+        ctx.note(|| {
+            format!(
+                "join {} x {} rows, {} keys by value",
+                table.len(),
+                right.len(),
+                equal.len()
+            )
+        });
         // The smaller side is hashed.
         if table.len() < right.len() {
             let turned: Vec<(Var, Var)> = equal.iter().map(|(a, b)| (*b, *a)).collect();
@@ -306,7 +353,10 @@ fn apply(ctx: &Context<'_>, table: &mut Table, filters: &mut Vec<&Expr>, all: bo
     }
     let mut i = 0;
     while let Some(f) = filters.get(i) {
-        let ready = all || (!f.has_exists() && !f.is_volatile() && f.vars().iter().all(|v| table.is_certain(*v)));
+        let ready = all
+            || (!f.has_exists()
+                && !f.is_volatile()
+                && f.vars().iter().all(|v| table.is_certain(*v)));
         if !ready {
             i += 1;
             continue;
@@ -345,7 +395,12 @@ pub(crate) fn left_join(
     mode: Mode,
 ) -> Result<Table> {
     let right_vars = right.vars();
-    let mut left_want = want.with(filters.iter().flat_map(Expr::vars).chain(right_vars.iter().copied()));
+    let mut left_want = want.with(
+        filters
+            .iter()
+            .flat_map(Expr::vars)
+            .chain(right_vars.iter().copied()),
+    );
     if mode == Mode::Left {
         left_want.limit = want.limit;
     }
@@ -356,7 +411,10 @@ pub(crate) fn left_join(
     // Conditions on the optional side alone belong to it.
     let sure = right.certain();
     let (own, between): (Vec<Expr>, Vec<Expr>) = filters.iter().cloned().partition(|f| {
-        ctx.options.optimise && !f.has_exists() && !f.is_volatile() && f.vars().iter().all(|v| sure.contains(v))
+        ctx.options.optimise
+            && !f.has_exists()
+            && !f.is_volatile()
+            && f.vars().iter().all(|v| sure.contains(v))
     });
     let right = match right {
         Node::Group(g) => {
@@ -376,7 +434,12 @@ pub(crate) fn left_join(
     let right_want = Want {
         limit: None,
         distinct: want.distinct || mode == Mode::Anti,
-        ..want.with(filters.iter().flat_map(Expr::vars).chain(l.vars().iter().copied()))
+        ..want.with(
+            filters
+                .iter()
+                .flat_map(Expr::vars)
+                .chain(l.vars().iter().copied()),
+        )
     };
     let r = eval(ctx, &right, &right_want)?;
     let equal: Vec<(Var, Var)> = between
@@ -392,7 +455,11 @@ pub(crate) fn left_join(
             }
         })
         .collect();
-    let equal = if ctx.options.optimise { equal } else { Vec::new() };
+    let equal = if ctx.options.optimise {
+        equal
+    } else {
+        Vec::new()
+    };
     let mut keep = want.vars.clone();
     keep.sort_unstable();
     join(ctx, &l, &r, &equal, &between, mode, &keep)
@@ -414,21 +481,41 @@ fn seeded(
         && g.parts.is_empty()
         && !g.triples.is_empty()
         && components(&g.triples, true).len() == 1
-        && !g.filters.iter().chain(between).any(|f| f.has_exists() || f.is_volatile());
+        && !g
+            .filters
+            .iter()
+            .chain(between)
+            .any(|f| f.has_exists() || f.is_volatile());
     let vars: Vec<Var> = g.triples.iter().flat_map(Triple::vars).collect();
-    let shared: Vec<Var> = l.vars().iter().copied().filter(|v| vars.contains(v)).collect();
+    let shared: Vec<Var> = l
+        .vars()
+        .iter()
+        .copied()
+        .filter(|v| vars.contains(v))
+        .collect();
     // A filter of the optional group itself sees its own variables only.
-    let scoped = g.filters.iter().all(|f| f.vars().iter().all(|v| vars.contains(v)));
+    let scoped = g
+        .filters
+        .iter()
+        .all(|f| f.vars().iter().all(|v| vars.contains(v)));
     let joined = between
         .iter()
         .flat_map(Expr::vars)
         .all(|v| vars.contains(&v) || l.is_certain(v));
-    if !simple || !scoped || !joined || shared.is_empty() || !shared.iter().all(|v| l.is_certain(*v)) {
+    if !simple
+        || !scoped
+        || !joined
+        || shared.is_empty()
+        || !shared.iter().all(|v| l.is_certain(*v))
+    {
         return Ok(None);
     }
     let graph = ctx.graph();
     let sum = |seeded: &[Var], rows: usize| -> f64 {
-        order(&graph, &g.triples, seeded, rows, &[], true).iter().map(|(_, n)| *n).sum()
+        order(&graph, &g.triples, seeded, rows, &[], true)
+            .iter()
+            .map(|(_, n)| *n)
+            .sum()
     };
     if sum(&shared, l.len()) + l.len() as f64 > sum(&[], 1) * 2.0 + 64.0 {
         return Ok(None);
@@ -442,7 +529,10 @@ fn seeded(
     seed.set_column(ROW, (0..l.len() as u32).collect());
     let mut out_vars: Vec<Var> = vec![ROW];
     if mode != Mode::Anti {
-        out_vars.extend(vars.iter().filter(|v| want.vars.contains(v) && !shared.contains(v)));
+        out_vars.extend(
+            vars.iter()
+                .filter(|v| want.vars.contains(v) && !shared.contains(v)),
+        );
     }
     out_vars.sort_unstable();
     out_vars.dedup();
@@ -451,7 +541,9 @@ fn seeded(
         distinct: want.distinct || mode == Mode::Anti,
         limit: None,
     };
-    let found = solve(ctx, &graph, &g.triples, &inside, seed, &wanted, &|v| ctx.name(v))?;
+    let found = solve(ctx, &graph, &g.triples, &inside, seed, &wanted, &|v| {
+        ctx.name(v)
+    })?;
     let rows = found.column(ROW).unwrap_or(&[]);
     let mut hit = vec![false; l.len()];
     rows.iter().for_each(|r| hit[*r as usize] = true);
@@ -475,7 +567,10 @@ pub(crate) fn minus(ctx: &Context<'_>, left: &Node, right: &Node, want: &Want) -
     let right_vars = right.vars();
     let left_vars = left.vars();
     let l = eval(ctx, left, &want.with(right_vars.iter().copied()))?;
-    let shared: Vec<Var> = right_vars.into_iter().filter(|v| left_vars.contains(v)).collect();
+    let shared: Vec<Var> = right_vars
+        .into_iter()
+        .filter(|v| left_vars.contains(v))
+        .collect();
     if shared.is_empty() || l.is_empty() {
         return Ok(l);
     }
@@ -508,7 +603,9 @@ impl Node {
             Self::Union(list) => {
                 let mut each = list.iter().map(Self::certain);
                 let first = each.next().unwrap_or_default();
-                each.fold(first, |a, b| a.into_iter().filter(|v| b.contains(v)).collect())
+                each.fold(first, |a, b| {
+                    a.into_iter().filter(|v| b.contains(v)).collect()
+                })
             }
             Self::Graph { name, inner } => {
                 let mut vars = inner.certain();
@@ -523,15 +620,22 @@ impl Node {
             Self::Values { vars, rows } => vars
                 .iter()
                 .enumerate()
-                .filter(|(i, _)| rows.iter().all(|r| r.get(*i).is_some_and(|x| *x != UNBOUND)))
+                .filter(|(i, _)| {
+                    rows.iter()
+                        .all(|r| r.get(*i).is_some_and(|x| *x != UNBOUND))
+                })
                 .map(|(_, v)| *v)
                 .collect(),
-            Self::Project { inner, vars } => {
-                inner.certain().into_iter().filter(|v| vars.contains(v)).collect()
-            }
-            Self::Aggregate { inner, by, .. } => {
-                inner.certain().into_iter().filter(|v| by.contains(v)).collect()
-            }
+            Self::Project { inner, vars } => inner
+                .certain()
+                .into_iter()
+                .filter(|v| vars.contains(v))
+                .collect(),
+            Self::Aggregate { inner, by, .. } => inner
+                .certain()
+                .into_iter()
+                .filter(|v| by.contains(v))
+                .collect(),
         };
         vars.sort_unstable();
         vars.dedup();

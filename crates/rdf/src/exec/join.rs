@@ -65,9 +65,19 @@ pub(crate) fn join(
         .collect();
     let map = (!right_keys.is_empty()).then(|| KeyMap::new(&right_keys, right.len()));
 
-    let mut vars: Vec<Var> = left.vars().iter().copied().filter(|v| keep.contains(v)).collect();
+    let mut vars: Vec<Var> = left
+        .vars()
+        .iter()
+        .copied()
+        .filter(|v| keep.contains(v))
+        .collect();
     if mode != Mode::Anti {
-        vars.extend(right.vars().iter().filter(|v| keep.contains(v) && !shared.contains(v)));
+        vars.extend(
+            right
+                .vars()
+                .iter()
+                .filter(|v| keep.contains(v) && !shared.contains(v)),
+        );
     }
     // What filters need is made for the pairs, and dropped after.
     let mut made = keep.to_vec();
@@ -89,7 +99,8 @@ pub(crate) fn join(
                     })
                     .collect();
                 if mode != Mode::Inner {
-                    kept.iter().for_each(|r| found[pairs.0[*r as usize] as usize] = true);
+                    kept.iter()
+                        .for_each(|r| found[pairs.0[*r as usize] as usize] = true);
                 }
                 both = both.select_vars(&kept, keep);
             } else if mode != Mode::Inner {
@@ -140,7 +151,9 @@ pub(crate) fn join(
     }
     flush(&mut pairs, &mut found)?;
     if mode != Mode::Inner {
-        let alone: Vec<u32> = (0..left.len() as u32).filter(|l| !found[*l as usize]).collect();
+        let alone: Vec<u32> = (0..left.len() as u32)
+            .filter(|l| !found[*l as usize])
+            .collect();
         out.append(left.select_vars(&alone, keep).project(&vars));
     }
     Ok(out)

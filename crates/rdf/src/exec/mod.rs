@@ -13,7 +13,6 @@ mod sort;
 mod steps;
 mod table;
 
-
 pub(crate) use context::is_local;
 pub use context::{Context, Options};
 pub(crate) use exists::exists;
@@ -91,9 +90,11 @@ fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
     match node {
         Node::Group(g) => group::group(ctx, g, want),
         Node::Path { s, path, o } => path::eval(ctx, *s, path, *o, None, None),
-        Node::LeftJoin { left, right, filters } => {
-            group::left_join(ctx, left, right, filters, want, join::Mode::Left)
-        }
+        Node::LeftJoin {
+            left,
+            right,
+            filters,
+        } => group::left_join(ctx, left, right, filters, want, join::Mode::Left),
         Node::Minus { left, right } => group::minus(ctx, left, right, want),
         Node::Union(list) => {
             let mut all = Table::empty(Vec::new());
@@ -124,14 +125,23 @@ fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
         }
         Node::Values { vars, rows } => {
             let columns = (0..vars.len())
-                .map(|i| rows.iter().map(|r| r.get(i).copied().unwrap_or(UNBOUND)).collect())
+                .map(|i| {
+                    rows.iter()
+                        .map(|r| r.get(i).copied().unwrap_or(UNBOUND))
+                        .collect()
+                })
                 .collect();
             Ok(Table::new(vars.clone(), columns, rows.len()))
         }
         Node::OrderBy { inner, by } => {
             let inner_want = want.with(by.iter().flat_map(|(e, _)| e.vars()));
             let table = eval(ctx, inner, &inner_want)?;
-            sort::order_by(ctx, &table, by, if want.distinct { None } else { want.limit })
+            sort::order_by(
+                ctx,
+                &table,
+                by,
+                if want.distinct { None } else { want.limit },
+            )
         }
         Node::Project { inner, vars } => {
             let inner_want = Want {
@@ -163,7 +173,11 @@ fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
                 ..want.clone()
             },
         ),
-        Node::Slice { inner, start, length } => {
+        Node::Slice {
+            inner,
+            start,
+            length,
+        } => {
             let limit = length.map(|n| n.saturating_add(*start));
             let inner_want = Want {
                 vars: inner.vars(),
@@ -177,12 +191,19 @@ fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
             }
             Ok(table)
         }
-        Node::Aggregate { inner, by, aggregates } => {
+        Node::Aggregate {
+            inner,
+            by,
+            aggregates,
+        } => {
             let mut vars = by.clone();
             for a in aggregates {
                 vars.extend(a.expr.iter().flat_map(Expr::vars));
             }
-            if aggregates.iter().any(|a| a.function.is_none() && a.distinct) {
+            if aggregates
+                .iter()
+                .any(|a| a.function.is_none() && a.distinct)
+            {
                 vars.extend(inner.vars());
             }
             let inner_want = Want::default().with(vars);
@@ -222,7 +243,11 @@ fn graph(ctx: &Context<'_>, name: Pos, inner: &Node, want: &Want) -> Result<Tabl
                     break;
                 }
                 let mut inner_want = want.with(inner_vars.contains(&var).then_some(var));
-                inner_want.limit = if inner_vars.contains(&var) { None } else { left };
+                inner_want.limit = if inner_vars.contains(&var) {
+                    None
+                } else {
+                    left
+                };
                 let mut table = ctx.within(graph.clone(), || eval(ctx, inner, &inner_want))?;
                 table = name_rows(table, var, *id);
                 all.append(table);

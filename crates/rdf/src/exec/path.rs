@@ -35,7 +35,11 @@ pub(crate) fn eval(
         (None, Some(_)) => true,
         _ => false,
     };
-    let (from, to) = if backwards { (ends, starts) } else { (starts, ends) };
+    let (from, to) = if backwards {
+        (ends, starts)
+    } else {
+        (starts, ends)
+    };
     let from = match from {
         Some(list) => list,
         None => walk.sources(path, backwards),
@@ -52,7 +56,11 @@ pub(crate) fn eval(
             if to.as_ref().is_some_and(|t| !t.contains(&end)) || (same && start != end) {
                 continue;
             }
-            let (a, b) = if backwards { (end, start) } else { (start, end) };
+            let (a, b) = if backwards {
+                (end, start)
+            } else {
+                (start, end)
+            };
             subjects.push(a);
             objects.push(b);
         }
@@ -127,7 +135,12 @@ impl Walk<'_> {
     fn from(&self, path: &Path, start: Id, backwards: bool) -> Result<Vec<Id>> {
         Ok(match path {
             Path::Link(p) => self.graph.index(*p).map_or_else(Vec::new, |x| {
-                if backwards { x.os.get(start) } else { x.so.get(start) }.to_vec()
+                if backwards {
+                    x.os.get(start)
+                } else {
+                    x.so.get(start)
+                }
+                .to_vec()
             }),
             Path::Reverse(p) => self.from(p, start, !backwards)?,
             Path::Sequence(a, b) => {
@@ -163,7 +176,11 @@ impl Walk<'_> {
                         continue;
                     }
                     if let Some(x) = self.graph.index(*p) {
-                        ends.extend(if backwards { x.os.get(start) } else { x.so.get(start) });
+                        ends.extend(if backwards {
+                            x.os.get(start)
+                        } else {
+                            x.so.get(start)
+                        });
                     }
                 }
                 ends

@@ -117,7 +117,11 @@ impl KeyMap {
     }
 
     /// The rows whose key may be that of another table's row, ascending; the caller compares.
-    pub(crate) fn candidates(&self, keys: &[&[Id]], row: usize) -> impl Iterator<Item = usize> + '_ {
+    pub(crate) fn candidates(
+        &self,
+        keys: &[&[Id]],
+        row: usize,
+    ) -> impl Iterator<Item = usize> + '_ {
         let slot = hash_row(keys.iter().copied(), row) as usize & (self.heads.len() - 1);
         let mut at = self.heads[slot];
         std::iter::from_fn(move || {

@@ -105,7 +105,10 @@ pub(crate) fn steps(
             }
             let after = |p: Pos| is_bound(p) || p == Pos::Var(*var);
             let complete = after(t.s) && after(t.p) && after(t.o);
-            let times = [t.s, t.p, t.o].into_iter().filter(|p| *p == Pos::Var(*var)).count();
+            let times = [t.s, t.p, t.o]
+                .into_iter()
+                .filter(|p| *p == Pos::Var(*var))
+                .count();
             if t.p == Pos::Var(*var) {
                 cons.push(Con::Predicates {
                     s: is_bound(t.s).then_some(t.s),
@@ -221,7 +224,8 @@ fn keep_what_is_needed(steps: &mut Vec<Step>, wanted: &Wanted<'_>) {
             }
             Step::Dedupe => 0,
         };
-        dropped[i] = needed.len() + usize::from(matches!(step, Step::Extend { exists: false, .. })) > kept;
+        dropped[i] =
+            needed.len() + usize::from(matches!(step, Step::Extend { exists: false, .. })) > kept;
     }
     if !wanted.distinct {
         return;
@@ -252,14 +256,28 @@ impl Step {
                 let lists: Vec<String> = cons
                     .iter()
                     .map(|c| match c {
-                        Con::Values { p, key, side: Side::Objects } => {
+                        Con::Values {
+                            p,
+                            key,
+                            side: Side::Objects,
+                        } => {
                             format!("{} {} ·", pos(key), pos(p))
                         }
-                        Con::Values { p, key, side: Side::Subjects } => {
+                        Con::Values {
+                            p,
+                            key,
+                            side: Side::Subjects,
+                        } => {
                             format!("· {} {}", pos(p), pos(key))
                         }
-                        Con::Keys { p, side: Side::Objects } => format!("_ {} ·", pos(p)),
-                        Con::Keys { p, side: Side::Subjects } => format!("· {} _", pos(p)),
+                        Con::Keys {
+                            p,
+                            side: Side::Objects,
+                        } => format!("_ {} ·", pos(p)),
+                        Con::Keys {
+                            p,
+                            side: Side::Subjects,
+                        } => format!("· {} _", pos(p)),
                         Con::Predicates { s, o } => {
                             let side = |p: &Option<Pos>| p.as_ref().map_or("_".into(), &pos);
                             format!("{} · {}", side(s), side(o))

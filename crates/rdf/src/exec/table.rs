@@ -100,6 +100,7 @@ impl Table {
     }
 
     /// Those rows, in that order.
+    #[must_use]
     pub fn select(&self, rows: &[u32]) -> Self {
         Self {
             vars: self.vars.clone(),
@@ -109,8 +110,14 @@ impl Table {
     }
 
     /// As [`Self::select`], only these variables.
+    #[must_use]
     pub fn select_vars(&self, rows: &[u32], keep: &[Var]) -> Self {
-        let kept = || self.vars.iter().zip(&self.columns).filter(|(v, _)| keep.contains(v));
+        let kept = || {
+            self.vars
+                .iter()
+                .zip(&self.columns)
+                .filter(|(v, _)| keep.contains(v))
+        };
         Self {
             vars: kept().map(|(v, _)| *v).collect(),
             columns: kept().map(|(_, c)| gather(c, rows)).collect(),
@@ -119,6 +126,7 @@ impl Table {
     }
 
     /// Only these variables, in that order; those that have no column get an empty one.
+    #[must_use]
     pub fn project(mut self, vars: &[Var]) -> Self {
         let columns = vars
             .iter()

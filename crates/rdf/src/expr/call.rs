@@ -35,16 +35,25 @@ pub(crate) fn call(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr])
         },
         Function::IsIri => boolean(matches!(value(0)?, Value::NamedNode(_))),
         Function::IsBlank => boolean(matches!(value(0)?, Value::BlankNode(_))),
-        Function::IsLiteral => boolean(!matches!(value(0)?, Value::NamedNode(_) | Value::BlankNode(_))),
+        Function::IsLiteral => boolean(!matches!(
+            value(0)?,
+            Value::NamedNode(_) | Value::BlankNode(_)
+        )),
         Function::IsNumeric => boolean(super::value::number(&value(0)?).is_some()),
         Function::Regex => {
             let subject = plain(value(0)?)?;
             let pattern = plain(value(1)?)?;
-            let flags = if args.len() > 2 { plain(value(2)?)? } else { String::new() };
+            let flags = if args.len() > 2 {
+                plain(value(2)?)?
+            } else {
+                String::new()
+            };
             boolean(ctx.regex(&pattern, &flags, |r| r.is_match(&subject))?)
         }
         Function::StrLen => Val::Value(Value::IntegerLiteral(
-            i64::try_from(plain(value(0)?)?.chars().count()).ok()?.into(),
+            i64::try_from(plain(value(0)?)?.chars().count())
+                .ok()?
+                .into(),
         )),
         Function::Contains | Function::StrStarts | Function::StrEnds => {
             let (a, b) = compatible(value(0)?, value(1)?)?;
@@ -67,7 +76,9 @@ pub(crate) fn call(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr])
             _ => return None,
         }),
         Function::BNode => match args {
-            [] => Val::Value(Value::BlankNode(BlankNode::new_unchecked(ctx.fresh_label()))),
+            [] => Val::Value(Value::BlankNode(BlankNode::new_unchecked(
+                ctx.fresh_label(),
+            ))),
             _ => {
                 let Value::StringLiteral(label) = value(0)? else {
                     return None;
@@ -127,9 +138,14 @@ pub(crate) fn call(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr])
             }))
         }
         _ => {
-            let terms: Option<Vec<Term>> =
-                args.iter().map(|a| a.eval(ctx, row)?.value_or_term(ctx)).collect();
-            Val::Value(library(Expression::FunctionCall(f.clone(), names(args.len())), terms?)?)
+            let terms: Option<Vec<Term>> = args
+                .iter()
+                .map(|a| a.eval(ctx, row)?.value_or_term(ctx))
+                .collect();
+            Val::Value(library(
+                &Expression::FunctionCall(f.clone(), names(args.len())),
+                terms?,
+            )?)
         }
     })
 }
@@ -153,10 +169,10 @@ fn names(n: usize) -> Vec<Expression> {
 }
 
 /// The library's function for these terms.
-fn library(expression: Expression, terms: Vec<Term>) -> Option<Value> {
+fn library(expression: &Expression, terms: Vec<Term>) -> Option<Value> {
     let names: Vec<Variable> = (0..terms.len()).map(variable).collect();
     QueryEvaluator::new()
-        .evaluate_expression(&expression, names.iter().zip(terms))
+        .evaluate_expression(expression, names.iter().zip(terms))
         .map(Value::from)
 }
 
@@ -170,7 +186,7 @@ pub(crate) fn dates(op: char, a: Value, b: Value) -> Option<Value> {
         '*' => Expression::Multiply(x, y),
         _ => Expression::Divide(x, y),
     };
-    library(expression, vec![a.into(), b.into()])
+    library(&expression, vec![a.into(), b.into()])
 }
 
 /// The text of a string, with or without language.
@@ -184,11 +200,19 @@ fn plain(value: Value) -> Option<String> {
 /// Two strings that may be compared: the second has no language or the first's.
 fn compatible(a: Value, b: Value) -> Option<(String, String)> {
     match (a, b) {
-        (Value::StringLiteral(a), Value::StringLiteral(b))
-        | (Value::LangStringLiteral { value: a, .. }, Value::StringLiteral(b)) => Some((a, b)),
         (
-            Value::LangStringLiteral { value: a, language: x },
-            Value::LangStringLiteral { value: b, language: y },
+            Value::StringLiteral(a) | Value::LangStringLiteral { value: a, .. },
+            Value::StringLiteral(b),
+        ) => Some((a, b)),
+        (
+            Value::LangStringLiteral {
+                value: a,
+                language: x,
+            },
+            Value::LangStringLiteral {
+                value: b,
+                language: y,
+            },
         ) => (x == y).then_some((a, b)),
         _ => None,
     }
@@ -199,7 +223,10 @@ fn lang_matches(tag: &str, range: &str) -> bool {
         return !tag.is_empty();
     }
     let (tag, range) = (tag.to_ascii_lowercase(), range.to_ascii_lowercase());
-    tag == range || tag.strip_prefix(&range).is_some_and(|rest| rest.starts_with('-'))
+    tag == range
+        || tag
+            .strip_prefix(&range)
+            .is_some_and(|rest| rest.starts_with('-'))
 }
 
 fn uuid(ctx: &Context<'_>) -> String {
@@ -214,7 +241,7 @@ fn uuid(ctx: &Context<'_>) -> String {
     )
 }
 
-/// A regular expression with the flags of XPath. `None` if it or they are wrong.
+/// A regular expression with the flags of `XPath`. `None` if it or they are wrong.
 pub(crate) fn regex(pattern: &str, flags: &str) -> Option<regex::Regex> {
     let quoted;
     let pattern = if flags.contains('q') {

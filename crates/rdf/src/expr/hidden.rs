@@ -59,7 +59,10 @@ impl Expr {
     /// Whether it may give something else each time.
     pub(crate) fn is_volatile(&self) -> bool {
         use spargebra::algebra::Function as F;
-        let mut found = matches!(self, Self::Call(F::Rand | F::Uuid | F::StrUuid | F::BNode, _));
+        let mut found = matches!(
+            self,
+            Self::Call(F::Rand | F::Uuid | F::StrUuid | F::BNode, _)
+        );
         self.each(&mut |e| found |= e.is_volatile());
         found
     }
@@ -75,7 +78,10 @@ impl Expr {
     /// Its text, for explanations.
     pub(crate) fn show(&self, name: &dyn Fn(Var) -> String) -> String {
         let all = |list: &[Self], by: &str| -> String {
-            list.iter().map(|e| e.show(name)).collect::<Vec<_>>().join(by)
+            list.iter()
+                .map(|e| e.show(name))
+                .collect::<Vec<_>>()
+                .join(by)
         };
         match self {
             Self::Const(_) => "·".into(),
@@ -91,7 +97,9 @@ impl Expr {
             Self::Sign(op, a) => format!("{op}{}", a.show(name)),
             Self::Exists(_) => "EXISTS {…}".into(),
             Self::Bound(v) => format!("BOUND({})", name(*v)),
-            Self::If(a, b, c) => format!("IF({}, {}, {})", a.show(name), b.show(name), c.show(name)),
+            Self::If(a, b, c) => {
+                format!("IF({}, {}, {})", a.show(name), b.show(name), c.show(name))
+            }
             Self::Coalesce(list) => format!("COALESCE({})", all(list, ", ")),
             Self::Call(f, list) => format!("{f}({})", all(list, ", ")),
         }

@@ -4,14 +4,14 @@ mod call;
 mod hidden;
 pub(crate) mod value;
 
+use crate::dictionary::{Head, Parts};
 use crate::exec::{Context, Row, Var};
 use crate::id::{self, Id, Inline, UNBOUND};
-use crate::dictionary::{Head, Parts};
 use crate::plan::Node;
+pub(crate) use call::regex;
 use spargebra::algebra::Function;
 use std::cmp::Ordering;
 use std::sync::Arc;
-pub(crate) use call::regex;
 pub(crate) use value::Value;
 
 /// How two values compare.
@@ -225,7 +225,10 @@ pub(crate) fn equal(ctx: &Context<'_>, a: Val, b: Val) -> Option<bool> {
 pub(crate) fn is_simple(ctx: &Context<'_>, id: Id) -> bool {
     id::value(id).is_none()
         && ctx
-            .with_parts(id, |p| matches!(p, Parts::Stored(head, _) if !matches!(head, Head::Typed(_))))
+            .with_parts(
+                id,
+                |p| matches!(p, Parts::Stored(head, _) if !matches!(head, Head::Typed(_))),
+            )
             .unwrap_or(false)
 }
 

@@ -128,7 +128,9 @@ pub(crate) fn truth(value: &Value) -> Option<bool> {
     match value {
         Value::BooleanLiteral(b) => Some(bool::from(*b)),
         Value::StringLiteral(s) => Some(!s.is_empty()),
-        Value::OtherTypedLiteral { datatype, .. } => is_ill_typed(datatype.as_str()).then_some(false),
+        Value::OtherTypedLiteral { datatype, .. } => {
+            is_ill_typed(datatype.as_str()).then_some(false)
+        }
         _ => match number(value)? {
             Number::Integer(n) => Some(n != 0),
             Number::Decimal(n) => Some(n != Decimal::default()),
@@ -145,9 +147,23 @@ fn is_ill_typed(datatype: &str) -> bool {
     };
     matches!(
         local,
-        "boolean" | "integer" | "decimal" | "float" | "double" | "int" | "long" | "short" | "byte"
-            | "nonNegativeInteger" | "positiveInteger" | "nonPositiveInteger" | "negativeInteger"
-            | "unsignedInt" | "unsignedLong" | "unsignedShort" | "unsignedByte"
+        "boolean"
+            | "integer"
+            | "decimal"
+            | "float"
+            | "double"
+            | "int"
+            | "long"
+            | "short"
+            | "byte"
+            | "nonNegativeInteger"
+            | "positiveInteger"
+            | "nonPositiveInteger"
+            | "negativeInteger"
+            | "unsignedInt"
+            | "unsignedLong"
+            | "unsignedShort"
+            | "unsignedByte"
     )
 }
 
@@ -219,10 +235,18 @@ pub(crate) fn compare(a: &Value, b: &Value) -> Option<Ordering> {
     match (a, b) {
         (Value::StringLiteral(a), Value::StringLiteral(b)) => Some(a.cmp(b)),
         (
-            Value::LangStringLiteral { value: a, language: x },
-            Value::LangStringLiteral { value: b, language: y },
+            Value::LangStringLiteral {
+                value: a,
+                language: x,
+            },
+            Value::LangStringLiteral {
+                value: b,
+                language: y,
+            },
         ) => (x == y).then(|| a.cmp(b)),
-        (Value::BooleanLiteral(a), Value::BooleanLiteral(b)) => Some(bool::from(*a).cmp(&bool::from(*b))),
+        (Value::BooleanLiteral(a), Value::BooleanLiteral(b)) => {
+            Some(bool::from(*a).cmp(&bool::from(*b)))
+        }
         (Value::DateTimeLiteral(a), Value::DateTimeLiteral(b)) => a.partial_cmp(b),
         (Value::DateLiteral(a), Value::DateLiteral(b)) => a.partial_cmp(b),
         (Value::TimeLiteral(a), Value::TimeLiteral(b)) => a.partial_cmp(b),
@@ -256,8 +280,14 @@ pub(crate) fn order(a: Option<&Value>, b: Option<&Value>) -> Ordering {
         (Value::BlankNode(a), Value::BlankNode(b)) => a.as_str().cmp(b.as_str()),
         (Value::NamedNode(a), Value::NamedNode(b)) => a.as_str().cmp(b.as_str()),
         (
-            Value::LangStringLiteral { value: a, language: x },
-            Value::LangStringLiteral { value: b, language: y },
+            Value::LangStringLiteral {
+                value: a,
+                language: x,
+            },
+            Value::LangStringLiteral {
+                value: b,
+                language: y,
+            },
         ) => (a, x).cmp(&(b, y)),
         _ => {
             if let (Some(a), Some(b)) = (number(a), number(b)) {
@@ -274,7 +304,8 @@ pub(crate) fn order(a: Option<&Value>, b: Option<&Value>) -> Ordering {
 }
 
 fn compare_numbers_total(a: f64, b: f64) -> Ordering {
-    a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+    a.partial_cmp(&b)
+        .unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }
 
 /// Where a value stands in hash joins on `=`: values that are equal have the same key, others may have.

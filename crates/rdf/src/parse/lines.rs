@@ -36,8 +36,16 @@ pub(crate) fn cut(line: &str) -> Cut<'_> {
 fn quad<'a>(rest: &mut &'a str) -> Option<Line<'a>> {
     let s = node(rest)?;
     let p = iri(rest)?;
-    let o = if rest.starts_with('"') { literal(rest)? } else { node(rest)? };
-    let g = if rest.starts_with('.') { None } else { Some(node(rest)?) };
+    let o = if rest.starts_with('"') {
+        literal(rest)?
+    } else {
+        node(rest)?
+    };
+    let g = if rest.starts_with('.') {
+        None
+    } else {
+        Some(node(rest)?)
+    };
     let end = rest.strip_prefix('.')?;
     (end.trim_start_matches([' ', '\t']).is_empty()).then_some(Line { s, p, o, g })
 }
@@ -50,7 +58,10 @@ fn node<'a>(rest: &mut &'a str) -> Option<Key<'a>> {
             .position(|b| !(b.is_ascii_alphanumeric() || b == b'_' || b == b'-'))
             .unwrap_or(body.len());
         // A dot may belong to the label or end the line: the library knows.
-        if end == 0 || body.as_bytes().first() == Some(&b'-') || !matches!(body.as_bytes().get(end), Some(b' ' | b'\t')) {
+        if end == 0
+            || body.as_bytes().first() == Some(&b'-')
+            || !matches!(body.as_bytes().get(end), Some(b' ' | b'\t'))
+        {
             return None;
         }
         let (label, after) = body.split_at_checked(end)?;
@@ -126,7 +137,10 @@ fn literal<'a>(rest: &mut &'a str) -> Option<Key<'a>> {
             .position(|b| !(b.is_ascii_lowercase() || b == b'-'))
             .unwrap_or(tagged.len());
         // Capitals are made small by the library.
-        if !(1..=8).contains(&end) || tagged.starts_with('-') || !matches!(tagged.as_bytes().get(end), Some(b' ' | b'\t' | b'.')) {
+        if !(1..=8).contains(&end)
+            || tagged.starts_with('-')
+            || !matches!(tagged.as_bytes().get(end), Some(b' ' | b'\t' | b'.'))
+        {
             return None;
         }
         let (lang, after) = tagged.split_at_checked(end)?;

@@ -55,7 +55,9 @@ pub type Tick<'a> = Box<dyn FnMut(u64) -> bool + 'a>;
 
 impl std::fmt::Debug for Loader<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Loader").field("loaded", &self.loaded).finish_non_exhaustive()
+        f.debug_struct("Loader")
+            .field("loaded", &self.loaded)
+            .finish_non_exhaustive()
     }
 }
 
@@ -84,7 +86,11 @@ impl<'a> Loader<'a> {
 
     fn tick(&mut self) -> Result<()> {
         let go_on = self.tick.as_mut().is_none_or(|tick| tick(self.loaded.read));
-        if go_on { Ok(()) } else { Err(Error::Stopped("interrupted")) }
+        if go_on {
+            Ok(())
+        } else {
+            Err(Error::Stopped("interrupted"))
+        }
     }
 
     /// Reads a file. Triples without a graph go to `graph`, or to the default one.
@@ -132,7 +138,10 @@ impl<'a> Loader<'a> {
             let whole = if got == 0 {
                 buffer.len()
             } else {
-                buffer.iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1)
+                buffer
+                    .iter()
+                    .rposition(|b| *b == b'\n')
+                    .map_or(0, |i| i + 1)
             };
             if whole == 0 && got > 0 {
                 if buffer.len() > LINE_MAX {
@@ -231,9 +240,12 @@ impl<'a> Loader<'a> {
     ) -> Result<()> {
         let mut parser = RdfParser::from_format(format);
         if let Some(base) = base {
-            parser = parser
-                .with_base_iri(base)
-                .map_err(|e| data_error(name.to_owned(), format!("the base IRI {base} is wrong: {e}")))?;
+            parser = parser.with_base_iri(base).map_err(|e| {
+                data_error(
+                    name.to_owned(),
+                    format!("the base IRI {base} is wrong: {e}"),
+                )
+            })?;
         }
         for quad in parser.for_reader(from) {
             match quad {

@@ -49,19 +49,54 @@ pub struct Aggregate {
 #[expect(missing_docs, reason = "the names are those of the standard's algebra")]
 pub enum Node {
     Group(Group),
-    Path { s: Pos, path: Path, o: Pos },
-    LeftJoin { left: Box<Self>, right: Box<Self>, filters: Vec<Expr> },
-    Minus { left: Box<Self>, right: Box<Self> },
+    Path {
+        s: Pos,
+        path: Path,
+        o: Pos,
+    },
+    LeftJoin {
+        left: Box<Self>,
+        right: Box<Self>,
+        filters: Vec<Expr>,
+    },
+    Minus {
+        left: Box<Self>,
+        right: Box<Self>,
+    },
     Union(Vec<Self>),
-    Graph { name: Pos, inner: Box<Self> },
-    Extend { inner: Box<Self>, var: Var, expr: Expr },
-    Values { vars: Vec<Var>, rows: Vec<Vec<Id>> },
-    OrderBy { inner: Box<Self>, by: Vec<(Expr, bool)> },
-    Project { inner: Box<Self>, vars: Vec<Var> },
+    Graph {
+        name: Pos,
+        inner: Box<Self>,
+    },
+    Extend {
+        inner: Box<Self>,
+        var: Var,
+        expr: Expr,
+    },
+    Values {
+        vars: Vec<Var>,
+        rows: Vec<Vec<Id>>,
+    },
+    OrderBy {
+        inner: Box<Self>,
+        by: Vec<(Expr, bool)>,
+    },
+    Project {
+        inner: Box<Self>,
+        vars: Vec<Var>,
+    },
     Distinct(Box<Self>),
     Reduced(Box<Self>),
-    Slice { inner: Box<Self>, start: usize, length: Option<usize> },
-    Aggregate { inner: Box<Self>, by: Vec<Var>, aggregates: Vec<Aggregate> },
+    Slice {
+        inner: Box<Self>,
+        start: usize,
+        length: Option<usize>,
+    },
+    Aggregate {
+        inner: Box<Self>,
+        by: Vec<Var>,
+        aggregates: Vec<Aggregate>,
+    },
 }
 
 impl Node {
@@ -116,7 +151,11 @@ impl Node {
                 g.parts.iter().for_each(|p| p.all_vars(to));
                 g.filters.iter().for_each(|f| f.collect(to));
             }
-            Self::LeftJoin { left, right, filters } => {
+            Self::LeftJoin {
+                left,
+                right,
+                filters,
+            } => {
                 left.all_vars(to);
                 right.all_vars(to);
                 filters.iter().for_each(|f| f.collect(to));
@@ -134,9 +173,14 @@ impl Node {
                 inner.all_vars(to);
                 by.iter().for_each(|(e, _)| e.collect(to));
             }
-            Self::Aggregate { inner, aggregates, .. } => {
+            Self::Aggregate {
+                inner, aggregates, ..
+            } => {
                 inner.all_vars(to);
-                aggregates.iter().filter_map(|a| a.expr.as_ref()).for_each(|e| e.collect(to));
+                aggregates
+                    .iter()
+                    .filter_map(|a| a.expr.as_ref())
+                    .for_each(|e| e.collect(to));
             }
             Self::Graph { inner, .. }
             | Self::Project { inner, .. }
@@ -148,6 +192,7 @@ impl Node {
     }
 
     /// With terms in the place of variables: what EXISTS asks about one solution.
+    #[must_use]
     pub fn bind(&self, get: &dyn Fn(Var) -> Option<Id>) -> Self {
         let pos = |p: &Pos| match p {
             Pos::Var(v) => get(*v).map_or(*p, Pos::Const),
@@ -174,7 +219,11 @@ impl Node {
                 path: path.clone(),
                 o: pos(o),
             },
-            Self::LeftJoin { left, right, filters } => Self::LeftJoin {
+            Self::LeftJoin {
+                left,
+                right,
+                filters,
+            } => Self::LeftJoin {
                 left: one(left),
                 right: one(right),
                 filters: many(filters),
@@ -216,12 +265,20 @@ impl Node {
             },
             Self::Distinct(inner) => Self::Distinct(one(inner)),
             Self::Reduced(inner) => Self::Reduced(one(inner)),
-            Self::Slice { inner, start, length } => Self::Slice {
+            Self::Slice {
+                inner,
+                start,
+                length,
+            } => Self::Slice {
                 inner: one(inner),
                 start: *start,
                 length: *length,
             },
-            Self::Aggregate { inner, by, aggregates } => Self::Aggregate {
+            Self::Aggregate {
+                inner,
+                by,
+                aggregates,
+            } => Self::Aggregate {
                 inner: one(inner),
                 by: by.clone(),
                 aggregates: aggregates
@@ -243,9 +300,9 @@ impl Expr {
         match self {
             Self::Const(id) => Self::Const(*id),
             Self::Var(v) => get(*v).map_or(Self::Var(*v), Self::Const),
-            Self::Bound(v) => get(*v).map_or(Self::Bound(*v), |_| {
-                Self::Const(crate::id::boolean(true))
-            }),
+            Self::Bound(v) => {
+                get(*v).map_or(Self::Bound(*v), |_| Self::Const(crate::id::boolean(true)))
+            }
             Self::Or(list) => Self::Or(many(list)),
             Self::And(list) => Self::And(many(list)),
             Self::Coalesce(list) => Self::Coalesce(many(list)),

@@ -159,7 +159,10 @@ impl Costs<'_> {
             };
             let bound = |v: Var| {
                 self.is_seeded(v)
-                    || vars.iter().position(|x| *x == v).is_some_and(|i| set & (1 << i) != 0)
+                    || vars
+                        .iter()
+                        .position(|x| *x == v)
+                        .is_some_and(|i| set & (1 << i) != 0)
             };
             for (i, var) in vars.iter().enumerate() {
                 if set & (1 << i) != 0 {

@@ -43,7 +43,13 @@ impl Triple {
 
     /// With a variable replaced by a term.
     pub(crate) fn bind(&self, var: Var, id: Id) -> Self {
-        let bind = |p: Pos| if p == Pos::Var(var) { Pos::Const(id) } else { p };
+        let bind = |p: Pos| {
+            if p == Pos::Var(var) {
+                Pos::Const(id)
+            } else {
+                p
+            }
+        };
         Self {
             s: bind(self.s),
             p: bind(self.p),

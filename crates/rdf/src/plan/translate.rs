@@ -124,7 +124,11 @@ impl<'a, 'b> Translator<'a, 'b> {
                 triples: patterns.iter().map(|t| self.triple(t)).collect(),
                 ..Group::default()
             }),
-            GraphPattern::Path { subject, path, object } => {
+            GraphPattern::Path {
+                subject,
+                path,
+                object,
+            } => {
                 let (s, o) = (self.pos(subject), self.pos(object));
                 let path = self.path(path);
                 self.path_node(s, path, o)
@@ -135,29 +139,30 @@ impl<'a, 'b> Translator<'a, 'b> {
                 self.join_into(right, &mut group)?;
                 Node::Group(group)
             }
-            GraphPattern::LeftJoin { left, right, expression } => {
+            GraphPattern::LeftJoin {
+                left,
+                right,
+                expression,
+            } => {
                 let (left, right) = (Box::new(self.node(left)?), Box::new(self.node(right)?));
                 let mut filters = Vec::new();
                 if let Some(e) = expression {
                     self.expr(e)?.conjuncts(&mut filters);
                 }
-                Node::LeftJoin { left, right, filters }
+                Node::LeftJoin {
+                    left,
+                    right,
+                    filters,
+                }
             }
             GraphPattern::Filter { expr, inner } => {
                 let inner = self.node(inner)?;
                 let mut filters = Vec::new();
                 self.expr(expr)?.conjuncts(&mut filters);
-                match inner {
-                    Node::Group(mut g) => {
-                        g.filters.extend(filters);
-                        Node::Group(g)
-                    }
-                    other => Node::Group(Group {
-                        parts: vec![other],
-                        filters,
-                        ..Group::default()
-                    }),
-                }
+                let optimise = self.ctx.options.optimise;
+                filters
+                    .into_iter()
+                    .fold(inner, |node, f| node.filtered(f, optimise))
             }
             GraphPattern::Union { .. } => {
                 // A chain of unions is one: their number is not bounded, the stack is.
@@ -177,7 +182,11 @@ impl<'a, 'b> Translator<'a, 'b> {
                 name: self.name(name),
                 inner: Box::new(self.node(inner)?),
             },
-            GraphPattern::Extend { inner, variable, expression } => Node::Extend {
+            GraphPattern::Extend {
+                inner,
+                variable,
+                expression,
+            } => Node::Extend {
                 inner: Box::new(self.node(inner)?),
                 var: self.var(variable),
                 expr: self.expr(expression)?,
@@ -186,7 +195,10 @@ impl<'a, 'b> Translator<'a, 'b> {
                 left: Box::new(self.node(left)?),
                 right: Box::new(self.node(right)?),
             },
-            GraphPattern::Values { variables, bindings } => Node::Values {
+            GraphPattern::Values {
+                variables,
+                bindings,
+            } => Node::Values {
                 vars: variables.iter().map(|v| self.var(v)).collect(),
                 rows: bindings
                     .iter()
@@ -221,12 +233,20 @@ impl<'a, 'b> Translator<'a, 'b> {
             }
             GraphPattern::Distinct { inner } => Node::Distinct(Box::new(self.node(inner)?)),
             GraphPattern::Reduced { inner } => Node::Reduced(Box::new(self.node(inner)?)),
-            GraphPattern::Slice { inner, start, length } => Node::Slice {
+            GraphPattern::Slice {
+                inner,
+                start,
+                length,
+            } => Node::Slice {
                 inner: Box::new(self.node(inner)?),
                 start: *start,
                 length: *length,
             },
-            GraphPattern::Group { inner, variables, aggregates } => {
+            GraphPattern::Group {
+                inner,
+                variables,
+                aggregates,
+            } => {
                 let inner = Box::new(self.node(inner)?);
                 let by = variables.iter().map(|v| self.var(v)).collect();
                 let mut list = Vec::new();
@@ -293,7 +313,11 @@ impl<'a, 'b> Translator<'a, 'b> {
     fn path_node(&mut self, s: Pos, path: Path, o: Pos) -> Node {
         match path {
             Path::Link(p) => Node::Group(Group {
-                triples: vec![Triple { s, p: Pos::Const(p), o }],
+                triples: vec![Triple {
+                    s,
+                    p: Pos::Const(p),
+                    o,
+                }],
                 ..Group::default()
             }),
             Path::Reverse(path) => self.path_node(o, *path, s),
@@ -326,7 +350,11 @@ impl<'a, 'b> Translator<'a, 'b> {
                 expr: None,
                 distinct: *distinct,
             },
-            AggregateExpression::FunctionCall { name, expr, distinct } => Aggregate {
+            AggregateExpression::FunctionCall {
+                name,
+                expr,
+                distinct,
+            } => Aggregate {
                 var: self.var(v),
                 function: Some(name.clone()),
                 expr: Some(self.expr(expr)?),

@@ -55,7 +55,9 @@ impl Dataset {
             }
         }
         if !from.is_empty() {
-            return Err(Error::Corrupt("bytes follow the last graph of the image".into()));
+            return Err(Error::Corrupt(
+                "bytes follow the last graph of the image".into(),
+            ));
         }
         Ok(dataset)
     }

@@ -97,7 +97,9 @@ impl Graph {
         }
         let mut union = Self::default();
         for (p, pairs) in pairs {
-            union.predicates.insert(p, Predicate::new(Index::build(pairs)));
+            union
+                .predicates
+                .insert(p, Predicate::new(Index::build(pairs)));
         }
         union.relist();
         union
@@ -230,7 +232,10 @@ impl Dataset {
     pub fn settle(&mut self) {
         let graphs = std::iter::once(&mut self.default).chain(self.named.values_mut());
         for graph in graphs {
-            Arc::make_mut(graph).predicates.values_mut().for_each(Predicate::settle);
+            Arc::make_mut(graph)
+                .predicates
+                .values_mut()
+                .for_each(Predicate::settle);
         }
     }
 }

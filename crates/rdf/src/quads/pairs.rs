@@ -126,7 +126,9 @@ impl Pairs {
             && offsets.is_sorted()
             && offsets.last().map(|n| *n as usize) == Some(values.len());
         if !fits {
-            return Err(Error::Corrupt("columns of a predicate do not fit together".into()));
+            return Err(Error::Corrupt(
+                "columns of a predicate do not fit together".into(),
+            ));
         }
         Ok(Self {
             keys,
@@ -186,7 +188,7 @@ pub(crate) fn sort(pairs: &mut Vec<u64>) {
     let mut other = vec![0; pairs.len()];
     for digit in 0..6 {
         let shift = digit * 11;
-        if (differs >> shift) & 0x7ff == 0 {
+        if (differs >> shift).is_multiple_of(1 << 11) {
             continue;
         }
         let mut counts = vec![0usize; 2048];

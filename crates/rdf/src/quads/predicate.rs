@@ -111,8 +111,11 @@ impl Predicate {
         let many = changes.len() > self.delta_max();
         if many {
             self.settle();
-            let mut sorted: Vec<(u64, usize, bool)> =
-                changes.iter().enumerate().map(|(i, c)| (c.0, i, c.1)).collect();
+            let mut sorted: Vec<(u64, usize, bool)> = changes
+                .iter()
+                .enumerate()
+                .map(|(i, c)| (c.0, i, c.1))
+                .collect();
             sorted.sort_unstable();
             let mut delta = Vec::new();
             for (i, change) in sorted.iter().enumerate() {

@@ -18,7 +18,13 @@ pub(crate) fn now() -> DateTime {
 pub(crate) fn load(text: &str) -> Dataset {
     let mut loader = Loader::new(Dataset::default(), "t", false);
     loader
-        .read("test", &mut text.as_bytes(), RdfFormat::TriG, None, Some("http://example.org/"))
+        .read(
+            "test",
+            &mut text.as_bytes(),
+            RdfFormat::TriG,
+            None,
+            Some("http://example.org/"),
+        )
         .unwrap();
     loader.finish().0
 }

@@ -25,9 +25,18 @@ const RDFS: &str = "http://www.w3.org/2000/01/rdf-schema#";
 
 /// Tests that are expected to fail, by the end of their names, each with its reason.
 const MISSES: &[(&str, &str)] = &[
-    ("open-world/date-2", "dates with and without time zones compare as XSD 1.1 says"),
-    ("case-insensitive-booleans", "the parser takes `true` in small letters only"),
-    ("syn-bad-26", "the parser does not take the longest token there"),
+    (
+        "open-world/date-2",
+        "dates with and without time zones compare as XSD 1.1 says",
+    ),
+    (
+        "case-insensitive-booleans",
+        "the parser takes `true` in small letters only",
+    ),
+    (
+        "syn-bad-26",
+        "the parser does not take the longest token there",
+    ),
 ];
 /// Folders whose tests need what is not there, each with the reason.
 const LEFT_OUT: &[(&str, &str)] = &[
@@ -53,7 +62,11 @@ fn iri(ns: &str, name: &str) -> NamedNode {
     NamedNode::new_unchecked(format!("{ns}{name}"))
 }
 
-fn value<'a>(g: &'a Graph, s: impl Into<NamedOrBlankNodeRef<'a>>, p: &NamedNode) -> Option<TermRef<'a>> {
+fn value<'a>(
+    g: &'a Graph,
+    s: impl Into<NamedOrBlankNodeRef<'a>>,
+    p: &NamedNode,
+) -> Option<TermRef<'a>> {
     let p: NamedNodeRef<'_> = p.as_ref();
     g.iter()
         .filter({
@@ -137,7 +150,16 @@ impl Suite {
             let Some(test) = node(entry.as_ref()) else {
                 continue;
             };
-            let name = format!("{}{}", url.trim_start_matches(BASE).trim_end_matches("manifest.ttl"), test.to_string().rsplit('#').next().unwrap().trim_end_matches('>'));
+            let name = format!(
+                "{}{}",
+                url.trim_start_matches(BASE)
+                    .trim_end_matches("manifest.ttl"),
+                test.to_string()
+                    .rsplit('#')
+                    .next()
+                    .unwrap()
+                    .trim_end_matches('>')
+            );
             if !name.contains(only) || LEFT_OUT.iter().any(|(f, _)| name.contains(f)) {
                 continue;
             }
@@ -159,7 +181,9 @@ impl Suite {
         match kind {
             "PositiveSyntaxTest11" | "PositiveSyntaxTest" => {
                 let url = url(action);
-                syntax::query(&self.string(&url)?, Some(&url)).map(drop).map_err(text)
+                syntax::query(&self.string(&url)?, Some(&url))
+                    .map(drop)
+                    .map_err(text)
             }
             "NegativeSyntaxTest11" | "NegativeSyntaxTest" => {
                 let url = url(action);
@@ -170,7 +194,9 @@ impl Suite {
             }
             "PositiveUpdateSyntaxTest11" => {
                 let url = url(action);
-                syntax::update(&self.string(&url)?, Some(&url)).map(drop).map_err(text)
+                syntax::update(&self.string(&url)?, Some(&url))
+                    .map(drop)
+                    .map_err(text)
             }
             "NegativeUpdateSyntaxTest11" => {
                 let url = url(action);
@@ -205,7 +231,11 @@ impl Suite {
                 for data in values(g, &action, &iri(QT, "graphData")) {
                     let name = match &data {
                         Term::NamedNode(n) => n.as_str().to_owned(),
-                        other => match value(g, node(other.as_ref()).as_ref().ok_or("graph")?.as_ref(), &iri(QT, "graph")) {
+                        other => match value(
+                            g,
+                            node(other.as_ref()).as_ref().ok_or("graph")?.as_ref(),
+                            &iri(QT, "graph"),
+                        ) {
                             Some(TermRef::NamedNode(n)) => n.as_str().to_owned(),
                             _ => return Err("no graph".into()),
                         },
@@ -256,7 +286,10 @@ impl Suite {
             let mut out = Vec::new();
             answer.write(Format::Csv, &mut out).unwrap();
             let lines = |b: &[u8]| {
-                let mut lines: Vec<String> = String::from_utf8_lossy(b).lines().map(str::to_owned).collect();
+                let mut lines: Vec<String> = String::from_utf8_lossy(b)
+                    .lines()
+                    .map(str::to_owned)
+                    .collect();
                 lines.sort();
                 lines
             };
@@ -312,7 +345,9 @@ impl Suite {
             Some(TermRef::NamedNode(n)) => n.as_str().to_owned(),
             _ => return Err("no request".into()),
         };
-        let expected = value(g, test.as_ref(), &iri(MF, "result")).and_then(node).ok_or("no result")?;
+        let expected = value(g, test.as_ref(), &iri(MF, "result"))
+            .and_then(node)
+            .ok_or("no result")?;
         let expected = all_quads(&self.dataset(g, &expected)?);
         let options = options();
         let done = update(
@@ -338,7 +373,10 @@ fn format_of(url: &str) -> RdfFormat {
 }
 
 fn as_quads(g: &Graph) -> Quads {
-    g.iter().map(|t| t.in_graph(oxrdf::GraphNameRef::DefaultGraph)).map(|q| q.into_owned()).collect()
+    g.iter()
+        .map(|t| t.in_graph(oxrdf::GraphNameRef::DefaultGraph))
+        .map(|q| q.into_owned())
+        .collect()
 }
 
 fn all_quads(data: &Dataset) -> Quads {
@@ -353,7 +391,12 @@ fn all_quads(data: &Dataset) -> Quads {
                 Some(Term::NamedNode(n)) => n.into(),
                 Some(other) => panic!("a graph is {other}"),
             };
-            Quad::new(node(term(q.s).unwrap().as_ref()).unwrap(), p, term(q.o).unwrap(), g)
+            Quad::new(
+                node(term(q.s).unwrap().as_ref()).unwrap(),
+                p,
+                term(q.o).unwrap(),
+                g,
+            )
         })
         .collect()
 }
@@ -365,8 +408,17 @@ fn same(ours: &Quads, theirs: &Quads) -> Outcome {
     if a == b {
         return Ok(());
     }
-    let show = |q: &Quads| q.iter().map(|q| q.to_string()).collect::<Vec<_>>().join("\n    ");
-    Err(format!("\n    {}\n  instead of\n    {}", show(&a), show(&b)))
+    let show = |q: &Quads| {
+        q.iter()
+            .map(|q| q.to_string())
+            .collect::<Vec<_>>()
+            .join("\n    ")
+    };
+    Err(format!(
+        "\n    {}\n  instead of\n    {}",
+        show(&a),
+        show(&b)
+    ))
 }
 
 /// Numbers in one spelling each: the suites have several.
@@ -376,10 +428,19 @@ fn normal(quads: &Quads) -> Quads {
         .map(|q| {
             let mut q = q.into_owned();
             if let Term::Literal(l) = &q.object {
-                let local = l.datatype().as_str().strip_prefix("http://www.w3.org/2001/XMLSchema#");
+                let local = l
+                    .datatype()
+                    .as_str()
+                    .strip_prefix("http://www.w3.org/2001/XMLSchema#");
                 let value = match local {
-                    Some("decimal") => l.value().parse::<oxsdatatypes::Decimal>().map(|d| d.to_string()).ok(),
-                    Some("double" | "float") => l.value().parse::<f64>().map(|d| d.to_string()).ok(),
+                    Some("decimal") => l
+                        .value()
+                        .parse::<oxsdatatypes::Decimal>()
+                        .map(|d| d.to_string())
+                        .ok(),
+                    Some("double" | "float") => {
+                        l.value().parse::<f64>().map(|d| d.to_string()).ok()
+                    }
                     _ => None,
                 };
                 if let Some(value) = value {
@@ -394,17 +455,33 @@ fn normal(quads: &Quads) -> Quads {
 /// Solutions as quads: a row is a blank node, a value its property.
 fn parse_results(bytes: &[u8], format: QueryResultsFormat) -> Result<Quads, String> {
     let mut out = Quads::new();
-    match QueryResultsParser::from_format(format).for_slice(bytes).map_err(text)? {
+    match QueryResultsParser::from_format(format)
+        .for_slice(bytes)
+        .map_err(text)?
+    {
         SliceQueryResultsParserOutput::Boolean(b) => {
-            out.insert(&Quad::new(iri(RS, "x"), iri(RS, "boolean"), Literal::from(b), GraphName::DefaultGraph));
+            out.insert(&Quad::new(
+                iri(RS, "x"),
+                iri(RS, "boolean"),
+                Literal::from(b),
+                GraphName::DefaultGraph,
+            ));
         }
         SliceQueryResultsParserOutput::Solutions(solutions) => {
             for v in solutions.variables() {
-                out.insert(&Quad::new(iri(RS, "x"), iri(RS, "variable"), Literal::from(v.as_str()), GraphName::DefaultGraph));
+                out.insert(&Quad::new(
+                    iri(RS, "x"),
+                    iri(RS, "variable"),
+                    Literal::from(v.as_str()),
+                    GraphName::DefaultGraph,
+                ));
             }
             for (i, s) in solutions.enumerate() {
                 let s = s.map_err(text)?;
-                let row: Vec<(String, Term)> = s.iter().map(|(v, t)| (v.as_str().to_owned(), t.clone())).collect();
+                let row: Vec<(String, Term)> = s
+                    .iter()
+                    .map(|(v, t)| (v.as_str().to_owned(), t.clone()))
+                    .collect();
                 row_quads(i, &row, &mut out);
             }
         }
@@ -414,9 +491,19 @@ fn parse_results(bytes: &[u8], format: QueryResultsFormat) -> Result<Quads, Stri
 
 fn row_quads(i: usize, row: &[(String, Term)], out: &mut Quads) {
     let me = BlankNode::new_unchecked(format!("row{i}"));
-    out.insert(&Quad::new(me.clone(), iri(RDF, "type"), iri(RS, "Row"), GraphName::DefaultGraph));
+    out.insert(&Quad::new(
+        me.clone(),
+        iri(RDF, "type"),
+        iri(RS, "Row"),
+        GraphName::DefaultGraph,
+    ));
     for (v, t) in row {
-        out.insert(&Quad::new(me.clone(), iri("http://var/", v), t.clone(), GraphName::DefaultGraph));
+        out.insert(&Quad::new(
+            me.clone(),
+            iri("http://var/", v),
+            t.clone(),
+            GraphName::DefaultGraph,
+        ));
     }
 }
 
@@ -425,20 +512,36 @@ fn result_graph(g: &Graph) -> Quads {
     let mut out = Quads::new();
     let set = g
         .iter()
-        .find(|t| t.predicate == iri(RDF, "type").as_ref() && t.object == iri(RS, "ResultSet").as_ref().into())
+        .find(|t| {
+            t.predicate == iri(RDF, "type").as_ref()
+                && t.object == iri(RS, "ResultSet").as_ref().into()
+        })
         .map(|t| t.subject.into_owned());
     let Some(set) = set else {
         return out;
     };
     if let Some(TermRef::Literal(b)) = value(g, set.as_ref(), &iri(RS, "boolean")) {
         let b = b.value() == "true";
-        out.insert(&Quad::new(iri(RS, "x"), iri(RS, "boolean"), Literal::from(b), GraphName::DefaultGraph));
+        out.insert(&Quad::new(
+            iri(RS, "x"),
+            iri(RS, "boolean"),
+            Literal::from(b),
+            GraphName::DefaultGraph,
+        ));
         return out;
     }
     for v in values(g, &set, &iri(RS, "resultVariable")) {
-        out.insert(&Quad::new(iri(RS, "x"), iri(RS, "variable"), v, GraphName::DefaultGraph));
+        out.insert(&Quad::new(
+            iri(RS, "x"),
+            iri(RS, "variable"),
+            v,
+            GraphName::DefaultGraph,
+        ));
     }
-    for (i, solution) in values(g, &set, &iri(RS, "solution")).into_iter().enumerate() {
+    for (i, solution) in values(g, &set, &iri(RS, "solution"))
+        .into_iter()
+        .enumerate()
+    {
         let solution = node(solution.as_ref()).unwrap();
         let mut row = Vec::new();
         for binding in values(g, &solution, &iri(RS, "binding")) {
@@ -456,7 +559,11 @@ fn result_graph(g: &Graph) -> Quads {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, clippy::print_stderr, reason = "the suite lies outside the repository")]
+#[expect(
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "the suite lies outside the repository"
+)]
 fn the_suites_of_the_w3c() {
     let Ok(root) = std::env::var("ESKER_W3C") else {
         return;

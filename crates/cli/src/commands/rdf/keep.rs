@@ -19,7 +19,13 @@ pub(super) fn checkpoint(args: &RdfPlainArgs, context: &mut Context) -> anyhow::
         units::size(bytes)
     );
     let cells = vec![Cell::Count(quads), Cell::Count(bytes)];
-    report(context, args.format.format, &sentence, &["quads", "bytes"], cells)?;
+    report(
+        context,
+        args.format.format,
+        &sentence,
+        &["quads", "bytes"],
+        cells,
+    )?;
     Ok(Outcome::Done)
 }
 
@@ -28,7 +34,13 @@ pub(super) fn drop_all(args: &RdfPlainArgs, context: &mut Context) -> anyhow::Re
     let quads = rdf.data().len() as u64;
     rdf.drop_all()?;
     let sentence = format!("dropped {}", units::counted(quads, "quad", "quads"));
-    report(context, args.format.format, &sentence, &["dropped"], vec![Cell::Count(quads)])?;
+    report(
+        context,
+        args.format.format,
+        &sentence,
+        &["dropped"],
+        vec![Cell::Count(quads)],
+    )?;
     Ok(Outcome::Done)
 }
 
@@ -93,14 +105,26 @@ pub(super) fn stats(args: &RdfStatsArgs, context: &mut Context) -> anyhow::Resul
         (
             "bytes of columns",
             columns,
-            format!("{} ({:.1} a quad)", units::size(columns), each(columns, quads)),
+            format!(
+                "{} ({:.1} a quad)",
+                units::size(columns),
+                each(columns, quads)
+            ),
         ),
         (
             "bytes of terms",
             dictionary,
-            format!("{} ({:.1} a term)", units::size(dictionary), each(dictionary, terms)),
+            format!(
+                "{} ({:.1} a term)",
+                units::size(dictionary),
+                each(dictionary, terms)
+            ),
         ),
-        ("bytes of log", rdf.log_bytes(), units::size(rdf.log_bytes())),
+        (
+            "bytes of log",
+            rdf.log_bytes(),
+            units::size(rdf.log_bytes()),
+        ),
     ];
     let format = args.format.format;
     let mut rows = Rows::new(&mut context.out, format, context.style, &["what", "value"]);

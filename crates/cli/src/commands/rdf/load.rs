@@ -12,7 +12,9 @@ use std::time::Instant;
 pub(crate) fn load(args: &RdfLoadArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     if let Some(iri) = &args.graph {
         esker_rdf::check_iri(iri).map_err(|e| {
-            usage(format!("--graph: `{iri}` is no IRI: {e}; expected one as in http://example.org/people"))
+            usage(format!(
+                "--graph: `{iri}` is no IRI: {e}; expected one as in http://example.org/people"
+            ))
         })?;
     }
     let mut files = Vec::new();

@@ -30,7 +30,9 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
     let (now, seed) = moment();
     let mut options = Options::new(now, seed);
     // The data is in memory already; this bounds what a query may put beside it.
-    options.memory = usize::try_from(context.globals.memory).unwrap_or(usize::MAX).max(4 << 30);
+    options.memory = usize::try_from(context.globals.memory)
+        .unwrap_or(usize::MAX)
+        .max(4 << 30);
     options.stop = &stop;
     if args.update {
         let sync = context.durability() == esker::Durability::Sync;
@@ -41,7 +43,10 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
             units::count(done.removed as u64)
         ));
         if args.profile {
-            context.note(&format!("opened in {opened:.2?}, all in {:.2?}", began.elapsed()));
+            context.note(&format!(
+                "opened in {opened:.2?}, all in {:.2?}",
+                began.elapsed()
+            ));
         }
         return Ok(Outcome::Done);
     }
@@ -85,7 +90,10 @@ fn text(args: &SparqlArgs) -> anyhow::Result<String> {
     };
     read.map_err(|e| usage(format!("reading `{shown}`: {e}")))?;
     String::from_utf8(bytes).map_err(|e| {
-        usage(format!("`{shown}` is not UTF-8 at byte {}", e.utf8_error().valid_up_to()))
+        usage(format!(
+            "`{shown}` is not UTF-8 at byte {}",
+            e.utf8_error().valid_up_to()
+        ))
     })
 }
 
@@ -150,7 +158,11 @@ fn print(
                 let cells = table
                     .columns()
                     .iter()
-                    .map(|c| answer.term(c[r]).map_or(Cell::Empty, |t| Cell::Text(shown(&t))))
+                    .map(|c| {
+                        answer
+                            .term(c[r])
+                            .map_or(Cell::Empty, |t| Cell::Text(shown(&t)))
+                    })
                     .collect();
                 rows.row(cells)?;
             }
@@ -164,8 +176,22 @@ fn print(
 fn shown(term: &engine::Term) -> String {
     if let engine::Term::Literal(l) = term {
         let datatype = l.datatype();
-        let local = datatype.as_str().strip_prefix(engine::id::XSD).unwrap_or_default();
-        if matches!(local, "integer" | "decimal" | "double" | "float" | "boolean" | "dateTime" | "date" | "int" | "long") {
+        let local = datatype
+            .as_str()
+            .strip_prefix(engine::id::XSD)
+            .unwrap_or_default();
+        if matches!(
+            local,
+            "integer"
+                | "decimal"
+                | "double"
+                | "float"
+                | "boolean"
+                | "dateTime"
+                | "date"
+                | "int"
+                | "long"
+        ) {
             return l.value().to_owned();
         }
     }

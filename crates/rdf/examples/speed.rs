@@ -1,0 +1,76 @@
+//! Loads files and times queries, each several times in one process:
+//! `cargo run --release -p esker-rdf --example speed -- data.nt query.rq…` (each query's name is its file's).
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a program for measurements, on the outer side of the fence"
+)]
+
+use esker_rdf::parse::Loader;
+use esker_rdf::{Dataset, DateTime, Format, Options, RdfFormat, query};
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::Instant;
+
+fn main() {
+    let (queries, data): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|a| a.ends_with(".rq"));
+    let started = Instant::now();
+    let mut loader = Loader::new(Dataset::default(), "f", false);
+    for file in &data {
+        let ending = Path::new(file).extension().unwrap().to_str().unwrap();
+        let format = RdfFormat::from_extension(ending).unwrap_or(RdfFormat::RdfXml);
+        loader
+            .read(
+                file,
+                &mut File::open(file).unwrap(),
+                format,
+                None,
+                Some("http://example.org/"),
+            )
+            .unwrap();
+    }
+    let read = started.elapsed();
+    let (dataset, loaded) = loader.finish();
+    let time = started.elapsed();
+    let quads = dataset.len();
+    println!(
+        "{} read, {quads} kept, {:.3} s ({:.3} s of it sorting), {:.0} quads/s; {} terms, {:.1} bytes of columns a quad, \
+         {:.1} bytes a term, {:.1} bytes a quad in all",
+        loaded.read,
+        time.as_secs_f64(),
+        (time - read).as_secs_f64(),
+        quads as f64 / time.as_secs_f64(),
+        dataset.dictionary.len(),
+        dataset.quad_bytes() as f64 / quads as f64,
+        dataset.dictionary.bytes() as f64 / dataset.dictionary.len() as f64,
+        (dataset.dictionary.bytes() + dataset.quad_bytes()) as f64 / quads as f64,
+    );
+    let options = Options::new(DateTime::now(), 1);
+    for file in &queries {
+        let text = fs::read_to_string(file).unwrap();
+        let mut times = Vec::new();
+        let (mut rows, mut bytes) = (0, 0);
+        for _ in 0..6 {
+            let started = Instant::now();
+            let answer = query(&dataset, &text, None, None, false, &options).unwrap();
+            let mut out = Vec::new();
+            answer.write(Format::Json, &mut out).unwrap();
+            times.push(started.elapsed().as_secs_f64() * 1000.0);
+            (rows, bytes) = (answer.len(), out.len());
+            if times.iter().sum::<f64>() > 20_000.0 {
+                break;
+            }
+        }
+        // The first is cold.
+        let mut warm = times.split_off(1.min(times.len() - 1));
+        warm.sort_by(f64::total_cmp);
+        println!(
+            "{:<24} {rows:>9} rows {bytes:>11} bytes {:>10.3} ms",
+            Path::new(file).file_stem().unwrap().to_str().unwrap(),
+            warm[warm.len() / 2]
+        );
+    }
+}
