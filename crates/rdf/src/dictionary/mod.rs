@@ -13,7 +13,7 @@ pub use heads::Head;
 pub use key::Key;
 
 use crate::error::{Error, Result};
-use crate::id::{self, Id, LOCAL};
+use crate::id::{self, Id, LOCAL, UNBOUND};
 use heads::{BLANK, Heads, PLAIN};
 use oxrdf::{Term, TermRef};
 use segment::Segment;
@@ -108,7 +108,7 @@ impl Dictionary {
             Key::Typed(value, datatype) => (self.suffix(b'^', datatype), value),
         };
         let heads = &self.heads;
-        let last = last(&mut self.segments);
+        let last = last(&mut self.segments, heads);
         if last.first as usize + last.len() >= LOCAL as usize {
             return Err(Error::Full);
         }
@@ -125,6 +125,37 @@ impl Dictionary {
             Head::Typed(text.into())
         };
         Arc::make_mut(&mut self.heads).add(head)
+    }
+
+    /// Makes one segment of all.
+    pub fn settle(&mut self) {
+        merge(&mut self.segments, &self.heads, true);
+    }
+
+    /// The numbers of terms that are known, 0 for the others. Faster than one by one: what each needs from memory is
+    /// asked for before anything waits.
+    pub(crate) fn find_many(&self, keys: &[Key<'_>], ids: &mut Vec<Id>) {
+        ids.clear();
+        let [segment] = self.segments.as_slice() else {
+            ids.extend(keys.iter().map(|k| self.find(k).unwrap_or(UNBOUND)));
+            return;
+        };
+        let hashes: Vec<u64> = keys.iter().map(Key::hash).collect();
+        let slots: Vec<Option<u32>> = hashes.iter().map(|h| segment.first_slot(*h)).collect();
+        let places: Vec<Option<usize>> = slots.iter().map(|s| segment.start((*s)? as usize)).collect();
+        let mut touched = 0u8;
+        for place in &places {
+            touched |= place.map_or(0, |p| segment.heap[p]);
+        }
+        std::hint::black_box(touched);
+        for (i, key) in keys.iter().enumerate() {
+            let inline = match key {
+                Key::Typed(value, datatype) => id::inline(value, datatype),
+                _ => None,
+            };
+            let found = inline.or_else(|| segment.find(key, hashes[i], &self.heads));
+            ids.push(found.unwrap_or(UNBOUND));
+        }
     }
 
     /// How the term of that number is written.
@@ -148,7 +179,7 @@ impl Dictionary {
 }
 
 /// The segment that takes new terms, which nobody else sees.
-fn last(segments: &mut Vec<Arc<Segment>>) -> &mut Segment {
+fn last<'s>(segments: &'s mut Vec<Arc<Segment>>, heads: &Heads) -> &'s mut Segment {
     let (shared, next) = segments.last().map_or((false, 1), |s| {
         (
             Arc::strong_count(s) > 1 && s.len() > COPIED_MAX,
@@ -156,10 +187,23 @@ fn last(segments: &mut Vec<Arc<Segment>>) -> &mut Segment {
         )
     });
     if shared || segments.is_empty() {
+        merge(segments, heads, false);
         segments.push(Arc::new(Segment::new(next)));
     }
     let at = segments.len() - 1;
     Arc::make_mut(&mut segments[at])
+}
+
+/// Joins segments from the end while the one before is not much larger, so that there are few; or all.
+fn merge(segments: &mut Vec<Arc<Segment>>, heads: &Heads, all: bool) {
+    while let [.., a, b] = segments.as_slice() {
+        if !all && a.len() > 2 * b.len() {
+            return;
+        }
+        let joined = Arc::new(a.joined(b, heads));
+        segments.truncate(segments.len() - 2);
+        segments.push(joined);
+    }
 }
 
 impl Parts<'_> {

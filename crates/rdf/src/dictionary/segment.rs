@@ -37,7 +37,7 @@ impl Segment {
         self.heap.len() + self.bases.len() * 8 + self.starts.len() * 4 + self.slots.len() * 5
     }
 
-    fn start(&self, i: usize) -> Option<usize> {
+    pub(crate) fn start(&self, i: usize) -> Option<usize> {
         let base = *self.bases.get(i / BLOCK)? as usize;
         Some(base + *self.starts.get(i)? as usize)
     }
@@ -84,6 +84,44 @@ impl Segment {
         }
     }
 
+    /// The first term whose hash may be that one.
+    pub(crate) fn first_slot(&self, hash: u64) -> Option<u32> {
+        let mask = self.slots.len().checked_sub(1)?;
+        let tag = (hash >> 56) as u8;
+        let mut at = hash as usize & mask;
+        loop {
+            let slot = self.slots[at].checked_sub(1)?;
+            if self.tags[at] == tag {
+                return Some(slot);
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    /// This one and the one after it.
+    pub(crate) fn joined(&self, next: &Self, heads: &Heads) -> Self {
+        let mut joined = Self {
+            first: self.first,
+            heap: Vec::with_capacity(self.heap.len() + next.heap.len()),
+            ..Self::default()
+        };
+        for part in [self, next] {
+            for i in 0..part.len() {
+                let from = part.start(i).unwrap_or_default();
+                let to = part.start(i + 1).unwrap_or(part.heap.len());
+                if joined.starts.len().is_multiple_of(BLOCK) {
+                    joined.bases.push(joined.heap.len() as u64);
+                }
+                let base = joined.bases.last().copied().unwrap_or_default();
+                joined.starts.push((joined.heap.len() as u64 - base) as u32);
+                joined.heap.extend_from_slice(part.heap.get(from..to).unwrap_or_default());
+            }
+        }
+        let size = (joined.len() * 2).next_power_of_two().max(64);
+        joined.rehash(size, joined.len(), heads);
+        joined
+    }
+
     /// Adds a term that is not there.
     pub(crate) fn add(&mut self, head: u32, tail: &str, hash: u64, heads: &Heads) -> Result<u32> {
         if tail.len() > TERM_BYTES_MAX {
@@ -114,14 +152,18 @@ impl Segment {
         self.tags[at] = (hash >> 56) as u8;
     }
 
-    /// Twice the table: the terms say their hashes again.
+    /// Twice the table. The term that is being added is placed by the caller.
     fn grow(&mut self, heads: &Heads) {
         let size = (self.slots.len() * 2).max(64);
+        self.rehash(size, self.starts.len().saturating_sub(1), heads);
+    }
+
+    /// A new table: the terms say their hashes again.
+    fn rehash(&mut self, size: usize, terms: usize, heads: &Heads) {
         self.slots = vec![0; size];
         self.tags = vec![0; size];
         let mut text = Vec::new();
-        // The term that is being added is placed by the caller.
-        for i in 0..self.starts.len().saturating_sub(1) {
+        for i in 0..terms {
             let Some((head, tail)) = self.raw(i) else {
                 continue;
             };

@@ -14,6 +14,10 @@ use std::io::Read;
 
 /// Bytes of lines that are read at a time.
 const BLOCK: usize = 4 << 20;
+/// Lines whose terms are looked up together.
+const BATCH: usize = 256;
+/// Predicates that are remembered.
+const PREDICATES: usize = 32;
 /// Bytes that a line may have.
 const LINE_MAX: usize = 64 << 20;
 
@@ -46,6 +50,8 @@ pub struct Loader<'a> {
     files: usize,
     lenient: bool,
     subject: (String, Id),
+    predicates: Vec<(String, Id)>,
+    ids: Vec<Id>,
     loaded: Loaded,
     tick: Option<Tick<'a>>,
 }
@@ -74,6 +80,8 @@ impl<'a> Loader<'a> {
             files: 0,
             lenient,
             subject: (String::new(), UNBOUND),
+            predicates: vec![(String::new(), UNBOUND); PREDICATES],
+            ids: Vec::new(),
             loaded: Loaded::default(),
             tick: None,
         }
@@ -164,9 +172,15 @@ impl<'a> Loader<'a> {
     fn block(&mut self, name: &str, block: &[u8], line: &mut u64, quads: bool) -> Result<()> {
         match std::str::from_utf8(block) {
             Ok(text) => {
-                for row in text.split_terminator('\n') {
-                    *line += 1;
-                    self.line(name, row, *line, quads)?;
+                let mut rows = text.split_terminator('\n');
+                loop {
+                    let first = *line;
+                    let some: Vec<&str> = rows.by_ref().take(BATCH).collect();
+                    if some.is_empty() {
+                        break;
+                    }
+                    *line += some.len() as u64;
+                    self.batch(name, &some, first, quads)?;
                 }
             }
             Err(_) => {
@@ -185,6 +199,61 @@ impl<'a> Loader<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Lines whose terms are looked up together; the terms that are new then, one by one.
+    fn batch(&mut self, name: &str, rows: &[&str], first: u64, quads: bool) -> Result<()> {
+        let cuts: Vec<Cut<'_>> = rows.iter().map(|row| lines::cut(row)).collect();
+        let mut ids = std::mem::take(&mut self.ids);
+        let mut last = "";
+        // The subject is often the line before's.
+        let mut known = Vec::with_capacity(cuts.len());
+        let mut wanted: Vec<Key<'_>> = Vec::with_capacity(cuts.len() * 2);
+        for cut in &cuts {
+            let Cut::Quad(q) = cut else {
+                known.push((usize::MAX, usize::MAX));
+                continue;
+            };
+            let s = match q.s {
+                Key::Iri(iri) if iri != last => {
+                    last = iri;
+                    wanted.push(q.s);
+                    wanted.len() - 1
+                }
+                _ => usize::MAX,
+            };
+            let o = if matches!(q.o, Key::Blank(_)) {
+                usize::MAX
+            } else {
+                wanted.push(q.o);
+                wanted.len() - 1
+            };
+            known.push((s, o));
+        }
+        self.data.dictionary.find_many(&wanted, &mut ids);
+        for ((i, cut), (s, o)) in cuts.iter().enumerate().zip(known) {
+            let at = |n: usize| ids.get(n).copied().unwrap_or(UNBOUND);
+            match cut {
+                Cut::Empty => {}
+                Cut::Quad(q) if q.g.is_none() || quads => {
+                    self.subject_known(q, at(s));
+                    self.add_known(*q, at(o))?;
+                }
+                _ => self.odd_line(name, rows[i], first + i as u64 + 1, quads)?,
+            }
+        }
+        self.ids = ids;
+        Ok(())
+    }
+
+    /// Remembers a subject's number, if it is known.
+    fn subject_known(&mut self, q: &Line<'_>, id: Id) {
+        if let Key::Iri(iri) = q.s
+            && id != UNBOUND
+        {
+            iri.clone_into(&mut self.subject.0);
+            self.subject.1 = id;
+        }
     }
 
     fn line(&mut self, name: &str, row: &str, line: u64, quads: bool) -> Result<()> {
@@ -289,6 +358,11 @@ impl<'a> Loader<'a> {
     }
 
     fn add(&mut self, q: Line<'_>) -> Result<()> {
+        self.add_known(q, UNBOUND)
+    }
+
+    /// Adds a quad whose object's number may be known.
+    fn add_known(&mut self, q: Line<'_>, object: Id) -> Result<()> {
         let s = match q.s {
             Key::Iri(iri) if self.subject.1 != UNBOUND && self.subject.0 == iri => self.subject.1,
             Key::Iri(iri) => {
@@ -299,8 +373,15 @@ impl<'a> Loader<'a> {
             }
             key => self.number(&key)?,
         };
-        let p = self.number(&q.p)?;
-        let o = self.number(&q.o)?;
+        let p = match q.p {
+            Key::Iri(iri) => self.predicate(iri)?,
+            key => self.number(&key)?,
+        };
+        let o = if object == UNBOUND {
+            self.number(&q.o)?
+        } else {
+            object
+        };
         let g = match &q.g {
             Some(g) => self.number(g)?,
             None => self.graph,
@@ -316,6 +397,18 @@ impl<'a> Loader<'a> {
         }
         self.pairs[self.last.1].push(pack(s, o));
         Ok(())
+    }
+
+    /// A predicate's number: there are few, so the last ones are remembered.
+    fn predicate(&mut self, iri: &str) -> Result<Id> {
+        let slot = iri.len() % PREDICATES;
+        let (known, id) = &self.predicates[slot];
+        if known == iri {
+            return Ok(*id);
+        }
+        let id = self.data.dictionary.intern(&Key::Iri(iri))?;
+        self.predicates[slot] = (iri.to_owned(), id);
+        Ok(id)
     }
 
     fn number(&mut self, key: &Key<'_>) -> Result<Id> {

@@ -230,6 +230,7 @@ impl Dataset {
 
     /// Sorts what changed into the columns.
     pub fn settle(&mut self) {
+        self.dictionary.settle();
         let graphs = std::iter::once(&mut self.default).chain(self.named.values_mut());
         for graph in graphs {
             Arc::make_mut(graph)
