@@ -142,7 +142,10 @@ impl Dictionary {
         };
         let hashes: Vec<u64> = keys.iter().map(Key::hash).collect();
         let slots: Vec<Option<u32>> = hashes.iter().map(|h| segment.first_slot(*h)).collect();
-        let places: Vec<Option<usize>> = slots.iter().map(|s| segment.start((*s)? as usize)).collect();
+        let places: Vec<Option<usize>> = slots
+            .iter()
+            .map(|s| segment.start((*s)? as usize))
+            .collect();
         let mut touched = 0u8;
         for place in &places {
             touched |= place.map_or(0, |p| segment.heap[p]);

@@ -114,7 +114,9 @@ impl Segment {
                 }
                 let base = joined.bases.last().copied().unwrap_or_default();
                 joined.starts.push((joined.heap.len() as u64 - base) as u32);
-                joined.heap.extend_from_slice(part.heap.get(from..to).unwrap_or_default());
+                joined
+                    .heap
+                    .extend_from_slice(part.heap.get(from..to).unwrap_or_default());
             }
         }
         let size = (joined.len() * 2).next_power_of_two().max(64);

@@ -26,15 +26,20 @@ pub(crate) fn solve(
     names: &dyn Fn(Var) -> String,
 ) -> Result<Table> {
     let seeded = seed.vars().to_vec();
+    let loose = if ctx.options.optimise {
+        loose(triples, filters, &seeded, wanted)
+    } else {
+        Vec::new()
+    };
     let order = order(
         graph,
         triples,
         &seeded,
         seed.len(),
-        wanted.vars,
+        &loose,
         ctx.options.optimise,
     );
-    let steps = steps(&order, triples, filters, &seeded, wanted);
+    let steps = steps(&order, triples, filters, &seeded, &loose, wanted);
     for step in &steps {
         ctx.note(|| step.show(&|id| show_term(ctx, id), names));
     }
@@ -68,6 +73,29 @@ pub(crate) fn solve(
         }
     }
     Ok(run.out)
+}
+
+/// Variables that only say that something is there: they stand in one place, nothing asks for them, and how often a
+/// solution comes does not matter. They are never bound.
+fn loose(triples: &[Triple], filters: &[Expr], seeded: &[Var], wanted: &Wanted<'_>) -> Vec<Var> {
+    if !wanted.distinct {
+        return Vec::new();
+    }
+    let all: Vec<Var> = triples.iter().flat_map(Triple::vars).collect();
+    let asked: Vec<Var> = filters.iter().flat_map(Expr::vars).collect();
+    let is_loose = |v: &Var| {
+        all.iter().filter(|x| *x == v).count() == 1
+            && !asked.contains(v)
+            && !seeded.contains(v)
+            && !wanted.vars.contains(v)
+    };
+    let mut found = Vec::new();
+    for t in triples {
+        // Of a pattern, one place at most: the other is what the lists are of.
+        let place = [t.o, t.s].into_iter().filter_map(Pos::var).find(is_loose);
+        found.extend(place);
+    }
+    found
 }
 
 pub(crate) fn show_term(ctx: &Context<'_>, id: Id) -> String {
@@ -210,8 +238,11 @@ impl Run<'_, '_> {
                     .filter(|r| {
                         let row = rows.row(*r as usize);
                         let get = |p: Pos| value(row, p);
-                        self.graph
-                            .contains(get(triple.s), get(triple.p), get(triple.o))
+                        let known = |p: Pos| match p {
+                            Pos::Var(v) if rows.column(v).is_none() => None,
+                            p => Some(value(row, p)),
+                        };
+                        has(self.graph, get(triple.p), known(triple.s), known(triple.o))
                     })
                     .collect();
                 self.push(at + 1, rows.select_vars(&kept, keep))

@@ -54,11 +54,16 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
 
     let mut tables: Vec<Table> = Vec::new();
     let mut paths: Vec<&Node> = Vec::new();
+    let mut unions: Vec<&Node> = Vec::new();
     let components = components(&g.triples, optimise);
     let whole = components.len() + g.parts.len() == 1;
     for (i, part) in g.parts.iter().enumerate() {
         if matches!(part, Node::Path { .. }) {
             paths.push(part);
+            continue;
+        }
+        if optimise && !g.triples.is_empty() && branches(part).is_some() {
+            unions.push(part);
             continue;
         }
         // What other parts, patterns or filters read of it is needed as well.
@@ -113,7 +118,7 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
         }
         needed.sort_unstable();
         needed.dedup();
-        let alone = whole && filters.is_empty();
+        let alone = whole && filters.is_empty() && unions.is_empty();
         let wanted = Wanted {
             vars: &needed,
             distinct: want.distinct && optimise,
@@ -140,7 +145,18 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
         }
         tables.push(table);
     }
-    let mut table = combine(ctx, tables, &mut filters, want, &paths)?;
+    let later: Vec<&Node> = unions.iter().chain(&paths).copied().collect();
+    let mut table = combine(ctx, tables, &mut filters, want, &later)?;
+    for (i, part) in unions.iter().enumerate() {
+        apply(ctx, &mut table, &mut filters, false)?;
+        let mut keep = want.vars.clone();
+        keep.extend(filters.iter().flat_map(|f| f.vars()));
+        keep.extend(later.iter().skip(i + 1).flat_map(|p| p.vars()));
+        table = union(ctx, table, part, &keep, want)?;
+        if table.is_empty() {
+            return Ok(Table::empty(want.vars.clone()));
+        }
+    }
     for (i, path) in paths.iter().enumerate() {
         apply(ctx, &mut table, &mut filters, false)?;
         let Node::Path { s, path, o } = path else {
@@ -163,6 +179,73 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
     }
     apply(ctx, &mut table, &mut filters, true)?;
     Ok(table)
+}
+
+/// The branches of a union that can each be led by known solutions: connected triple patterns, and conditions on
+/// their variables.
+fn branches(part: &Node) -> Option<Vec<&Group>> {
+    let Node::Union(list) = part else {
+        return None;
+    };
+    list.iter()
+        .map(|branch| match branch {
+            Node::Group(b) => {
+                let vars: Vec<Var> = b.triples.iter().flat_map(Triple::vars).collect();
+                let plain = |f: &Expr| {
+                    !f.has_exists() && !f.is_volatile() && f.vars().iter().all(|v| vars.contains(v))
+                };
+                let simple = b.parts.is_empty()
+                    && b.filters.iter().all(plain)
+                    && components(&b.triples, true).len() == 1;
+                simple.then_some(b)
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+/// Joins a table with a union: through each branch's patterns if the table is small, else by hash.
+fn union(ctx: &Context<'_>, table: Table, part: &Node, keep: &[Var], want: &Want) -> Result<Table> {
+    let branches = branches(part).unwrap_or_default();
+    let leads = |b: &&Group| {
+        let vars: Vec<Var> = b.triples.iter().flat_map(Triple::vars).collect();
+        let mut shared = table.vars().iter().filter(|v| vars.contains(v)).peekable();
+        shared.peek().is_some() && shared.all(|v| table.is_certain(*v))
+    };
+    if table.len() > SEED_MAX || !branches.iter().all(leads) {
+        let vars: Vec<Var> = keep.iter().chain(table.vars()).copied().collect();
+        let found = eval(
+            ctx,
+            part,
+            &Want {
+                vars,
+                limit: None,
+                ..want.clone()
+            },
+        )?;
+        return join(ctx, &table, &found, &[], &[], Mode::Inner, keep);
+    }
+    let graph = ctx.graph();
+    let wanted = Wanted {
+        vars: keep,
+        distinct: want.distinct,
+        limit: None,
+    };
+    let mut all = Table::empty(Vec::new());
+    for b in branches {
+        ctx.note(|| "union branch".to_owned());
+        all.append(solve(
+            ctx,
+            &graph,
+            &b.triples,
+            &b.filters,
+            table.clone(),
+            &wanted,
+            &|v| ctx.name(v),
+        )?);
+        all.within(ctx.options.memory)?;
+    }
+    Ok(all)
 }
 
 fn distinct_ids(column: &[Id]) -> Vec<Id> {

@@ -64,8 +64,10 @@ pub(crate) fn steps(
     triples: &[Triple],
     filters: &[Expr],
     seeded: &[Var],
+    loose: &[Var],
     wanted: &Wanted<'_>,
 ) -> Vec<Step> {
+    let is_loose = |p: Pos| p.var().is_some_and(|v| loose.contains(&v));
     let mut bound: Vec<Var> = seeded.to_vec();
     let mut steps = Vec::new();
     let mut done = vec![false; triples.len()];
@@ -83,7 +85,7 @@ pub(crate) fn steps(
         });
     };
     for (t, done) in triples.iter().zip(&mut done) {
-        if t.vars().all(|v| bound.contains(&v)) {
+        if t.vars().all(|v| bound.contains(&v) || loose.contains(&v)) {
             steps.push(Step::Check {
                 triple: *t,
                 keep: Vec::new(),
@@ -103,7 +105,7 @@ pub(crate) fn steps(
             if *done || !t.has(*var) {
                 continue;
             }
-            let after = |p: Pos| is_bound(p) || p == Pos::Var(*var);
+            let after = |p: Pos| is_bound(p) || is_loose(p) || p == Pos::Var(*var);
             let complete = after(t.s) && after(t.p) && after(t.o);
             let times = [t.s, t.p, t.o]
                 .into_iter()

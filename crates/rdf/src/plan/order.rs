@@ -19,12 +19,12 @@ pub(crate) fn order(
     triples: &[Triple],
     seeded: &[Var],
     rows: usize,
-    needed: &[Var],
+    loose: &[Var],
     optimise: bool,
 ) -> Vec<(Var, f64)> {
     let mut vars: Vec<Var> = Vec::new();
     for var in triples.iter().flat_map(Triple::vars) {
-        if !vars.contains(&var) && !seeded.contains(&var) {
+        if !vars.contains(&var) && !seeded.contains(&var) && !loose.contains(&var) {
             vars.push(var);
         }
     }
@@ -38,7 +38,7 @@ pub(crate) fn order(
     if optimise && vars.len() <= ALL_ORDERS {
         costs.best(&vars, rows)
     } else {
-        costs.greedy(&vars, rows, optimise, needed)
+        costs.greedy(&vars, rows, optimise)
     }
 }
 
@@ -181,7 +181,7 @@ impl Costs<'_> {
         let mut set = sets - 1;
         while set != 0 {
             let Some((_, rows, last)) = ways[set] else {
-                return self.greedy(vars, rows, false, &[]);
+                return self.greedy(vars, rows, false);
             };
             order.push((vars[last], rows));
             set &= !(1 << last);
@@ -190,7 +190,7 @@ impl Costs<'_> {
         order
     }
 
-    fn greedy(&self, vars: &[Var], mut rows: f64, optimise: bool, _: &[Var]) -> Vec<(Var, f64)> {
+    fn greedy(&self, vars: &[Var], mut rows: f64, optimise: bool) -> Vec<(Var, f64)> {
         let mut left = vars.to_vec();
         let mut order: Vec<(Var, f64)> = Vec::with_capacity(left.len());
         while !left.is_empty() {
