@@ -39,7 +39,7 @@ pub use oxsdatatypes::DateTime;
 pub use quads::Dataset;
 pub use query::{Answer, Found, Graphs, answer, query};
 pub use results::{Format, dump};
-pub use update::{Fetch, Updated, update};
+pub use update::{Fetch, Updated, update, update_in_place};
 
 /// Whether a text is an absolute IRI.
 pub fn check_iri(text: &str) -> std::result::Result<(), String> {

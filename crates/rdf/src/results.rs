@@ -181,9 +181,11 @@ fn json_text(pieces: &[&str], out: &mut Vec<u8>) {
     for piece in pieces {
         let bytes = piece.as_bytes();
         // Most texts need nothing, which is seen for many bytes at once.
-        let odd = bytes.iter().fold(false, |odd, b| {
-            odd | (*b < 0x20) | (*b == b'"') | (*b == b'\\')
-        });
+        let odd = bytes
+            .iter()
+            .map(|b| u8::from(*b < 0x20) | u8::from(*b == b'"') | u8::from(*b == b'\\'))
+            .fold(0, |odd, b| odd | b)
+            != 0;
         if odd {
             json_escaped(bytes, out);
         } else {

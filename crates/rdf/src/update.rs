@@ -64,6 +64,44 @@ pub fn update(
     Ok(work.out)
 }
 
+/// As [`update`], in place: a request that only adds and takes away given quads needs no copy of anything, and changes
+/// nothing if it fails. The changes, and how many quads are new and gone.
+pub fn update_in_place(
+    data: &mut Dataset,
+    text: &str,
+    graphs: Option<&Graphs>,
+    fetch: &mut Fetch<'_>,
+    options: &Options<'_>,
+) -> Result<(Vec<Change>, usize, usize)> {
+    let request = syntax::update(text, None)?;
+    let plain = matches!(
+        request.operations.as_slice(),
+        [Operation::InsertData { .. } | Operation::DeleteData { .. }]
+    );
+    if !plain {
+        let done = update(data, text, None, graphs, fetch, options)?;
+        *data = done.data;
+        return Ok((done.changes, done.added, done.removed));
+    }
+    let mut work = Work {
+        out: Updated {
+            data: std::mem::take(data),
+            changes: Vec::new(),
+            added: 0,
+            removed: 0,
+        },
+        options,
+        count: 0,
+    };
+    // One operation either finds all its terms and is done, or leaves no more than unused terms.
+    let outcome = request
+        .operations
+        .iter()
+        .try_for_each(|o| work.operation(o, None, graphs, fetch));
+    *data = work.out.data;
+    outcome.map(|()| (work.out.changes, work.out.added, work.out.removed))
+}
+
 struct Work<'a> {
     out: Updated,
     options: &'a Options<'a>,

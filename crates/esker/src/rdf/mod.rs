@@ -11,7 +11,7 @@ use crate::database::Database;
 use disk::Writer;
 use esker_model::{Error, Result};
 use esker_rdf::parse::{Loaded, Loader};
-use esker_rdf::{Dataset, DateTime, Graphs, Options, RdfFormat, log, update};
+use esker_rdf::{Dataset, DateTime, Graphs, Options, RdfFormat, log, update_in_place};
 use esker_rpc::Address;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -135,18 +135,20 @@ impl Rdf {
         options: &Options<'_>,
         sync: bool,
     ) -> Result<Changed> {
-        let done = update(&self.data, text, None, graphs, &mut fetch, options).map_err(error)?;
-        if !done.changes.is_empty() {
-            let record = log::encode(&done.data, &done.changes);
+        self.writer()?;
+        let (changes, added, removed) =
+            update_in_place(&mut self.data, text, graphs, &mut fetch, options).map_err(error)?;
+        if !changes.is_empty() {
+            let record = log::encode(&self.data, &changes);
             let writer = self.writer()?;
-            writer.append(&record, sync)?;
+            if let Err(e) = writer.append(&record, sync) {
+                // What is not in the log did not happen.
+                self.data = disk::read(&self.folder)?.data;
+                return Err(e);
+            }
             self.log_bytes = writer.log_bytes;
         }
-        self.data = done.data;
-        Ok(Changed {
-            added: done.added,
-            removed: done.removed,
-        })
+        Ok(Changed { added, removed })
     }
 
     /// Adds files, all or nothing, and writes an image with them.

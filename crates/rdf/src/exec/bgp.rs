@@ -37,6 +37,11 @@ pub(crate) fn solve(
         &seeded,
         seed.len(),
         &loose,
+        &|v| {
+            wanted.distinct
+                && !wanted.vars.contains(&v)
+                && !filters.iter().any(|f| f.vars().contains(&v))
+        },
         ctx.options.optimise,
     );
     let steps = steps(&order, triples, filters, &seeded, &loose, wanted);

@@ -152,7 +152,7 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
         let mut keep = want.vars.clone();
         keep.extend(filters.iter().flat_map(|f| f.vars()));
         keep.extend(later.iter().skip(i + 1).flat_map(|p| p.vars()));
-        table = union(ctx, table, part, &keep, want)?;
+        table = union(ctx, &table, part, &keep, want)?;
         if table.is_empty() {
             return Ok(Table::empty(want.vars.clone()));
         }
@@ -205,7 +205,13 @@ fn branches(part: &Node) -> Option<Vec<&Group>> {
 }
 
 /// Joins a table with a union: through each branch's patterns if the table is small, else by hash.
-fn union(ctx: &Context<'_>, table: Table, part: &Node, keep: &[Var], want: &Want) -> Result<Table> {
+fn union(
+    ctx: &Context<'_>,
+    table: &Table,
+    part: &Node,
+    keep: &[Var],
+    want: &Want,
+) -> Result<Table> {
     let branches = branches(part).unwrap_or_default();
     let leads = |b: &&Group| {
         let vars: Vec<Var> = b.triples.iter().flat_map(Triple::vars).collect();
@@ -223,7 +229,7 @@ fn union(ctx: &Context<'_>, table: Table, part: &Node, keep: &[Var], want: &Want
                 ..want.clone()
             },
         )?;
-        return join(ctx, &table, &found, &[], &[], Mode::Inner, keep);
+        return join(ctx, table, &found, &[], &[], Mode::Inner, keep);
     }
     let graph = ctx.graph();
     let wanted = Wanted {
@@ -595,7 +601,7 @@ fn seeded(
     }
     let graph = ctx.graph();
     let sum = |seeded: &[Var], rows: usize| -> f64 {
-        order(&graph, &g.triples, seeded, rows, &[], true)
+        order(&graph, &g.triples, seeded, rows, &[], &|_| false, true)
             .iter()
             .map(|(_, n)| *n)
             .sum()

@@ -20,6 +20,7 @@ pub(crate) fn order(
     seeded: &[Var],
     rows: usize,
     loose: &[Var],
+    unasked: &dyn Fn(Var) -> bool,
     optimise: bool,
 ) -> Vec<(Var, f64)> {
     let mut vars: Vec<Var> = Vec::new();
@@ -32,6 +33,8 @@ pub(crate) fn order(
         graph,
         triples,
         seeded,
+        loose,
+        unasked,
         total: graph.len() as f64,
     };
     let rows = rows as f64;
@@ -46,6 +49,9 @@ struct Costs<'a> {
     graph: &'a Graph,
     triples: &'a [Triple],
     seeded: &'a [Var],
+    loose: &'a [Var],
+    /// Whether only the existence of a variable's value matters once its patterns are complete.
+    unasked: &'a dyn Fn(Var) -> bool,
     total: f64,
 }
 
@@ -70,7 +76,20 @@ impl Costs<'_> {
         for l in &all {
             after *= (l.values / of).min(1.0);
         }
-        let after = after.min(least) * rows;
+        let each = after.min(least);
+        let complete = || {
+            self.triples.iter().filter(|t| t.has(var)).all(|t| {
+                t.vars()
+                    .all(|v| v == var || bound(v) || self.loose.contains(&v))
+            })
+        };
+        if (self.unasked)(var) && complete() {
+            // The first value ends the search.
+            let looked = least / each.max(1.0);
+            let cost = rows * (0.5 + all.len() as f64 * (0.5 + looked));
+            return Some((cost, rows * each.min(1.0)));
+        }
+        let after = each * rows;
         // Values that nothing bound leads to are a product: a last resort.
         let product = if linked || rows <= 1.0 { 1.0 } else { 4.0 };
         let probes = all.len() as f64 - 1.0;

@@ -13,6 +13,9 @@ pub struct Pairs {
     values: Vec<Id>,
 }
 
+/// Places within which the next key is looked for from the last one's place.
+const NEAR: usize = 16;
+
 /// A pair in one number, so that it sorts.
 pub(crate) const fn pack(key: Id, value: Id) -> u64 {
     (key as u64) << 32 | value as u64
@@ -75,15 +78,25 @@ impl Pairs {
 
     /// The values of a key.
     pub fn get(&self, key: Id) -> &[Id] {
-        match self.keys.binary_search(&key) {
-            Ok(i) => self.values_at(i),
-            Err(_) => &[],
-        }
+        let mut near = self.guess(key);
+        self.get_near(key, &mut near)
+    }
+
+    /// About where a key stands: numbers are given in the order in which terms come, so keys lie rather evenly.
+    fn guess(&self, key: Id) -> usize {
+        let (Some(first), Some(last)) = (self.keys.first(), self.keys.last()) else {
+            return 0;
+        };
+        let part = u64::from(key.saturating_sub(*first)) * (self.keys.len() as u64 - 1);
+        (part / u64::from((last - first).max(1))).min(self.keys.len() as u64 - 1) as usize
     }
 
     /// The values of a key; the search begins where the last one ended, which is near when keys ascend.
     pub fn get_near(&self, key: Id, near: &mut usize) -> &[Id] {
-        let at = seek(&self.keys, key, *near);
+        let is_near = self.keys.get(*near).is_some_and(|k| *k <= key)
+            && self.keys.get(*near + NEAR).is_none_or(|k| *k >= key);
+        let from = if is_near { *near } else { self.guess(key) };
+        let at = seek(&self.keys, key, from);
         *near = at;
         if self.keys.get(at) == Some(&key) {
             self.values_at(at)
