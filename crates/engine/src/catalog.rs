@@ -13,12 +13,13 @@
 //! ```
 
 use esker_model::codec::{Reader, put_u32, put_u64};
-use esker_model::{Error, Result, Schema, Version};
-use esker_store::{Store, Table, WriteBatch};
+use esker_model::{Error, Flow, Result, Schema, Version};
+use esker_store::{KeyRange, Store, Table, WriteBatch};
 
-/// The layout that this build writes, and the newest that it reads. 2: there may be objects; 3: there may be files with
-/// names. A database of an earlier layout becomes one of this when it is opened.
-pub const FORMAT: u32 = 3;
+/// The layout that this build writes and reads. 2: there may be objects; 3: there may be files with names; 4: the ids of files
+/// say where their entries go, and vnodes are numbered by an id's first bits, the first one lowest. An earlier database becomes
+/// one of this layout when it is opened, if it is empty.
+pub const FORMAT: u32 = 4;
 
 pub(crate) const FORMAT_KEY: &[u8] = b"format";
 pub(crate) const SCHEMA_KEY: &[u8] = b"schema";
@@ -75,12 +76,38 @@ pub(crate) fn load(store: &dyn Store) -> Result<Option<(Schema, u32)>> {
             "the database was written by a newer Esker (format {format}; this build reads up to {FORMAT}): upgrade Esker"
         )));
     }
+    if format < FORMAT && holds_data(store)? {
+        return Err(Error::Target(format!(
+            "the database was written by an earlier Esker (format {format}; this build reads {FORMAT}), which gave files other ids: read \
+             it with that one, or make a new one from what it was made of"
+        )));
+    }
     let schema = store.get(Table::Meta, SCHEMA_KEY)?.unwrap_or_default();
     let mut r = Reader::new(&schema);
     let schema = Schema::decode(&mut r).and_then(|s| r.finish().map(|()| s));
     schema
         .map(|schema| Some((schema, format)))
         .map_err(|e| Error::corrupt("row `schema` of table `meta`", e))
+}
+
+/// Whether there is more than what a new database begins with.
+fn holds_data(store: &dyn Store) -> Result<bool> {
+    for table in Table::ALL {
+        let range = match table {
+            // Rows of files wait there at first.
+            Table::Meta => KeyRange::prefix(PENDING_PREFIX),
+            _ => KeyRange::ALL,
+        };
+        let mut found = false;
+        store.scan(table, &range, &mut |_, _| {
+            found = true;
+            Flow::Break(())
+        })?;
+        if found {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The rows that a database begins with, or takes when it is brought up to this layout.

@@ -5,10 +5,13 @@
 
 use crate::limits::VERTEX_KEY_BYTES_MAX;
 use crate::object::{OBJECT_TYPE, ObjectId};
+use crate::place;
 use crate::schema::{Schema, SchemaError};
 use std::fmt;
 
-/// 128 bits: the first half of BLAKE3 over the type's lower-case name, a zero byte and the key.
+/// 128 bits: the first half of BLAKE3 over the type's lower-case name, a zero byte and the key. Of a file or a directory
+/// that is named by its path, the first 16 bits say its [`Self::place`] instead, so that its vertex lies where its entry
+/// in the directory goes.
 ///
 /// The high bits choose the vnode. BLAKE3 because keys are paths that users choose: nobody can build
 /// two paths that share an id.
@@ -49,6 +52,29 @@ impl VertexId {
         }
         let mut id = [0; 16];
         hasher.finalize_xof().fill(&mut id);
+        let id = Self(id);
+        match key {
+            [path] if path.first() == Some(&b'/') && place::names_files(type_name) => {
+                id.at_place(place::of_path(path))
+            }
+            _ => id,
+        }
+    }
+
+    /// Where the vertex has its home ([`crate::place`]): of `2^k` vnodes the one that the lowest `k` bits number, for each `k` up
+    /// to 16. They are the id's first bits, the first one lowest, so that each vnode is a range of ids.
+    pub fn place(self) -> u16 {
+        let [first, second, ..] = self.0;
+        u16::from_be_bytes([first, second]).reverse_bits()
+    }
+
+    /// The same id at another place.
+    #[must_use]
+    pub fn at_place(self, place: u16) -> Self {
+        let [first, second] = place.reverse_bits().to_be_bytes();
+        let mut id = self.0;
+        id[0] = first;
+        id[1] = second;
         Self(id)
     }
 }

@@ -18,6 +18,7 @@ pub mod mutation;
 pub mod namespace;
 pub mod object;
 pub mod once;
+pub mod place;
 pub mod record;
 pub mod schema;
 pub mod traversal;

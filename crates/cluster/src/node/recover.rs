@@ -138,10 +138,15 @@ impl Node {
         loop {
             let decided = self.undelivered_to(to);
             match self.ask(to, Request::Hello { decided }).await {
-                Ok(Response::Undelivered(decided)) => {
+                Ok(Response::Undelivered {
+                    decided,
+                    incarnation,
+                    over,
+                }) => {
                     for decided in decided {
                         self.commit(decided)?;
                     }
+                    self.state().pending.learn(to, incarnation, over);
                     return Ok(());
                 }
                 // One that refuses for good will refuse again; one that is not there will be.
@@ -178,7 +183,12 @@ impl Node {
                 self.settings.id
             )));
         }
-        Ok(Response::Undelivered(self.undelivered_to(from)))
+        let over = self.state().own.over();
+        Ok(Response::Undelivered {
+            decided: self.undelivered_to(from),
+            incarnation: self.incarnation,
+            over,
+        })
     }
 
     pub(crate) fn undelivered_to(&self, server: ServerId) -> Vec<Decided> {

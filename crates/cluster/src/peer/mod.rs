@@ -227,8 +227,16 @@ pub enum Read {
 /// What can come back.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Response {
-    /// To [`Request::Hello`]: the answerer's decisions that the asker has not acknowledged.
-    Undelivered(Vec<Decided>),
+    /// To [`Request::Hello`].
+    Undelivered {
+        /// The answerer's decisions that the asker has not acknowledged.
+        decided: Vec<Decided>,
+        /// The answerer's start.
+        incarnation: u64,
+        /// All transactions below this one that it has coordinated since are over: what the asker once knew of them it may have
+        /// forgotten, and messages of theirs may still be on their way.
+        over: u64,
+    },
     /// To [`Request::Apply`]: what was done, and what the client has to keep it for.
     Batch(Commit, Option<Held>),
     /// To [`Request::Prepare`]: it can be done.

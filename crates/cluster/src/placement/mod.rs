@@ -63,12 +63,17 @@ pub struct End {
 }
 
 impl End {
-    /// A vertex among that many places: the high half of its id, scaled, is its home, the low half its hash. For a power
-    /// of two the home is the id's highest bits.
+    /// A vertex among that many places: for a power of two its [`VertexId::place`] says its home, else the high half of its id,
+    /// scaled. The low half is its hash.
     pub fn of(id: VertexId, places: u32) -> Self {
         let bits = u128::from_be_bytes(id.0);
+        let home = if places.is_power_of_two() {
+            u32::from(id.place()) & (places - 1)
+        } else {
+            hash::scale((bits >> 64) as u64, places)
+        };
         Self {
-            home: Place(hash::scale((bits >> 64) as u64, places)),
+            home: Place(home),
             hash: bits as u64,
         }
     }

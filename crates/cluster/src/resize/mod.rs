@@ -26,7 +26,7 @@ pub use rows::Loading;
 
 use crate::node::codec::{INCARNATION, SPLIT, split_key};
 use crate::node::hashed::Map;
-use crate::node::names::place::goal;
+use crate::node::names::place::Cut;
 use crate::peer::entries_of;
 use crate::placement::{End, Kind, Order, Partition, Placement, SplitState, Splits};
 use crate::vnode::{ServerId, VnodeMap, Vnodes};
@@ -126,8 +126,8 @@ impl Layout {
 
     fn entry(&self, directory: VertexId, hash: u64) -> Option<ServerId> {
         let id = entries_of(directory);
-        let partition = match (self.placement.tree(), self.splits.get(&id)) {
-            (Some(tree), Some(splits)) => tree.locate(splits, goal(tree, hash)),
+        let partition = match (Cut::of(&*self.placement, directory), self.splits.get(&id)) {
+            (Some(cut), Some(splits)) => cut.locate(splits, hash),
             _ => Partition(0),
         };
         self.map

@@ -1,6 +1,7 @@
 //! Virtual nodes: fixed parts of the id space, and the map that says which server has each.
 //!
-//! A vnode is a contiguous range of vertex ids, chosen by their highest bits. Their number never changes; servers come and
+//! A vnode is a contiguous range of vertex ids, chosen by their highest bits (the first one is the lowest of its number, so that
+//! what has the first bits in common is in one residue class). Their number never changes; servers come and
 //! go, and the map moves vnodes between them. A vertex's partition tree is over vnodes, so it never changes either.
 //!
 //! **Locality.** With many vnodes to a server, a tree could send an edge from vnode to vnode for ten levels before it is
@@ -15,7 +16,6 @@
 
 mod layout;
 
-use crate::hash;
 use crate::placement::{PLACES_MAX, Place};
 use esker_model::VertexId;
 use layout::Layout;
@@ -45,10 +45,9 @@ impl Vnodes {
         self.count
     }
 
-    /// The vnode of a vertex: its id's highest bits.
+    /// The vnode of a vertex: its id's highest bits, the first one lowest ([`VertexId::place`]).
     pub fn of(self, id: VertexId) -> Place {
-        let high = u128::from_be_bytes(id.0) >> 64;
-        Place(hash::scale(high as u64, self.count))
+        Place(u32::from(id.place()) & (self.count - 1))
     }
 
     /// The first and the last id of a vnode.
@@ -56,7 +55,8 @@ impl Vnodes {
         let bits = self.count.ilog2();
         // With one vnode the shift would be by all 128 bits.
         let low = 128 - bits;
-        let first = u128::from(vnode.0).checked_shl(low).unwrap_or(0);
+        let reversed = vnode.0.reverse_bits().checked_shr(32 - bits).unwrap_or(0);
+        let first = u128::from(reversed).checked_shl(low).unwrap_or(0);
         let last = first | u128::MAX.checked_shr(bits).unwrap_or(0);
         (VertexId(first.to_be_bytes()), VertexId(last.to_be_bytes()))
     }

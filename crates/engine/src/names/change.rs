@@ -327,7 +327,7 @@ impl Txn<'_, '_> {
         if self.naming(names, parent)? == Naming::Within {
             return Ok(within(self.version));
         }
-        let id = id_at(kind, &parent.path_of(name));
+        let id = parent.id_at(kind, name);
         if names.apart.is_some() && self.has_left(parent.id, hash_of(name))? {
             return Ok(within(self.version));
         }

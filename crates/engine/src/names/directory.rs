@@ -1,8 +1,10 @@
 //! Directories in memory: where a path leads, without reading each row on the way again.
 
-use esker_model::namespace::{Errno, FileError, Inode, Name, display, root};
+use esker_model::namespace::{
+    Errno, FileError, Inode, Kind, Name, display, hash_of, id_at_place, root,
+};
 use esker_model::object::Asker;
-use esker_model::{Result, VertexId};
+use esker_model::{Result, VertexId, place};
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,6 +28,8 @@ pub(crate) struct Directory {
     pub(crate) id: VertexId,
     /// Without symbolic links.
     pub(crate) path: Box<[u8]>,
+    /// The place of that path: ids of what is in it are made from it.
+    place: u16,
     pub(crate) inode: Inode,
     pub(crate) parent: Option<Arc<Self>>,
     /// For those who make files.
@@ -39,6 +43,7 @@ impl Directory {
         Self {
             id: root(),
             path: (*b"/").into(),
+            place: 0,
             inode,
             parent: None,
             naming: OnceLock::new(),
@@ -50,6 +55,7 @@ impl Directory {
         Self {
             id: inode.id,
             path: self.path_of(name).into(),
+            place: place::within(self.place, hash_of(name)),
             inode,
             parent: Some(Arc::clone(self)),
             naming: OnceLock::new(),
@@ -66,6 +72,12 @@ impl Directory {
         path.push(b'/');
         path.extend_from_slice(name.as_bytes());
         path
+    }
+
+    /// The id of what has that name in it, if it has its path's.
+    pub(crate) fn id_at(&self, kind: Kind, name: &Name) -> VertexId {
+        let place = place::within(self.place, hash_of(name));
+        id_at_place(kind, &self.path_of(name), place)
     }
 
     /// Itself, and the directories above it.

@@ -9,7 +9,7 @@ use super::space;
 use crate::txn::Txn;
 use esker_model::key::SpaceKey;
 use esker_model::namespace::record::{Dentry, DentryInode, Whereabouts, child_key};
-use esker_model::namespace::{Errno, Inode, Kind, LINKS_MAX, NamePath, id_at};
+use esker_model::namespace::{Errno, Inode, Kind, LINKS_MAX, NamePath};
 use esker_model::object::Asker;
 use esker_model::{Error, Result, VertexId, VertexRef};
 use esker_store::Table;
@@ -71,7 +71,7 @@ impl Txn<'_, '_> {
         let plain = names.apart.is_some()
             && !linked
             && !inode.is_directory()
-            && inode.id == id_at(inode.kind(), &parent.path_of(&name))
+            && inode.id == parent.id_at(inode.kind(), &name)
             && !self.has_left(parent.id, found.hash)?
             && self.naming(names, &parent)? == Naming::Path;
         self.depart(names, &parent, found.hash)?;

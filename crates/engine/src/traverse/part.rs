@@ -87,10 +87,8 @@ impl PartPlan {
 
     /// What it reads as of: the end of the range if it reads one.
     pub fn as_of(&self) -> Version {
-        match self.plan.versions {
-            Versions::AsOf(v) => v,
-            Versions::Range(r) => r.until,
-        }
+        // What a range ends before is not in it: another server may have given that very version since.
+        self.newest()
     }
 
     /// The latest version that it can see.

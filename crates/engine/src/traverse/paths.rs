@@ -95,8 +95,9 @@ impl PathRecorder {
             for step in &node.parents {
                 has_child[step.parent as usize] = true;
             }
-            // Steps are recorded in the order of hops, so the first one is how the node was first reached.
-            if let Some(first) = node.parents.first() {
+            // It was first reached from an earlier hop. Steps that several servers recorded are in no order.
+            let level = |step: &&PathStep| self.nodes.get(step.parent as usize).map(|n| n.level);
+            if let Some(first) = node.parents.iter().min_by_key(level) {
                 discovers[first.parent as usize] = true;
             }
         }
@@ -150,5 +151,41 @@ impl PathRecorder {
             step.parent = renumbered[step.parent as usize];
         }
         Paths { nodes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_model::EdgeTypeId;
+
+    /// `a` leads to `b`, `b` and `c` lead to each other; of `b`'s parents the one that came later is told first, as servers do.
+    #[test]
+    fn a_cycle_without_a_way_out_is_on_a_path() {
+        let id = |n: u8| VertexId([n; 16]);
+        let step = |parent: u32, source: u8, destination: u8| PathStep {
+            parent,
+            edge: EdgeKey {
+                source: id(source),
+                edge_type: EdgeTypeId(1),
+                destination: id(destination),
+            },
+            version: Version(1),
+        };
+        let node = |level, vertex, parents| PathNode {
+            level,
+            vertex: id(vertex),
+            end: false,
+            parents,
+        };
+        let mut recorder = PathRecorder::of(vec![
+            node(0, 1, vec![]),
+            node(1, 2, vec![step(2, 3, 2), step(0, 1, 2)]),
+            node(2, 3, vec![step(1, 2, 3)]),
+        ]);
+        recorder.end_at_leaves();
+        let nodes = recorder.finish().nodes;
+        let found: Vec<_> = nodes.iter().map(|n| (n.vertex, n.end)).collect();
+        assert_eq!(found, [(id(1), false), (id(2), false), (id(3), true)]);
     }
 }

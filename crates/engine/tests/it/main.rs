@@ -13,6 +13,7 @@
 mod budgets;
 mod crash;
 mod explain;
+mod formats;
 mod model;
 mod names;
 mod objects;

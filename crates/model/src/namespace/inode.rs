@@ -3,6 +3,7 @@
 use super::{Errno, display};
 use crate::id::VertexId;
 use crate::object::Asker;
+use crate::place::{DIRECTORY_TYPE, FILE_TYPE};
 use crate::version::Version;
 
 /// What kind of file: the type bits of `st_mode`.
@@ -72,9 +73,9 @@ impl Kind {
     /// The vertex type of such a file.
     pub fn type_name(self) -> &'static str {
         if self == Self::Directory {
-            "Directory"
+            DIRECTORY_TYPE
         } else {
-            "File"
+            FILE_TYPE
         }
     }
 }

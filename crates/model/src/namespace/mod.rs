@@ -27,6 +27,7 @@ pub use path::{Name, NamePath, display, shown};
 pub use refs::{Settled, resolve};
 
 use crate::id::VertexId;
+use crate::place;
 
 /// Longest name of a file, in bytes (`NAME_MAX`).
 pub const NAME_BYTES_MAX: usize = 255;
@@ -53,6 +54,12 @@ pub fn id_at(kind: Kind, path: &[u8]) -> VertexId {
     VertexId::of_bytes(kind.type_name(), &[path])
 }
 
+/// [`id_at`] for who knows the path's place.
+pub fn id_at_place(kind: Kind, path: &[u8], place: u16) -> VertexId {
+    // In two pieces it is not taken apart for its place.
+    VertexId::of_bytes(kind.type_name(), &[path, &[]]).at_place(place)
+}
+
 /// The id of a file whose path says nothing about it: its directory was moved, or a file at that path has that id.
 /// `salt` tells those apart that had this name in this directory, one after the other.
 pub fn id_within(kind: Kind, directory: VertexId, name: &Name, salt: u64) -> VertexId {
@@ -61,16 +68,12 @@ pub fn id_within(kind: Kind, directory: VertexId, name: &Name, salt: u64) -> Ver
         kind.type_name(),
         &[&[0], &directory.0, &salt.to_be_bytes(), name.as_bytes()],
     )
+    .at_place(place::within(directory.place(), hash_of(name)))
 }
 
 /// The hash of a name: it orders the entries of a directory and decides which partition of it has them (GIGA+).
 pub fn hash_of(name: &Name) -> u64 {
-    let mut out = [0; 8];
-    blake3::Hasher::new()
-        .update(name.as_bytes())
-        .finalize_xof()
-        .fill(&mut out);
-    u64::from_be_bytes(out)
+    place::hash(name.as_bytes())
 }
 
 /// What stands for the value of a row, or that there is none (0), where servers compare what they have read.

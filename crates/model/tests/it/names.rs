@@ -1,6 +1,7 @@
 //! Vertex names and ids. Ids are a format: a change here orphans every database.
 
 use esker_model::limits::VERTEX_KEY_BYTES_MAX;
+use esker_model::namespace::{self, Kind, Name, hash_of, id_at_place, id_within};
 use esker_model::{Schema, VertexId, VertexName};
 use proptest::prelude::*;
 
@@ -15,9 +16,12 @@ fn ids_are_a_format() {
     }
 }
 
-/// `b3sum` of the lower-case type, a zero byte and the key, its first 32 digits.
-const GOLDEN: [(&str, &str, &str); 3] = [
-    ("file", "/scratch/a.h5", "6c65c99e80bcc23b61963db5ac44b935"),
+/// `b3sum` of the lower-case type, a zero byte and the key, its first 32 digits. Where the key is a path, the first four digits
+/// are its place: of the `b3sum` of each name the first four, their bits reversed, added up, and reversed again.
+const GOLDEN: [(&str, &str, &str); 5] = [
+    ("file", "/scratch/a.h5", "cfafc99e80bcc23b61963db5ac44b935"),
+    ("file", "scratch/a.h5", "2580c2230f9506a243870ca2d53cb42d"),
+    ("directory", "/", "000054ad2769666a62e2f6315f9beee0"),
     ("user", "1001", "183b495aabce8359941f6ca3e204316e"),
     ("job", "4711", "519669a419b734ec97d8f6b5613733d0"),
 ];
@@ -86,4 +90,34 @@ proptest! {
             prop_assert_eq!(format!("{}:{}", name.type_name, name.key), text);
         }
     }
+}
+
+/// What is in a directory of so many partitions lies where its vertex does, whatever the number of vnodes.
+#[test]
+fn entries_go_where_their_vertices_are() {
+    let directory = VertexId::of("Directory", "/scratch/run7");
+    for n in 0..200 {
+        let name = Name::new(format!("out{n}.nc").as_bytes()).unwrap();
+        let file = VertexId::of("file", &format!("/scratch/run7/out{n}.nc"));
+        for bits in 0..=16 {
+            let mask = (1_u32 << bits) - 1;
+            let partition = hash_of(&name).reverse_bits() as u32;
+            assert_eq!(
+                u32::from(file.place()) & mask,
+                (u32::from(directory.place()) + partition) & mask
+            );
+        }
+        let moved = id_within(Kind::File, directory, &name, 7);
+        assert_eq!(moved.place(), file.place());
+        assert_ne!(moved, file);
+        assert_eq!(
+            id_at_place(
+                Kind::File,
+                format!("/scratch/run7/out{n}.nc").as_bytes(),
+                file.place()
+            ),
+            file
+        );
+    }
+    assert_eq!(namespace::root().place(), 0);
 }

@@ -2185,7 +2185,7 @@ pub mod peer_answer {
         #[prost(message, tag = "4")]
         Failure(super::Failure),
         #[prost(message, tag = "5")]
-        Undelivered(super::DecidedList),
+        Undelivered(super::Undelivered),
         #[prost(message, tag = "6")]
         Prepared(super::Prepared),
         /// The edges asked about lie elsewhere: how their vertices have split.
@@ -2329,6 +2329,16 @@ pub struct Decided {
 pub struct DecidedList {
     #[prost(message, repeated, tag = "1")]
     pub decided: ::prost::alloc::vec::Vec<Decided>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Undelivered {
+    #[prost(message, repeated, tag = "1")]
+    pub decided: ::prost::alloc::vec::Vec<Decided>,
+    /// The answerer's start, and its first transaction since then that may not be over.
+    #[prost(uint64, tag = "2")]
+    pub incarnation: u64,
+    #[prost(uint64, tag = "3")]
+    pub over: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Committed {

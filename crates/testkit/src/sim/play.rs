@@ -391,7 +391,7 @@ pub fn explain(what: &str, world: &World, events: usize, play: &dyn Fn(bool) -> 
     panic!(
         "{what}\n{} findings (the same again: {same}):\n{}\nThe last events:\n{}",
         played.findings.len(),
-        short(&played.findings, 6000),
+        short(&played.findings, 60000),
         short(again.trace.get(last..).unwrap_or_default(), 700),
     );
 }

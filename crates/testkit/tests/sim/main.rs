@@ -294,7 +294,7 @@ fn very_many_runs() {
 }
 
 /// `ESKER_SIM=storm:100..200` plays those and counts what it finds, `objects-storm:100..200` the same with objects,
-/// `files-storm:100..200` with files; one seed alone tells all its events.
+/// `files-storm:100..200` with files, `windows-storm:100..200` with stores that die; one seed alone tells all its events.
 #[test]
 #[ignore = "for those who look for something"]
 fn these_runs() {
@@ -313,7 +313,8 @@ fn these_runs() {
         let begin = std::time::Instant::now();
         let of_objects = weather.strip_prefix("objects-");
         let of_files = weather.strip_prefix("files-");
-        let kind = match of_objects.or(of_files).unwrap_or(weather) {
+        let of_windows = weather.strip_prefix("windows-");
+        let kind = match of_objects.or(of_files).or(of_windows).unwrap_or(weather) {
             "alone" => None,
             "rain" => Some(Weather::Rain),
             "wind" => Some(Weather::Wind),
@@ -321,7 +322,10 @@ fn these_runs() {
             "flood" => Some(Weather::Flood),
             _ => Some(Weather::Calm),
         };
-        let scenario = kind.map(|kind| Scenario::of(seed, kind, Subject::Nodes));
+        let mut scenario = kind.map(|kind| Scenario::of(seed, kind, Subject::Nodes));
+        if let Some(scenario) = &mut scenario {
+            scenario.shape.windows = of_windows.is_some();
+        }
         let run = |tracing| match (&scenario, kind) {
             (_, Some(kind)) if of_files.is_some() => names::together::play(seed, kind, tracing),
             (_, None) if of_files.is_some() => names::alone::play(seed, tracing),

@@ -311,7 +311,7 @@ impl Node {
         let mut all = Vec::new();
         let mut next = Some(0);
         while let Some(first) = next {
-            let (partition, (first, last)) = self.entries_in(&splits, first);
+            let (partition, (first, last)) = self.entries_in(id, &splits, first);
             let server = self.server_of(crate::peer::entries_of(id), partition);
             let call = NamesCall::Count {
                 directory: id,

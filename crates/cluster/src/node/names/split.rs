@@ -3,7 +3,7 @@
 //! with the new bitmap in its decision, as the edges of a vertex that splits are (`node::split`): each is on one side, always.
 //! A partition is one range of keys, so only what moves is read.
 
-use super::place::{goal, range};
+use super::place::Cut;
 use crate::node::Node;
 use crate::node::hashed::Map;
 use crate::node::split::Frozen;
@@ -36,9 +36,6 @@ enum Outcome {
 impl Node {
     /// Counts entries that were made here; begins the splits that are due.
     pub(crate) fn note_entries(self: &Arc<Self>, made: &[(VertexId, u64)]) {
-        let Some(tree) = self.placement.tree() else {
-            return;
-        };
         let mut due: Vec<VertexId> = Vec::new();
         let now = self.time.now_millis();
         {
@@ -48,9 +45,12 @@ impl Node {
                 let id = entries_of(*directory);
                 let whole = Splits::default();
                 let splits = state.splits.get(&id).map_or(&whole, SplitState::splits);
+                let Some(cut) = Cut::of(&*self.placement, *directory) else {
+                    return;
+                };
                 let grown = match state.entries.get_mut(directory) {
                     Some(counts) => {
-                        let partition = tree.locate(splits, goal(tree, *hash));
+                        let partition = cut.locate(splits, *hash);
                         let count = counts.entry(partition).or_default();
                         *count += 1;
                         *count > self.settings.directory_threshold
@@ -94,6 +94,9 @@ impl Node {
 
     async fn split_entries(self: &Arc<Self>, tree: Tree, directory: VertexId) -> Result<Outcome> {
         let id = entries_of(directory);
+        let Some(cut) = Cut::of(&*self.placement, directory) else {
+            return Ok(Outcome::Nothing);
+        };
         // What was prepared before is written first: it is to be among what moves. So is what is being written now.
         let quiet = |state: &mut State| (!state.pending.touches(id)).then_some(());
         if self.until(QUIET_MAX, quiet).await.is_none() || self.is_moving(id) {
@@ -103,7 +106,7 @@ impl Node {
         let splits = self.own_splits(id);
         let counted = self.state().entries.contains_key(&directory);
         if !counted {
-            let counts = self.count_entries(tree, directory, &splits)?;
+            let counts = self.count_entries(cut, directory, &splits)?;
             let mut state = self.state();
             if state.entries.len() >= COUNTED_MAX {
                 state.entries.clear();
@@ -115,20 +118,19 @@ impl Node {
             self.state().postponed.remove(&id);
             return Ok(Outcome::Nothing);
         };
-        let (first, last) = range(from, level);
-        let here = self.count_range(directory, (first, last))?;
+        let here = self.count_range(directory, cut.range(from, level))?;
         if here <= self.settings.directory_threshold {
             // Some have gone since.
             self.set_count(directory, from, here);
             return Ok(Outcome::Done);
         }
-        let upper = range(to, level + 1);
+        let going = cut.range(to, level + 1);
         let mut after = splits.clone();
         after.insert(to);
         let state = self.split_state(tree, after)?;
         let server = self.server_of(id, to);
         if server == self.settings.id {
-            let moved = self.count_range(directory, upper)?;
+            let moved = self.count_range(directory, going)?;
             self.split_entries_here(id, state)?;
             self.set_count(directory, from, here - moved.min(here));
             self.set_count(directory, to, moved);
@@ -136,7 +138,7 @@ impl Node {
         }
         let mut beside = Beside::default();
         let mut rows = Vec::new();
-        self.entry_rows(directory, upper, &mut |key, value| {
+        self.entry_rows(directory, going, &mut |key, value| {
             beside.rows.push((Table::Names, key.to_vec(), None));
             rows.push(RawRow {
                 table: RawTable::Names,
@@ -157,18 +159,18 @@ impl Node {
         {
             return Ok(Outcome::Postponed);
         }
-        let left = self.count_range(directory, (first, upper.0.wrapping_sub(1)))?;
+        let left = self.count_range(directory, cut.range(from, level + 1))?;
         self.set_count(directory, from, left);
         Ok(Outcome::Done)
     }
 
     /// A partition of a directory has come here.
     pub(crate) fn note_adopted(&self, adopt: &Adopt) {
-        let Some(tree) = self.placement.tree() else {
-            return;
-        };
         // The mark that makes it the entries' is its own inverse.
         let directory = entries_of(adopt.vertex);
+        let Some(cut) = Cut::of(&*self.placement, directory) else {
+            return;
+        };
         let mut state = self.state();
         let state = &mut *state;
         let (Some(counts), Some(splits)) = (
@@ -179,7 +181,7 @@ impl Node {
         };
         for row in &adopt.rows {
             if let Ok((_, hash, _)) = esker_model::namespace::record::decode_dentry_key(&row.key) {
-                let partition = tree.locate(splits.splits(), goal(tree, hash));
+                let partition = cut.locate(splits.splits(), hash);
                 *counts.entry(partition).or_default() += 1;
             }
         }
@@ -228,11 +230,11 @@ impl Node {
     }
 
     /// Entries that a directory has here, by partition.
-    fn count_entries(&self, tree: Tree, directory: VertexId, splits: &Splits) -> Result<Counts> {
+    fn count_entries(&self, cut: Cut, directory: VertexId, splits: &Splits) -> Result<Counts> {
         let mut counts = Counts::default();
         self.dentries(directory, (0, u64::MAX), &mut |key, _| {
             if let Ok((_, hash, _)) = esker_model::namespace::record::decode_dentry_key(key) {
-                let partition = tree.locate(splits, goal(tree, hash));
+                let partition = cut.locate(splits, hash);
                 *counts.entry(partition).or_default() += 1;
             }
             Flow::Continue(())

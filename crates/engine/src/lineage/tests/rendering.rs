@@ -81,11 +81,11 @@ fn a_tree() {
         file:/lab/C  version 1970-01-01T00:00:25.000Z
         └─ written by job:2  1970-01-01T00:00:18Z to 1970-01-01T00:00:30Z  run by user:alice  exe executable:/bin/app  8.0 KiB
            │  $ ./app_readAB_writeC
-           ├─ read file:/lab/B  version 1970-01-01T00:00:12.000Z  100 B
-           │  └─ written by job:1  1970-01-01T00:00:05Z to 1970-01-01T00:00:15Z  100 B
+           ├─ read file:/lab/A  (deleted)  version 1970-01-01T00:00:11.000Z  4.0 KiB
+           │  └─ written by job:1  1970-01-01T00:00:05Z to 1970-01-01T00:00:15Z  4.0 KiB
            │        $ ./app_write -n 4
-           └─ read file:/lab/A  (deleted)  version 1970-01-01T00:00:11.000Z  4.0 KiB
-              └─ written by job:1  1970-01-01T00:00:05Z to 1970-01-01T00:00:15Z  4.0 KiB
+           └─ read file:/lab/B  version 1970-01-01T00:00:12.000Z  100 B
+              └─ written by job:1  1970-01-01T00:00:05Z to 1970-01-01T00:00:15Z  100 B
                     $ ./app_write -n 4
 
         2 executions, 3 data objects; complete
@@ -107,12 +107,12 @@ fn a_tree() {
            |  end: "1970-01-01T00:00:30Z"
            |  nprocs: 4
            |  start: "1970-01-01T00:00:18Z"
-           |- read file:/lab/B  version 1970-01-01T00...
+           |- read file:/lab/A  (deleted)  version 19...
            |  `- written by job:1  1970-01-01T00:00:0...
            |        $ ./app_write -n 4
            |        end: "1970-01-01T00:00:15Z"
            |        start: "1970-01-01T00:00:05Z"
-           `- read file:/lab/A  (deleted)  version 19...
+           `- read file:/lab/B  version 1970-01-01T00...
               `- written by job:1  1970-01-01T00:00:0...
                     $ ./app_write -n 4
                     end: "1970-01-01T00:00:15Z"
@@ -185,8 +185,8 @@ fn json_holds_what_the_issue_promises() {
               "level": 1,
               "vertices_left": 2,
               "vertices": [
-                "file:/lab/B",
-                "file:/lab/A"
+                "file:/lab/A",
+                "file:/lab/B"
               ]
             }
           ],
@@ -209,16 +209,16 @@ fn json_holds_what_the_issue_promises() {
               }
             },
             {
-              "id": "file:/lab/B",
-              "type": "File",
-              "version": "1970-01-01T00:00:12.000Z",
-              "attributes": {}
-            },
-            {
               "id": "file:/lab/A",
               "type": "File",
               "version": "1970-01-01T00:00:40.000Z",
               "deleted": true,
+              "attributes": {}
+            },
+            {
+              "id": "file:/lab/B",
+              "type": "File",
+              "version": "1970-01-01T00:00:12.000Z",
               "attributes": {}
             },
             {
@@ -249,10 +249,10 @@ fn json_holds_what_the_issue_promises() {
             {
               "src": "job:2",
               "type": "read",
-              "dst": "file:/lab/B",
+              "dst": "file:/lab/A",
               "version": "1970-01-01T00:00:21.000Z",
               "properties": {
-                "bytes": 100,
+                "bytes": 4096,
                 "end": "1970-01-01T00:00:21Z",
                 "start": "1970-01-01T00:00:20Z"
               }
@@ -260,10 +260,10 @@ fn json_holds_what_the_issue_promises() {
             {
               "src": "job:2",
               "type": "read",
-              "dst": "file:/lab/A",
+              "dst": "file:/lab/B",
               "version": "1970-01-01T00:00:21.000Z",
               "properties": {
-                "bytes": 4096,
+                "bytes": 100,
                 "end": "1970-01-01T00:00:21Z",
                 "start": "1970-01-01T00:00:20Z"
               }

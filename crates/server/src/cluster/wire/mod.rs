@@ -139,7 +139,15 @@ pub(crate) fn answer_out(answer: Answer) -> proto::PeerAnswer {
 
 fn response_out(response: Response) -> Outcome {
     match response {
-        Response::Undelivered(decided) => Outcome::Undelivered(txn::decided_list_out(decided)),
+        Response::Undelivered {
+            decided,
+            incarnation,
+            over,
+        } => Outcome::Undelivered(proto::Undelivered {
+            decided: txn::decided_list_out(decided).decided,
+            incarnation,
+            over,
+        }),
         Response::Batch(commit, held) => Outcome::AppliedBatch(applied_out(&commit, held)),
         Response::Prepared(prepared) => Outcome::Prepared(txn::prepared_out(prepared)),
         Response::Moved(splits) => Outcome::Moved(splits_out(splits)),
@@ -174,9 +182,12 @@ fn response_out(response: Response) -> Outcome {
 pub(crate) fn answer_in(answer: proto::PeerAnswer) -> Decoded<Answer> {
     let outcome: Result<Response, Error> = match required(answer.outcome, "outcome")? {
         Outcome::Failure(failure) => Err(failure_in(failure)),
-        Outcome::Undelivered(m) => Ok(Response::Undelivered(
-            txn::decided_list_in(m).at("undelivered")?,
-        )),
+        Outcome::Undelivered(m) => Ok(Response::Undelivered {
+            incarnation: m.incarnation,
+            over: m.over,
+            decided: txn::decided_list_in(proto::DecidedList { decided: m.decided })
+                .at("undelivered")?,
+        }),
         Outcome::AppliedBatch(m) => {
             let held = m.held.map(held_in);
             Ok(Response::Batch(convert::commit_in(&m), held))

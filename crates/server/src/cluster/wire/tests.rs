@@ -503,7 +503,13 @@ fn degree() -> impl Strategy<Value = Degree> {
 
 fn response() -> impl Strategy<Value = Response> {
     let transactions = prop_oneof![
-        vec(decided(), 0..3).prop_map(Response::Undelivered),
+        (vec(decided(), 0..3), any::<u64>(), any::<u64>()).prop_map(
+            |(decided, incarnation, over)| Response::Undelivered {
+                decided,
+                incarnation,
+                over,
+            }
+        ),
         (version(), later())
             .prop_map(|(floor, later)| Response::Prepared(Prepared { floor, later })),
         splits().prop_map(Response::Moved),
