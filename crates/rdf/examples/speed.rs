@@ -25,8 +25,9 @@ fn cpu() -> f64 {
 }
 
 fn main() {
-    let (queries, data): (Vec<String>, Vec<String>) =
-        std::env::args().skip(1).partition(|a| Path::new(a).extension().is_some_and(|e| e == "rq"));
+    let (queries, data): (Vec<String>, Vec<String>) = std::env::args()
+        .skip(1)
+        .partition(|a| Path::new(a).extension().is_some_and(|e| e == "rq"));
     let started = cpu();
     let mut loader = Loader::new(Dataset::default(), "f", false);
     for file in &data {

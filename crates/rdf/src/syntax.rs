@@ -19,6 +19,8 @@ const KNOWN: [(&str, &str); 12] = [
     ("void", "http://rdfs.org/ns/void#"),
 ];
 
+/// Words that a mistake says were expected, at most.
+const EXPECTED_MAX: usize = 12;
 /// Brackets within brackets: the parser calls itself for each.
 const NESTED_MAX: usize = 256;
 
@@ -138,15 +140,22 @@ fn mistake(text: &str, message: &str) -> Error {
             &advice,
         );
     }
-    let what = what.trim_start_matches("expected ");
-    let what = if what.len() > 200 {
-        let cut = (0..=200)
-            .rev()
-            .find(|i| what.is_char_boundary(*i))
-            .unwrap_or(0);
-        format!("{}…", &what[..cut])
+    // The parser names classes of characters as well, which help nobody.
+    let words: Vec<&str> = what
+        .trim_start_matches("expected ")
+        .trim_start_matches("one of ")
+        .split(", ")
+        .filter(|w| !w.contains("..=") && !w.contains('|') && *w != "[_]")
+        .collect();
+    let more = if words.len() > EXPECTED_MAX {
+        ", …"
     } else {
-        what.to_owned()
+        ""
+    };
+    let what = match words.get(..EXPECTED_MAX.min(words.len())) {
+        Some([]) | None => "something else".to_owned(),
+        Some([word]) => (*word).to_owned(),
+        Some(some) => format!("one of {}{more}", some.join(", ")),
     };
     at(
         text,

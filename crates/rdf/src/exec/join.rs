@@ -49,10 +49,25 @@ pub(crate) fn join(
         .iter()
         .filter_map(|v| Some((left.column(*v)?, right.column(*v)?)))
         .collect();
+    // Where all terms of a side equal only themselves, a pair with the same key is equal: nobody asks again.
+    let mut implied: Vec<(Var, Var)> = Vec::new();
     let by_value: Vec<(Vec<Id>, Vec<Id>)> = equal
         .iter()
-        .filter_map(|(a, b)| Some((keys(ctx, left.column(*a)?), keys(ctx, right.column(*b)?))))
+        .filter_map(|(a, b)| {
+            let (x, y) = (left.column(*a)?, right.column(*b)?);
+            let keyed = (keys(ctx, x), keys(ctx, y));
+            if keyed.0 == x || keyed.1 == y {
+                implied.push((*a, *b));
+            }
+            Some(keyed)
+        })
         .collect();
+    let asked: Vec<Expr> = filters
+        .iter()
+        .filter(|f| !is_implied(f, &implied))
+        .cloned()
+        .collect();
+    let filters = asked.as_slice();
     let left_keys: Vec<&[Id]> = exact
         .iter()
         .map(|(a, _)| *a)
@@ -157,6 +172,17 @@ pub(crate) fn join(
         out.append(left.select_vars(&alone, keep).project(&vars));
     }
     Ok(out)
+}
+
+/// Whether a filter says that two variables are equal which are known to be.
+fn is_implied(f: &Expr, known: &[(Var, Var)]) -> bool {
+    match f {
+        Expr::Equal(a, b) => match (&**a, &**b) {
+            (Expr::Var(a), Expr::Var(b)) => known.contains(&(*a, *b)) || known.contains(&(*b, *a)),
+            _ => false,
+        },
+        _ => false,
+    }
 }
 
 /// Rows of both sides next to each other.

@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod differential;
-mod smoke;
+mod limits;
+mod requests;
 mod w3c;
 
 use esker_rdf::parse::Loader;

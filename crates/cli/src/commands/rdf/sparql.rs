@@ -107,8 +107,8 @@ fn ask<'a>(
     match query(rdf.data(), text, None, graphs, explain, options) {
         Ok(answer) => Ok(answer),
         // An update in the place of a query is a common slip.
-        Err(engine::Error::Syntax(mistake)) if engine::syntax::update(text, None).is_ok() => {
-            Err(usage(format!("{mistake}\n  it is an update: say --update")))
+        Err(engine::Error::Syntax(_)) if engine::syntax::update(text, None).is_ok() => {
+            Err(usage("this is an update, not a query: say --update"))
         }
         Err(e @ engine::Error::Stopped(_)) => Err(anyhow::anyhow!("{e}")),
         Err(e) => Err(error(e).into()),
