@@ -160,7 +160,10 @@ fn ours(data: &Dataset, text: &str, optimise: bool) -> Result<Vec<String>, Strin
 fn line(mut row: Vec<(String, Term)>) -> String {
     row.retain(|(v, _)| v != "m");
     row.sort_by(|a, b| a.0.cmp(&b.0));
-    row.iter().map(|(v, t)| format!("{v}={t} ")).collect()
+    row.iter().fold(String::new(), |mut text, (v, t)| {
+        let _ = write!(text, "{v}={t} ");
+        text
+    })
 }
 
 fn sorted(mut rows: Vec<String>) -> Vec<String> {

@@ -15,7 +15,7 @@ pub(crate) fn now() -> DateTime {
     "2026-11-22T12:00:00Z".parse().unwrap()
 }
 
-/// A dataset from TriG.
+/// A dataset from `TriG`.
 pub(crate) fn load(text: &str) -> Dataset {
     let mut loader = Loader::new(Dataset::default(), "t", false);
     loader

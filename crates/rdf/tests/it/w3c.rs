@@ -375,7 +375,7 @@ fn format_of(url: &str) -> RdfFormat {
 fn as_quads(g: &Graph) -> Quads {
     g.iter()
         .map(|t| t.in_graph(oxrdf::GraphNameRef::DefaultGraph))
-        .map(|q| q.into_owned())
+        .map(oxrdf::QuadRef::into_owned)
         .collect()
 }
 
