@@ -125,7 +125,7 @@ pub(crate) struct RdfPlainArgs {
 pub(crate) enum DumpFormat {
     /// N-Quads
     Nq,
-    /// TriG
+    /// Turtle with graphs (`TriG`)
     Trig,
     /// N-Triples: one graph only
     Nt,

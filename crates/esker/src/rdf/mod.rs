@@ -13,6 +13,7 @@ use esker_model::{Error, Result};
 use esker_rdf::parse::{Loaded, Loader};
 use esker_rdf::{Dataset, DateTime, Graphs, Options, RdfFormat, log, update_in_place};
 use esker_rpc::Address;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -207,7 +208,7 @@ fn encoded(path: &Path) -> String {
         if b.is_ascii_alphanumeric() || b"/._-~".contains(b) {
             text.push(char::from(*b));
         } else {
-            text.push_str(&format!("%{b:02X}"));
+            let _ = write!(text, "%{b:02X}");
         }
     }
     text
@@ -233,15 +234,12 @@ fn decoded(text: &str) -> String {
             .get(..2)
             .and_then(|h| std::str::from_utf8(h).ok())
             .and_then(|h| u8::from_str_radix(h, 16).ok());
-        match (first, hex) {
-            (b'%', Some(b)) => {
-                bytes.push(b);
-                rest = tail.get(2..).unwrap_or_default();
-            }
-            _ => {
-                bytes.push(*first);
-                rest = tail;
-            }
+        if let (b'%', Some(b)) = (first, hex) {
+            bytes.push(b);
+            rest = tail.get(2..).unwrap_or_default();
+        } else {
+            bytes.push(*first);
+            rest = tail;
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()

@@ -28,12 +28,15 @@ pub fn format_of(path: &Path) -> Option<RdfFormat> {
 pub fn open(path: &Path) -> Result<Box<dyn Read>> {
     let file =
         File::open(path).map_err(|e| Error::io(format!("opening `{}`", path.display()), e))?;
-    let name = path.to_string_lossy().to_ascii_lowercase();
-    Ok(if name.ends_with(".gz") {
+    let packing = path
+        .extension()
+        .map(|e| e.to_string_lossy().to_ascii_lowercase())
+        .unwrap_or_default();
+    Ok(if packing == "gz" {
         Box::new(flate2::bufread::MultiGzDecoder::new(
             BufReader::with_capacity(1 << 18, file),
         ))
-    } else if name.ends_with(".zst") {
+    } else if packing == "zst" {
         let decoder =
             ruzstd::decoding::StreamingDecoder::new(BufReader::with_capacity(1 << 18, file))
                 .map_err(|e| {

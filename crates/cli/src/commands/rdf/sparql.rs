@@ -26,7 +26,7 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
     };
     let opened = began.elapsed();
     let interrupt = context.interrupt.clone();
-    let stop = move || interrupt.stopped().map(|s| s.name());
+    let stop = move || interrupt.stopped().map(crate::interrupt::Stopped::name);
     let (now, seed) = moment();
     let mut options = Options::new(now, seed);
     // The data is in memory already; this bounds what a query may put beside it.
@@ -123,12 +123,11 @@ fn print(
 ) -> anyhow::Result<()> {
     let graph = match format {
         AnswerFormat::Table | AnswerFormat::Ttl => RdfFormat::Turtle,
-        AnswerFormat::Nt => RdfFormat::NTriples,
         AnswerFormat::Rdf | AnswerFormat::Xml => RdfFormat::RdfXml,
         AnswerFormat::Jsonld | AnswerFormat::Json => RdfFormat::JsonLd {
             profile: engine::JsonLdProfileSet::default(),
         },
-        AnswerFormat::Csv | AnswerFormat::Tsv => RdfFormat::NTriples,
+        AnswerFormat::Nt | AnswerFormat::Csv | AnswerFormat::Tsv => RdfFormat::NTriples,
     };
     let rows = match format {
         AnswerFormat::Json => Some(Format::Json),
