@@ -112,6 +112,7 @@ pub(crate) fn write(core: &Core, directory: &Path) -> Result<BackupReport> {
     // The store before the archive: versions move from the one to the other, so that none is missed.
     let mut bytes = core.store.checkpoint(&copy.store())?;
     bytes += core.archive.copy_to(&copy.archive())?;
+    bytes += crate::rdf::disk::copy_to(&core.folder.rdf(), &copy.rdf())?;
     let now = crate::engine::Clock::now_millis(&crate::clock::SystemClock);
     copy.write_format(core.store_engine, now)?;
     draft.finish()?;
@@ -153,6 +154,7 @@ pub(crate) fn restore(backup: &Path, target: &Path) -> Result<()> {
     let copy = Folder::at(&draft.path);
     copy_tree(&source.store(), &copy.store())?;
     copy_tree(&source.archive(), &copy.archive())?;
+    crate::rdf::disk::copy_to(&source.rdf(), &copy.rdf())?;
     copy_file(&backup.join("FORMAT"), &draft.path.join("FORMAT"))?;
     verify(&copy, engine).map_err(|e| match e {
         Error::Target(message) | Error::Unavailable(message) => Error::Target(message),
@@ -176,6 +178,7 @@ fn verify(copy: &Folder, engine: StoreEngine) -> Result<()> {
     for table in Table::ALL {
         store.scan(table, &KeyRange::ALL, &mut |_, _| Flow::Continue(()))?;
     }
+    crate::rdf::Rdf::read(&copy.rdf())?;
     let archive = Arc::new(ParquetArchive::open(&copy.archive())?);
     crate::engine::Archive::scan(&*archive, &KeyRange::ALL, &mut |_, _| Flow::Continue(()))?;
     let database = Engine::open(

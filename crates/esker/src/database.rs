@@ -134,6 +134,11 @@ impl Database {
         }
     }
 
+    /// Where it lies; a server's address for a server's.
+    pub(crate) fn folder(&self) -> &Folder {
+        &self.shared.folder
+    }
+
     /// The same database, read on somebody's behalf: reads of the graph through this handle show only what they may see
     /// ([`crate::engine::View`]). `None` sees all. Calls of objects and of the namespace say themselves who asks.
     #[must_use]

@@ -5,6 +5,7 @@
 //!    FORMAT         text: magic, format number, store engine, when and by what it was made
 //!    store/         what the store engine writes
 //!    archive/       superseded versions past the retention policy, as Parquet
+//!    rdf/           RDF data: an image, a log of what came after it (see `rdf`)
 //!    owner/         who has it open: records by generation, the socket (mode 0700)
 //! ```
 //!
@@ -83,6 +84,10 @@ impl Folder {
 
     pub(crate) fn archive(&self) -> PathBuf {
         self.path.join("archive")
+    }
+
+    pub(crate) fn rdf(&self) -> PathBuf {
+        self.path.join("rdf")
     }
 
     pub(crate) fn owner(&self) -> PathBuf {

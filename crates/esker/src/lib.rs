@@ -27,6 +27,7 @@ mod objects;
 mod options;
 mod owner;
 pub mod raw;
+pub mod rdf;
 mod remote;
 mod server;
 mod session;

@@ -10,6 +10,7 @@ mod import;
 mod names;
 mod object;
 mod placement;
+mod rdf;
 mod read;
 mod serve;
 mod walk;
@@ -41,6 +42,10 @@ pub(crate) use object::{
 };
 pub(crate) use placement::{
     ExplainArgs, ExplainFormat, PlacementArgs, PlacementCommand, TreeArg, kind_parser,
+};
+pub(crate) use rdf::{
+    AnswerFormat, DumpFormat, RdfArgs, RdfCommand, RdfDumpArgs, RdfLoadArgs, RdfPlainArgs,
+    RdfStatsArgs, SparqlArgs,
 };
 pub(crate) use read::{DiffArgs, GetArgs, HistoryArgs, ScanArgs, TopArgs, TopBy};
 pub(crate) use serve::{LogFormat, ServeArgs};
@@ -223,6 +228,10 @@ pub(crate) enum Command {
     Du(DuArgs),
     /// How the namespace keeps a directory
     Namespace(NamespaceArgs),
+    /// Ask RDF data, or change it, by SPARQL
+    Sparql(SparqlArgs),
+    /// Load, dump and look after RDF data
+    Rdf(RdfArgs),
     /// Show or extend the schema
     Schema(SchemaArgs),
     /// Counts, sizes and cache figures

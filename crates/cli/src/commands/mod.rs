@@ -22,6 +22,7 @@ mod names;
 mod object;
 mod placement;
 mod put;
+mod rdf;
 mod restore;
 mod scan;
 mod schema;
@@ -144,6 +145,8 @@ fn run(command: Command, context: &mut Context, interrupt: &Interrupt) -> anyhow
         Command::Namespace(args) => match &args.command {
             NamespaceCommand::Explain(args) => names::explain(args, context),
         },
+        Command::Sparql(args) => rdf::sparql(&args, context),
+        Command::Rdf(args) => rdf::run(&args.command, context),
         Command::Top(args) if args.by == TopBy::Degree => top::run(&args, context),
         Command::Top(args) => names::top(&args, context),
         Command::Diff(args) => diff::run(&args, context),

@@ -1,0 +1,38 @@
+//! `esker sparql`, `esker rdf`.
+
+mod keep;
+mod load;
+mod sparql;
+
+pub(crate) use sparql::sparql;
+
+use crate::args::RdfCommand;
+use crate::context::Context;
+use crate::exit::Outcome;
+
+/// Stack of a thread that works on queries: parsers call themselves for what stands within brackets.
+const STACK: usize = 256 << 20;
+
+pub(crate) fn run(command: &RdfCommand, context: &mut Context) -> anyhow::Result<Outcome> {
+    match command {
+        RdfCommand::Load(args) => load::load(args, context),
+        RdfCommand::Checkpoint(args) => keep::checkpoint(args, context),
+        RdfCommand::Dump(args) => keep::dump(args, context),
+        RdfCommand::Stats(args) => keep::stats(args, context),
+        RdfCommand::Drop(args) => keep::drop_all(args, context),
+    }
+}
+
+/// Does something on a stack that is large enough for any query.
+fn on_large_stack<T: Send>(work: impl FnOnce() -> anyhow::Result<T> + Send) -> anyhow::Result<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new()
+            .name("sparql".into())
+            .stack_size(STACK)
+            .spawn_scoped(scope, work)?;
+        match thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}

@@ -1,0 +1,198 @@
+//! `esker sparql`: queries and updates.
+
+use super::on_large_stack;
+use crate::args::{AnswerFormat, SparqlArgs};
+use crate::context::Context;
+use crate::exit::{Outcome, usage};
+use crate::output::{Cell, Rows};
+use crate::{args::RowFormat, units};
+use esker::rdf::{Rdf, engine, error, moment};
+use esker_rdf::{Answer, Format, Found, Graphs, Options, RdfFormat, query};
+use std::io::{Read as _, Write};
+use std::time::Instant;
+
+pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let text = text(args)?;
+    let graphs = (!args.default_graph.is_empty() || !args.named_graph.is_empty()).then(|| Graphs {
+        default: args.default_graph.clone(),
+        named: args.named_graph.clone(),
+    });
+    let began = Instant::now();
+    let database = context.open(&args.target)?;
+    let mut rdf = if args.update {
+        database.rdf_to_change()?
+    } else {
+        database.rdf()?
+    };
+    let opened = began.elapsed();
+    let interrupt = context.interrupt.clone();
+    let stop = move || interrupt.stopped().map(crate::interrupt::Stopped::name);
+    let (now, seed) = moment();
+    let mut options = Options::new(now, seed);
+    // The data is in memory already; this bounds what a query may put beside it.
+    options.memory = usize::try_from(context.globals.memory)
+        .unwrap_or(usize::MAX)
+        .max(4 << 30);
+    options.stop = &stop;
+    if args.update {
+        let sync = context.durability() == esker::Durability::Sync;
+        let done = on_large_stack(|| Ok(rdf.update(&text, graphs.as_ref(), &options, sync)?))?;
+        context.note(&format!(
+            "{} added, {} removed",
+            units::counted(done.added as u64, "quad", "quads"),
+            units::count(done.removed as u64)
+        ));
+        if args.profile {
+            context.note(&format!(
+                "opened in {opened:.2?}, all in {:.2?}",
+                began.elapsed()
+            ));
+        }
+        return Ok(Outcome::Done);
+    }
+    let mut out = Vec::new();
+    let style = context.style;
+    let times = on_large_stack(|| {
+        let started = Instant::now();
+        let answer = ask(&rdf, &text, graphs.as_ref(), args.explain, &options)?;
+        let answered = started.elapsed();
+        if args.explain {
+            for line in answer.notes() {
+                writeln!(out, "{line}")?;
+            }
+        } else {
+            print(&answer, args.format, style, &mut out)?;
+        }
+        Ok((answered, started.elapsed(), answer.len()))
+    })?;
+    context.out.write_all(&out)?;
+    if args.profile {
+        let (answered, written, rows) = times;
+        context.note(&format!(
+            "opened in {opened:.2?}; answered in {answered:.2?}; written in {:.2?}; {}",
+            written.saturating_sub(answered),
+            units::counted(rows as u64, "row", "rows"),
+        ));
+    }
+    Ok(Outcome::Done)
+}
+
+fn text(args: &SparqlArgs) -> anyhow::Result<String> {
+    let Some(path) = &args.file else {
+        return Ok(args.query.clone().unwrap_or_default());
+    };
+    let mut bytes = Vec::new();
+    let shown = path.display().to_string();
+    let read = if shown == "-" {
+        std::io::stdin().read_to_end(&mut bytes)
+    } else {
+        std::fs::File::open(path).and_then(|mut f| f.read_to_end(&mut bytes))
+    };
+    read.map_err(|e| usage(format!("reading `{shown}`: {e}")))?;
+    String::from_utf8(bytes).map_err(|e| {
+        usage(format!(
+            "`{shown}` is not UTF-8 at byte {}",
+            e.utf8_error().valid_up_to()
+        ))
+    })
+}
+
+fn ask<'a>(
+    rdf: &'a Rdf,
+    text: &str,
+    graphs: Option<&Graphs>,
+    explain: bool,
+    options: &'a Options<'a>,
+) -> anyhow::Result<Answer<'a>> {
+    match query(rdf.data(), text, None, graphs, explain, options) {
+        Ok(answer) => Ok(answer),
+        // An update in the place of a query is a common slip.
+        Err(engine::Error::Syntax(_)) if engine::syntax::update(text, None).is_ok() => {
+            Err(usage("this is an update, not a query: say --update"))
+        }
+        Err(e @ engine::Error::Stopped(_)) => Err(anyhow::anyhow!("{e}")),
+        Err(e) => Err(error(e).into()),
+    }
+}
+
+fn print(
+    answer: &Answer<'_>,
+    format: AnswerFormat,
+    style: crate::output::Style,
+    out: &mut Vec<u8>,
+) -> anyhow::Result<()> {
+    let graph = match format {
+        AnswerFormat::Table | AnswerFormat::Ttl => RdfFormat::Turtle,
+        AnswerFormat::Rdf | AnswerFormat::Xml => RdfFormat::RdfXml,
+        AnswerFormat::Jsonld | AnswerFormat::Json => RdfFormat::JsonLd {
+            profile: engine::JsonLdProfileSet::default(),
+        },
+        AnswerFormat::Nt | AnswerFormat::Csv | AnswerFormat::Tsv => RdfFormat::NTriples,
+    };
+    let rows = match format {
+        AnswerFormat::Json => Some(Format::Json),
+        AnswerFormat::Xml => Some(Format::Xml),
+        AnswerFormat::Csv => Some(Format::Csv),
+        AnswerFormat::Tsv => Some(Format::Tsv),
+        _ => None,
+    };
+    match (&answer.found, rows) {
+        (Found::Triples(_), _) => answer.write_graph(graph, out)?,
+        (Found::Boolean(b), None) => writeln!(out, "{b}")?,
+        (_, Some(format)) => {
+            answer.write(format, out)?;
+            if !out.ends_with(b"\n") {
+                out.push(b'\n');
+            }
+        }
+        (Found::Solutions(names, table), None) => {
+            if format != AnswerFormat::Table {
+                return Err(usage(
+                    "that format is for graphs, which CONSTRUCT and DESCRIBE give; expected table, json, xml, csv or tsv",
+                ));
+            }
+            let columns = names.iter().map(|n| n.clone().into()).collect();
+            let mut rows = Rows::named(out, RowFormat::Table, style, columns);
+            for r in 0..table.len() {
+                let cells = table
+                    .columns()
+                    .iter()
+                    .map(|c| {
+                        answer
+                            .term(c[r])
+                            .map_or(Cell::Empty, |t| Cell::Text(shown(&t)))
+                    })
+                    .collect();
+                rows.row(cells)?;
+            }
+            rows.finish()?;
+        }
+    }
+    Ok(())
+}
+
+/// A term for people: numbers and booleans without their types.
+fn shown(term: &engine::Term) -> String {
+    if let engine::Term::Literal(l) = term {
+        let datatype = l.datatype();
+        let local = datatype
+            .as_str()
+            .strip_prefix(engine::id::XSD)
+            .unwrap_or_default();
+        if matches!(
+            local,
+            "integer"
+                | "decimal"
+                | "double"
+                | "float"
+                | "boolean"
+                | "dateTime"
+                | "date"
+                | "int"
+                | "long"
+        ) {
+            return l.value().to_owned();
+        }
+    }
+    term.to_string()
+}

@@ -1,0 +1,246 @@
+//! The RDF door: data in memory, an image and a log of it in the database's folder.
+
+pub(crate) mod disk;
+mod source;
+#[cfg(test)]
+mod tests;
+
+pub use source::{ENDINGS, files, format_of, open};
+
+use crate::database::Database;
+use disk::Writer;
+use esker_model::{Error, Result};
+use esker_rdf::parse::{Loaded, Loader};
+use esker_rdf::{Dataset, DateTime, Graphs, Options, RdfFormat, log, update_in_place};
+use esker_rpc::Address;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub use esker_rdf as engine;
+
+/// A database's RDF data, in memory.
+#[derive(Debug)]
+pub struct Rdf {
+    data: Dataset,
+    folder: PathBuf,
+    number: u64,
+    log_bytes: u64,
+    writer: Option<Writer>,
+}
+
+/// What an update did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Changed {
+    /// Quads that are new.
+    pub added: usize,
+    /// Quads that are gone.
+    pub removed: usize,
+}
+
+/// A log of more bytes than this, and than the image's half, becomes an image when a writer opens it.
+const LOG_MAX: u64 = 64 << 20;
+
+/// An engine's error as the library has them.
+pub fn error(e: engine::Error) -> Error {
+    match e {
+        engine::Error::Stopped(_) => Error::Interrupted,
+        other => Error::Invalid(other.to_string()),
+    }
+}
+
+/// The present time as `NOW()` says it, and a seed.
+pub fn moment() -> (DateTime, u64) {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let seed = since.as_nanos() as u64 ^ (u64::from(std::process::id()) << 40);
+    (DateTime::now(), seed)
+}
+
+impl Database {
+    /// The database's RDF data, to be read.
+    pub fn rdf(&self) -> Result<Rdf> {
+        Rdf::read(&self.rdf_folder()?)
+    }
+
+    /// The database's RDF data, to be changed. One process at a time has it so.
+    pub fn rdf_to_change(&self) -> Result<Rdf> {
+        Rdf::change(&self.rdf_folder()?)
+    }
+
+    fn rdf_folder(&self) -> Result<PathBuf> {
+        let folder = self.folder();
+        let shown = folder.path.to_string_lossy();
+        if Address::is_address(&shown) {
+            return Err(Error::Target(format!(
+                "RDF and SPARQL work on a database's folder only, as yet: `{shown}` is a server; run the command where its \
+                 folder lies, with the folder as target"
+            )));
+        }
+        folder.check_alone()?;
+        Ok(folder.rdf())
+    }
+}
+
+impl Rdf {
+    pub(crate) fn read(folder: &Path) -> Result<Self> {
+        let opened = disk::read(folder)?;
+        Ok(Self {
+            data: opened.data,
+            folder: folder.to_path_buf(),
+            number: opened.number,
+            log_bytes: opened.log_bytes,
+            writer: None,
+        })
+    }
+
+    fn change(folder: &Path) -> Result<Self> {
+        let mut writer = disk::lock(folder)?;
+        let mut rdf = Self::read(folder)?;
+        writer.begin(rdf.number, rdf.log_bytes)?;
+        rdf.writer = Some(writer);
+        if rdf.number == 0 || rdf.log_bytes > LOG_MAX {
+            rdf.checkpoint()?;
+        }
+        Ok(rdf)
+    }
+
+    /// The data.
+    pub const fn data(&self) -> &Dataset {
+        &self.data
+    }
+
+    /// Where it lies.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Bytes of the log behind the image.
+    pub const fn log_bytes(&self) -> u64 {
+        self.log_bytes
+    }
+
+    fn writer(&mut self) -> Result<&mut Writer> {
+        let folder = self.folder.display().to_string();
+        self.writer
+            .as_mut()
+            .ok_or_else(|| Error::Invalid(format!("`{folder}` was opened to be read")))
+    }
+
+    /// Does an update, whole or not at all. What `LOAD` names must be a file of this machine.
+    pub fn update(
+        &mut self,
+        text: &str,
+        graphs: Option<&Graphs>,
+        options: &Options<'_>,
+        sync: bool,
+    ) -> Result<Changed> {
+        self.writer()?;
+        let (changes, added, removed) =
+            update_in_place(&mut self.data, text, graphs, &mut fetch, options).map_err(error)?;
+        if !changes.is_empty() {
+            let record = log::encode(&self.data, &changes);
+            let writer = self.writer()?;
+            if let Err(e) = writer.append(&record, sync) {
+                // What is not in the log did not happen.
+                self.data = disk::read(&self.folder)?.data;
+                return Err(e);
+            }
+            self.log_bytes = writer.log_bytes;
+        }
+        Ok(Changed { added, removed })
+    }
+
+    /// Adds files, all or nothing, and writes an image with them.
+    pub fn load(
+        &mut self,
+        files: &[(PathBuf, RdfFormat)],
+        graph: Option<&str>,
+        lenient: bool,
+        tick: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Loaded> {
+        let (_, seed) = moment();
+        let mut loader = Loader::new(self.data.clone(), &format!("f{seed:x}n"), lenient);
+        loader.on_tick(Box::new(tick));
+        for (path, format) in files {
+            let name = path.display().to_string();
+            let mut from = open(path)?;
+            let base = path
+                .canonicalize()
+                .ok()
+                .map(|p| format!("file://{}", encoded(&p)));
+            loader
+                .read(&name, &mut *from, *format, graph, base.as_deref())
+                .map_err(error)?;
+        }
+        let (data, loaded) = loader.finish();
+        let before = std::mem::replace(&mut self.data, data);
+        if let Err(e) = self.checkpoint() {
+            self.data = before;
+            return Err(e);
+        }
+        Ok(loaded)
+    }
+
+    /// Writes an image of all data, so that opening it needs no log. Its bytes.
+    pub fn checkpoint(&mut self) -> Result<u64> {
+        self.data.settle();
+        let data = self.data.clone();
+        let writer = self.writer()?;
+        let bytes = writer.checkpoint(&data)?;
+        self.number = writer.number;
+        self.log_bytes = 0;
+        Ok(bytes)
+    }
+
+    /// Forgets all RDF data.
+    pub fn drop_all(&mut self) -> Result<()> {
+        self.data = Dataset::default();
+        self.checkpoint().map(drop)
+    }
+}
+
+/// A path as a part of an IRI.
+fn encoded(path: &Path) -> String {
+    let mut text = String::new();
+    for b in path.as_os_str().as_encoded_bytes() {
+        if b.is_ascii_alphanumeric() || b"/._-~".contains(b) {
+            text.push(char::from(*b));
+        } else {
+            let _ = write!(text, "%{b:02X}");
+        }
+    }
+    text
+}
+
+/// What `LOAD` names.
+fn fetch(iri: &str) -> std::result::Result<(Box<dyn std::io::Read>, RdfFormat), String> {
+    let path = iri
+        .strip_prefix("file://")
+        .ok_or("only file: IRIs are read; fetch the file first")?;
+    let path = PathBuf::from(decoded(path));
+    let format =
+        format_of(&path).ok_or_else(|| format!("its name says no format; expected {ENDINGS}"))?;
+    let from = open(&path).map_err(|e| e.to_string())?;
+    Ok((from, format))
+}
+
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let hex = tail
+            .get(..2)
+            .and_then(|h| std::str::from_utf8(h).ok())
+            .and_then(|h| u8::from_str_radix(h, 16).ok());
+        if let (b'%', Some(b)) = (first, hex) {
+            bytes.push(b);
+            rest = tail.get(2..).unwrap_or_default();
+        } else {
+            bytes.push(*first);
+            rest = tail;
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,137 @@
+//! What a death at any moment leaves of RDF data.
+
+use super::*;
+use std::fs;
+
+fn options() -> Options<'static> {
+    let (now, seed) = moment();
+    Options::new(now, seed)
+}
+
+fn insert(rdf: &mut Rdf, n: usize) {
+    let text = format!("INSERT DATA {{ <http://a/x{n}> <http://a/p> \"v{n}\" }}");
+    assert_eq!(
+        rdf.update(&text, None, &options(), n.is_multiple_of(2))
+            .unwrap()
+            .added,
+        1
+    );
+}
+
+#[test]
+fn what_was_acknowledged_is_there_and_a_record_cut_short_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rdf");
+    let mut ends = vec![0];
+    {
+        let mut rdf = Rdf::change(&path).unwrap();
+        for n in 0..5 {
+            insert(&mut rdf, n);
+            ends.push(rdf.log_bytes());
+        }
+        assert!(matches!(Rdf::change(&path), Err(Error::Unavailable(_))));
+        assert_eq!(Rdf::read(&path).unwrap().data().len(), 5);
+    }
+    let log = fs::read_dir(&path)
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .find(|p| p.to_string_lossy().contains("log-"))
+        .unwrap();
+    let whole = fs::read(&log).unwrap();
+    for cut in 0..=whole.len() {
+        fs::write(&log, &whole[..cut]).unwrap();
+        let count = ends.iter().filter(|e| **e <= cut as u64).count() - 1;
+        assert_eq!(
+            Rdf::read(&path).unwrap().data().len(),
+            count,
+            "cut at {cut}"
+        );
+    }
+    // Whoever writes next stands behind the last whole record.
+    fs::write(&log, &whole[..whole.len() - 3]).unwrap();
+    let mut rdf = Rdf::change(&path).unwrap();
+    assert_eq!(rdf.data().len(), 4);
+    insert(&mut rdf, 9);
+    drop(rdf);
+    assert_eq!(Rdf::read(&path).unwrap().data().len(), 5);
+}
+
+#[test]
+fn an_image_that_does_not_count_yet_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rdf");
+    let mut rdf = Rdf::change(&path).unwrap();
+    insert(&mut rdf, 0);
+    let number = rdf.number;
+    fs::write(path.join(format!("image-{}", number + 1)), b"half").unwrap();
+    fs::write(path.join(format!("image-{}.new", number + 1)), b"half").unwrap();
+    fs::write(path.join("CURRENT.new"), b"9").unwrap();
+    drop(rdf);
+    assert_eq!(Rdf::read(&path).unwrap().data().len(), 1);
+    let mut rdf = Rdf::change(&path).unwrap();
+    rdf.checkpoint().unwrap();
+    insert(&mut rdf, 1);
+    drop(rdf);
+    let rdf = Rdf::read(&path).unwrap();
+    assert_eq!(rdf.data().len(), 2);
+    let mut names: Vec<String> = fs::read_dir(&path)
+        .unwrap()
+        .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    let number = rdf.number;
+    assert_eq!(
+        names,
+        [
+            "CURRENT".into(),
+            "LOCK".into(),
+            format!("image-{number}"),
+            format!("log-{number}")
+        ]
+    );
+}
+
+#[test]
+fn a_damaged_image_is_said_to_be_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rdf");
+    let mut rdf = Rdf::change(&path).unwrap();
+    insert(&mut rdf, 0);
+    rdf.checkpoint().unwrap();
+    let image = path.join(format!("image-{}", rdf.number));
+    drop(rdf);
+    let mut bytes = fs::read(&image).unwrap();
+    bytes[20] ^= 1;
+    fs::write(&image, bytes).unwrap();
+    let message = Rdf::read(&path).unwrap_err().to_string();
+    assert!(message.contains("damaged"), "{message}");
+}
+
+#[test]
+fn a_load_that_fails_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rdf");
+    let good = folder.path().join("a b.nt");
+    let bad = folder.path().join("bad.nt");
+    fs::write(&good, "<http://a/x> <http://a/p> <http://a/y> .\n").unwrap();
+    fs::write(&bad, "<http://a/x> <http://a/p> <http://a/z> .\noops\n").unwrap();
+    let mut rdf = Rdf::change(&path).unwrap();
+    let both = [
+        (good.clone(), RdfFormat::NTriples),
+        (bad, RdfFormat::NTriples),
+    ];
+    let message = rdf
+        .load(&both, None, false, &mut |_| true)
+        .unwrap_err()
+        .to_string();
+    assert!(message.contains("bad.nt:2:1"), "{message}");
+    assert_eq!(rdf.data().len(), 0);
+    let loaded = rdf
+        .load(&both, Some("http://g"), true, &mut |_| true)
+        .unwrap();
+    assert_eq!((loaded.new, loaded.skipped_count), (2, 1));
+    let load = format!("LOAD <file://{}>", encoded(&good));
+    assert_eq!(rdf.update(&load, None, &options(), true).unwrap().added, 1);
+    drop(rdf);
+    assert_eq!(Rdf::read(&path).unwrap().data().len(), 3);
+}

@@ -1,0 +1,85 @@
+//! Loads files and times queries, each several times in one process, in processor time:
+//! `cargo run --release -p esker-rdf --example speed -- data.nt query.rq…` (each query's name is its file's).
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a program for measurements, on the outer side of the fence"
+)]
+
+use esker_rdf::parse::Loader;
+use esker_rdf::{Dataset, DateTime, Format, Options, RdfFormat, query};
+use std::fs::{self, File};
+use std::path::Path;
+
+/// Processor time of this thread in seconds: what other programs do to the clock on the wall does not count.
+fn cpu() -> f64 {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos: f64 = text
+        .split(' ')
+        .next()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0.0);
+    nanos / 1e9
+}
+
+fn main() {
+    let (queries, data): (Vec<String>, Vec<String>) = std::env::args()
+        .skip(1)
+        .partition(|a| Path::new(a).extension().is_some_and(|e| e == "rq"));
+    let started = cpu();
+    let mut loader = Loader::new(Dataset::default(), "f", false);
+    for file in &data {
+        let ending = Path::new(file).extension().unwrap().to_str().unwrap();
+        let format = RdfFormat::from_extension(ending).unwrap_or(RdfFormat::RdfXml);
+        loader
+            .read(
+                file,
+                &mut File::open(file).unwrap(),
+                format,
+                None,
+                Some("http://example.org/"),
+            )
+            .unwrap();
+    }
+    let read = cpu() - started;
+    let (dataset, loaded) = loader.finish();
+    let time = cpu() - started;
+    let quads = dataset.len();
+    println!(
+        "{} read, {quads} kept, {:.3} s ({:.3} s of it sorting), {:.0} quads/s; {} terms, {:.1} bytes of columns a quad, \
+         {:.1} bytes a term, {:.1} bytes a quad in all",
+        loaded.read,
+        time,
+        time - read,
+        loaded.read as f64 / time,
+        dataset.dictionary.len(),
+        dataset.quad_bytes() as f64 / quads as f64,
+        dataset.dictionary.bytes() as f64 / dataset.dictionary.len() as f64,
+        (dataset.dictionary.bytes() + dataset.quad_bytes()) as f64 / quads as f64,
+    );
+    let options = Options::new(DateTime::now(), 1);
+    for file in &queries {
+        let text = fs::read_to_string(file).unwrap();
+        let (mut rows, mut bytes, mut runs) = (0, 0, 0u32);
+        let mut started = cpu();
+        // The clock ticks every few milliseconds, so many runs are measured together; the first is cold.
+        while runs < 2 || (cpu() - started < 0.4 && runs < 100_000) {
+            if runs == 1 {
+                started = cpu();
+            }
+            runs += 1;
+            let answer = query(&dataset, &text, None, None, false, &options).unwrap();
+            let mut out = Vec::new();
+            answer.write(Format::Json, &mut out).unwrap();
+            (rows, bytes) = (answer.len(), out.len());
+        }
+        let each = (cpu() - started) * 1000.0 / f64::from(runs - 1);
+        println!(
+            "{:<24} {rows:>9} rows {bytes:>11} bytes {:>10.3} ms",
+            Path::new(file).file_stem().unwrap().to_str().unwrap(),
+            each
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! What many terms have in common: the beginnings of IRIs, languages, datatypes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The kind of a term, with the text that it shares with others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Head {
+    /// An IRI that begins so.
+    Iri(Box<str>),
+    /// A blank node.
+    Blank,
+    /// A literal of type `xsd:string`.
+    Plain,
+    /// A literal with that language.
+    Lang(Box<str>),
+    /// A literal with that datatype.
+    Typed(Box<str>),
+}
+
+/// Beginnings of IRIs that are kept; further IRIs are stored whole.
+const PREFIXES_MAX: usize = 1 << 16;
+
+/// The list of heads.
+#[derive(Debug, Clone)]
+pub(crate) struct Heads {
+    list: Vec<Head>,
+    known: HashMap<(u8, Arc<str>), u32>,
+    prefixes: usize,
+}
+
+pub(crate) const BLANK: u32 = 0;
+pub(crate) const PLAIN: u32 = 1;
+const WHOLE: u32 = 2;
+
+impl Default for Heads {
+    fn default() -> Self {
+        let mut heads = Self {
+            list: vec![Head::Blank, Head::Plain],
+            known: HashMap::new(),
+            prefixes: 0,
+        };
+        heads.add(Head::Iri("".into()));
+        heads
+    }
+}
+
+impl Heads {
+    pub(crate) fn get(&self, n: u32) -> &Head {
+        self.list.get(n as usize).unwrap_or(&Head::Blank)
+    }
+
+    pub(crate) fn list(&self) -> &[Head] {
+        &self.list
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.known.keys().map(|(_, k)| 2 * k.len() + 80).sum()
+    }
+
+    pub(crate) fn add(&mut self, head: Head) -> u32 {
+        let n = self.list.len() as u32;
+        if let Some(key) = key(&head) {
+            self.known.insert((key.0, Arc::from(key.1)), n);
+            self.prefixes += usize::from(key.0 == b'<');
+        }
+        self.list.push(head);
+        n
+    }
+
+    fn find(&self, kind: u8, text: &str) -> Option<u32> {
+        // A tuple with a borrowed text cannot be asked for, so the key is made; this is only done for new terms.
+        self.known.get(&(kind, Arc::from(text))).copied()
+    }
+
+    /// The head of an IRI and how many of its bytes it covers. `None` if it would have to be added.
+    pub(crate) fn of_iri(&self, iri: &str) -> Option<(u32, usize)> {
+        let cut = iri.rfind(['/', '#', ':']).map_or(0, |i| i + 1);
+        match self.find(b'<', &iri[..cut]) {
+            Some(n) => Some((n, cut)),
+            None if self.prefixes >= PREFIXES_MAX => Some((WHOLE, 0)),
+            None => None,
+        }
+    }
+
+    /// The head for a new IRI.
+    pub(crate) fn add_iri(&mut self, iri: &str) -> (u32, usize) {
+        let cut = iri.rfind(['/', '#', ':']).map_or(0, |i| i + 1);
+        (self.add(Head::Iri(iri[..cut].into())), cut)
+    }
+
+    pub(crate) fn of_suffix(&self, kind: u8, text: &str) -> Option<u32> {
+        self.find(kind, text)
+    }
+}
+
+fn key(head: &Head) -> Option<(u8, &str)> {
+    match head {
+        Head::Iri(p) => Some((b'<', p)),
+        Head::Lang(l) => Some((b'@', l)),
+        Head::Typed(t) => Some((b'^', t)),
+        Head::Blank | Head::Plain => None,
+    }
+}

@@ -1,0 +1,237 @@
+//! Terms to numbers and back.
+//!
+//! A term is stored once: the number of its *head* (what it shares with others: an IRI's beginning, a language, a
+//! datatype) and the rest of its text. Numbers are dense and never given twice. The dictionary is a list of segments;
+//! copies share all but the last, so that a snapshot costs nothing and a writer goes on beside it.
+
+mod codec;
+mod heads;
+mod key;
+mod segment;
+
+pub use heads::Head;
+pub use key::Key;
+
+use crate::error::{Error, Result};
+use crate::id::{self, Id, LOCAL, UNBOUND};
+use heads::{BLANK, Heads, PLAIN};
+use oxrdf::{Term, TermRef};
+use segment::Segment;
+use std::sync::Arc;
+
+/// Terms that a shared last segment may have and still be copied by a writer.
+const COPIED_MAX: usize = 2048;
+
+/// All terms of a database.
+#[derive(Debug, Clone)]
+pub struct Dictionary {
+    heads: Arc<Heads>,
+    segments: Vec<Arc<Segment>>,
+}
+
+impl Default for Dictionary {
+    fn default() -> Self {
+        Self {
+            heads: Arc::default(),
+            segments: vec![Arc::new(Segment::new(1))],
+        }
+    }
+}
+
+/// How a term is written, in pieces that lie in the dictionary.
+#[derive(Debug, Clone, Copy)]
+pub enum Parts<'a> {
+    /// Head and rest.
+    Stored(&'a Head, &'a str),
+    /// A value that stands in its number.
+    Inline(id::Inline),
+}
+
+impl Dictionary {
+    /// Terms that it holds.
+    pub fn len(&self) -> usize {
+        self.segments.iter().map(|s| s.len()).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes in memory, the terms' own included.
+    pub fn bytes(&self) -> usize {
+        self.heads.bytes() + self.segments.iter().map(|s| s.bytes()).sum::<usize>()
+    }
+
+    /// The number of a term that is known.
+    pub fn find(&self, key: &Key<'_>) -> Option<Id> {
+        if let Key::Typed(value, datatype) = key
+            && let Some(id) = id::inline(value, datatype)
+        {
+            return Some(id);
+        }
+        let hash = key.hash();
+        self.segments
+            .iter()
+            .find_map(|s| s.find(key, hash, &self.heads))
+    }
+
+    /// [`Self::find`] of a term.
+    pub fn find_term(&self, term: TermRef<'_>) -> Option<Id> {
+        self.find(&Key::of(term))
+    }
+
+    /// The number of a term, which is added if it is new.
+    pub fn intern(&mut self, key: &Key<'_>) -> Result<Id> {
+        if let Key::Typed(value, datatype) = key
+            && let Some(id) = id::inline(value, datatype)
+        {
+            return Ok(id);
+        }
+        let hash = key.hash();
+        for segment in &self.segments {
+            if let Some(id) = segment.find(key, hash, &self.heads) {
+                return Ok(id);
+            }
+        }
+        let (head, tail) = match *key {
+            Key::Iri(iri) => {
+                let (head, cut) = match self.heads.of_iri(iri) {
+                    Some(found) => found,
+                    None => Arc::make_mut(&mut self.heads).add_iri(iri),
+                };
+                (head, iri.get(cut..).unwrap_or_default())
+            }
+            Key::Blank(label) => (BLANK, label),
+            Key::Plain(value) => (PLAIN, value),
+            Key::Lang(value, lang) => (self.suffix(b'@', lang), value),
+            Key::Typed(value, datatype) => (self.suffix(b'^', datatype), value),
+        };
+        let heads = &self.heads;
+        let last = last(&mut self.segments, heads);
+        if last.first as usize + last.len() >= LOCAL as usize {
+            return Err(Error::Full);
+        }
+        last.add(head, tail, hash, heads)
+    }
+
+    fn suffix(&mut self, kind: u8, text: &str) -> u32 {
+        if let Some(n) = self.heads.of_suffix(kind, text) {
+            return n;
+        }
+        let head = if kind == b'@' {
+            Head::Lang(text.into())
+        } else {
+            Head::Typed(text.into())
+        };
+        Arc::make_mut(&mut self.heads).add(head)
+    }
+
+    /// Makes one segment of all.
+    pub fn settle(&mut self) {
+        merge(&mut self.segments, &self.heads, true);
+    }
+
+    /// The numbers of terms that are known, 0 for the others. Faster than one by one: what each needs from memory is
+    /// asked for before anything waits.
+    pub(crate) fn find_many(&self, keys: &[Key<'_>], ids: &mut Vec<Id>) {
+        ids.clear();
+        let [segment] = self.segments.as_slice() else {
+            ids.extend(keys.iter().map(|k| self.find(k).unwrap_or(UNBOUND)));
+            return;
+        };
+        let hashes: Vec<u64> = keys.iter().map(Key::hash).collect();
+        let slots: Vec<Option<u32>> = hashes.iter().map(|h| segment.first_slot(*h)).collect();
+        let places: Vec<Option<usize>> = slots
+            .iter()
+            .map(|s| segment.start((*s)? as usize))
+            .collect();
+        let mut touched = 0u8;
+        for place in &places {
+            touched |= place.map_or(0, |p| segment.heap[p]);
+        }
+        std::hint::black_box(touched);
+        for (i, key) in keys.iter().enumerate() {
+            let inline = match key {
+                Key::Typed(value, datatype) => id::inline(value, datatype),
+                _ => None,
+            };
+            let found = inline.or_else(|| segment.find(key, hashes[i], &self.heads));
+            ids.push(found.unwrap_or(UNBOUND));
+        }
+    }
+
+    /// How the term of that number is written.
+    pub fn parts(&self, id: Id) -> Option<Parts<'_>> {
+        if let Some(value) = id::value(id) {
+            return Some(Parts::Inline(value));
+        }
+        let i = self
+            .segments
+            .partition_point(|s| s.first <= id)
+            .checked_sub(1)?;
+        let segment = self.segments.get(i)?;
+        let (head, tail) = segment.record((id - segment.first) as usize)?;
+        Some(Parts::Stored(self.heads.get(head), tail))
+    }
+
+    /// The term of that number.
+    pub fn term(&self, id: Id) -> Option<Term> {
+        Some(self.parts(id)?.to_term())
+    }
+}
+
+/// The segment that takes new terms, which nobody else sees.
+fn last<'s>(segments: &'s mut Vec<Arc<Segment>>, heads: &Heads) -> &'s mut Segment {
+    let (shared, next) = segments.last().map_or((false, 1), |s| {
+        (
+            Arc::strong_count(s) > 1 && s.len() > COPIED_MAX,
+            s.first + s.len() as u32,
+        )
+    });
+    if shared || segments.is_empty() {
+        merge(segments, heads, false);
+        segments.push(Arc::new(Segment::new(next)));
+    }
+    let at = segments.len() - 1;
+    Arc::make_mut(&mut segments[at])
+}
+
+/// Joins segments from the end while the one before is not much larger, so that there are few; or all.
+fn merge(segments: &mut Vec<Arc<Segment>>, heads: &Heads, all: bool) {
+    while let [.., a, b] = segments.as_slice() {
+        if !all && a.len() > 2 * b.len() {
+            return;
+        }
+        let joined = Arc::new(a.joined(b, heads));
+        segments.truncate(segments.len() - 2);
+        segments.push(joined);
+    }
+}
+
+impl Parts<'_> {
+    /// The term.
+    pub fn to_term(self) -> Term {
+        match self {
+            Parts::Inline(value) => {
+                let datatype = format!("{}{}", id::XSD, value.datatype());
+                Key::Typed(&value.text(), &datatype).to_term()
+            }
+            Parts::Stored(head, tail) => match head {
+                Head::Iri(prefix) => {
+                    let mut iri = String::with_capacity(prefix.len() + tail.len());
+                    iri.push_str(prefix);
+                    iri.push_str(tail);
+                    oxrdf::NamedNode::new_unchecked(iri).into()
+                }
+                Head::Blank => Key::Blank(tail).to_term(),
+                Head::Plain => Key::Plain(tail).to_term(),
+                Head::Lang(lang) => Key::Lang(tail, lang).to_term(),
+                Head::Typed(datatype) => Key::Typed(tail, datatype).to_term(),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

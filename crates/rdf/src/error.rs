@@ -1,0 +1,73 @@
+//! What can go wrong, and what to do then.
+
+use std::fmt;
+
+/// Errors of the engine.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The text of a query or an update is wrong.
+    #[error("{0}")]
+    Syntax(Box<Mistake>),
+    /// The text of RDF data is wrong.
+    #[error("{place}: {message}")]
+    Data {
+        /// File, line and column.
+        place: String,
+        /// What is wrong there.
+        message: String,
+    },
+    /// The host gave up, or the time that was asked for is over.
+    #[error("the query was stopped: {0}")]
+    Stopped(&'static str),
+    /// An intermediate result is too large.
+    #[error(
+        "the query needs more memory than it may have: {rows} rows of {columns} columns stand in memory, the limit is {limit} bytes; \
+         add a LIMIT, a more selective pattern, or allow more memory"
+    )]
+    Memory {
+        /// Rows of the result that was too large.
+        rows: usize,
+        /// Its columns.
+        columns: usize,
+        /// What was allowed.
+        limit: usize,
+    },
+    /// Something of SPARQL that is not there.
+    #[error("{0} is not supported")]
+    Unsupported(String),
+    /// An update that the standard says must fail.
+    #[error("{0}")]
+    Refused(String),
+    /// The database holds all that it can number.
+    #[error(
+        "the dictionary is full: it numbers 2^31 terms; drop graphs that are not needed, then checkpoint"
+    )]
+    Full,
+    /// A term longer than the dictionary takes.
+    #[error("a term of {0} bytes is longer than the {1} bytes that the dictionary takes")]
+    Long(usize, usize),
+    /// The bytes of an image or of a log are not what was written.
+    #[error("{0}")]
+    Corrupt(String),
+}
+
+/// A mistake in the text of a query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// The whole message, with the line of the text and a caret.
+    pub shown: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+/// Results of the engine.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,191 @@
+//! `GROUP BY` and the aggregates.
+
+use super::rows::RowSet;
+use super::{Context, Table, Var};
+use crate::error::{Error, Result};
+use crate::expr::value::{self, Number, Value};
+use crate::expr::{Expr, Val, of_id};
+use crate::id::{self, Id, UNBOUND};
+use crate::plan::Aggregate;
+use oxrdf::Term;
+use spargebra::algebra::AggregateFunction as F;
+use std::cmp::Ordering;
+use std::collections::HashSet;
+
+/// One row for each group.
+pub(crate) fn aggregate(
+    ctx: &Context<'_>,
+    table: &Table,
+    by: &[Var],
+    aggregates: &[Aggregate],
+) -> Result<Table> {
+    let mut keys = table.clone().project(by);
+    let mut of_row: Vec<u32> = vec![0; table.len()];
+    let mut groups = 1;
+    if by.is_empty() {
+        keys = Table::unit();
+    } else {
+        let mut set = RowSet::default();
+        let mut firsts = Vec::new();
+        for (r, group) in of_row.iter_mut().enumerate() {
+            let (n, new) = set.place(&keys, r);
+            *group = n as u32;
+            if new {
+                firsts.push(r as u32);
+            }
+        }
+        groups = firsts.len();
+        keys = keys.select(&firsts);
+    }
+    for a in aggregates {
+        let column = one(ctx, table, &of_row, groups, a)?;
+        keys.set_column(a.var, column);
+    }
+    Ok(keys)
+}
+
+fn one(
+    ctx: &Context<'_>,
+    table: &Table,
+    of_row: &[u32],
+    groups: usize,
+    a: &Aggregate,
+) -> Result<Vec<Id>> {
+    let Some(function) = &a.function else {
+        let mut counts = vec![0i64; groups];
+        if a.distinct {
+            let mut set = RowSet::default();
+            let mut keyed = table.clone();
+            keyed.set_column(Var::MAX, of_row.to_vec());
+            for (r, g) in of_row.iter().enumerate() {
+                counts[*g as usize] += i64::from(set.place(&keyed, r).1);
+            }
+        } else {
+            of_row.iter().for_each(|g| counts[*g as usize] += 1);
+        }
+        return Ok(counts.into_iter().map(|n| count(ctx, n)).collect());
+    };
+    if let F::Custom(name) = function {
+        return Err(Error::Unsupported(format!("the aggregate {name}")));
+    }
+    let mut states: Vec<State> = (0..groups).map(|_| State::default()).collect();
+    let mut seen: HashSet<(u32, Id)> = HashSet::new();
+    let separator = match function {
+        F::GroupConcat { separator } => separator.as_deref().unwrap_or(" "),
+        _ => "",
+    };
+    for (r, g) in of_row.iter().enumerate() {
+        if r % 1024 == 0 {
+            ctx.check()?;
+        }
+        let row = table.row(r);
+        let value = match &a.expr {
+            Some(Expr::Var(v)) => match row.get(*v) {
+                UNBOUND => None,
+                id => Some(Val::Id(id)),
+            },
+            Some(e) => e.eval(ctx, row),
+            None => None,
+        };
+        let state = &mut states[*g as usize];
+        let Some(value) = value else {
+            // COUNT and SAMPLE pass over errors; the others become errors.
+            state.failed = true;
+            continue;
+        };
+        if a.distinct && !seen.insert((*g, value.clone().id(ctx))) {
+            continue;
+        }
+        state.add(ctx, function, value, separator);
+    }
+    Ok(states.into_iter().map(|s| s.end(ctx, function)).collect())
+}
+
+fn count(ctx: &Context<'_>, n: i64) -> Id {
+    id::integer(n).unwrap_or_else(|| ctx.number(&Term::from(Value::IntegerLiteral(n.into()))))
+}
+
+#[derive(Default)]
+struct State {
+    failed: bool,
+    count: i64,
+    sum: Option<Number>,
+    best: Option<(Value, Id)>,
+    sample: Option<Id>,
+    text: String,
+}
+
+impl State {
+    fn add(&mut self, ctx: &Context<'_>, function: &F, value: Val, separator: &str) {
+        self.count += 1;
+        match function {
+            F::Sum | F::Avg => {
+                let Some(n) = value.value(ctx).and_then(|v| value::number(&v)) else {
+                    self.failed = true;
+                    return;
+                };
+                let sum = self.sum.unwrap_or(Number::Integer(0));
+                match value::arithmetic('+', sum, n) {
+                    Some(sum) => self.sum = Some(sum),
+                    None => self.failed = true,
+                }
+            }
+            F::Min | F::Max => {
+                let id = value.id(ctx);
+                let Some(v) = of_id(ctx, id) else {
+                    return;
+                };
+                let wanted = if matches!(function, F::Min) {
+                    Ordering::Less
+                } else {
+                    Ordering::Greater
+                };
+                let better = self
+                    .best
+                    .as_ref()
+                    .is_none_or(|(b, _)| value::order(Some(&v), Some(b)) == wanted);
+                if better {
+                    self.best = Some((v, id));
+                }
+            }
+            F::Sample => {
+                if self.sample.is_none() {
+                    self.sample = Some(value.id(ctx));
+                }
+            }
+            F::GroupConcat { .. } => {
+                let text = match value.value_or_term(ctx) {
+                    Some(Term::Literal(l)) => l.destruct().0,
+                    Some(Term::NamedNode(n)) => n.into_string(),
+                    _ => {
+                        self.failed = true;
+                        return;
+                    }
+                };
+                if self.count > 1 {
+                    self.text.push_str(separator);
+                }
+                self.text.push_str(&text);
+            }
+            F::Count | F::Custom(_) => {}
+        }
+    }
+
+    fn end(self, ctx: &Context<'_>, function: &F) -> Id {
+        let number = |n: Number| ctx.number(&Term::from(Value::from(n)));
+        match function {
+            F::Count => count(ctx, self.count),
+            F::Sample => self.sample.unwrap_or(UNBOUND),
+            _ if self.failed => UNBOUND,
+            F::Sum => number(self.sum.unwrap_or(Number::Integer(0))),
+            F::Avg if self.count == 0 => count(ctx, 0),
+            F::Avg => self
+                .sum
+                .and_then(|s| value::arithmetic('/', s, Number::Integer(self.count)))
+                .map_or(UNBOUND, number),
+            F::Min | F::Max => self.best.map_or(UNBOUND, |(_, id)| id),
+            F::GroupConcat { .. } => ctx.number(&Term::from(value::text(self.text))),
+            F::Custom(_) => UNBOUND,
+        }
+    }
+}

@@ -1,0 +1,488 @@
+//! Runs the steps of a basic graph pattern, batch by batch, so that it stops as soon as enough is found.
+
+use super::Var;
+use super::bits::Bits;
+use super::context::Context;
+use super::rows::RowSet;
+use super::steps::{Con, Side, Step, Wanted, steps};
+use super::table::{Row, Table, fits, gather};
+use crate::error::Result;
+use crate::expr::Expr;
+use crate::id::Id;
+use crate::plan::{Pos, Triple, order};
+use crate::quads::{Graph, Index, Pairs, seek};
+
+/// Rows of a batch at most, about.
+const BATCH: usize = 1 << 14;
+
+/// Solves a basic graph pattern, beginning with the solutions of `seed`, whose variables all have values.
+pub(crate) fn solve(
+    ctx: &Context<'_>,
+    graph: &Graph,
+    triples: &[Triple],
+    filters: &[Expr],
+    seed: Table,
+    wanted: &Wanted<'_>,
+    names: &dyn Fn(Var) -> String,
+) -> Result<Table> {
+    let seeded = seed.vars().to_vec();
+    let loose = if ctx.options.optimise {
+        loose(triples, filters, &seeded, wanted)
+    } else {
+        Vec::new()
+    };
+    let order = order(
+        graph,
+        triples,
+        &seeded,
+        seed.len(),
+        &loose,
+        &|v| {
+            wanted.distinct
+                && !wanted.vars.contains(&v)
+                && !filters.iter().any(|f| f.vars().contains(&v))
+        },
+        ctx.options.optimise,
+    );
+    let steps = steps(&order, triples, filters, &seeded, &loose, wanted);
+    for step in &steps {
+        ctx.note(|| step.show(&|id| show_term(ctx, id), names));
+    }
+    let mut vars: Vec<Var> = seeded;
+    vars.extend(order.iter().map(|(v, _)| *v));
+    vars.retain(|v| wanted.vars.contains(v));
+    let states = steps.iter().map(|s| State::new(s, graph)).collect();
+    let mut run = Run {
+        ctx,
+        graph,
+        steps: &steps,
+        states,
+        out: Table::empty(vars),
+        limit: wanted.limit.unwrap_or(usize::MAX),
+    };
+    let mut from = 0;
+    // A large seed goes through in portions; the first are small, so that a limit is met early.
+    let mut portion = if wanted.limit.is_some() { 256 } else { BATCH };
+    if seed.len() <= portion {
+        run.push(0, seed)?;
+        return Ok(run.out);
+    }
+    while from < seed.len() {
+        let rows: Vec<u32> = (from..(from + portion).min(seed.len()))
+            .map(|r| r as u32)
+            .collect();
+        from += rows.len();
+        portion = (portion * 4).min(BATCH);
+        if !run.push(0, seed.select(&rows))? {
+            break;
+        }
+    }
+    Ok(run.out)
+}
+
+/// Variables that only say that something is there: they stand in one place, nothing asks for them, and how often a
+/// solution comes does not matter. They are never bound.
+fn loose(triples: &[Triple], filters: &[Expr], seeded: &[Var], wanted: &Wanted<'_>) -> Vec<Var> {
+    if !wanted.distinct {
+        return Vec::new();
+    }
+    let all: Vec<Var> = triples.iter().flat_map(Triple::vars).collect();
+    let asked: Vec<Var> = filters.iter().flat_map(Expr::vars).collect();
+    let is_loose = |v: &Var| {
+        all.iter().filter(|x| *x == v).count() == 1
+            && !asked.contains(v)
+            && !seeded.contains(v)
+            && !wanted.vars.contains(v)
+    };
+    let mut found = Vec::new();
+    for t in triples {
+        // Of a pattern, one place at most: the other is what the lists are of.
+        let place = [t.o, t.s].into_iter().filter_map(Pos::var).find(is_loose);
+        found.extend(place);
+    }
+    found
+}
+
+pub(crate) fn show_term(ctx: &Context<'_>, id: Id) -> String {
+    ctx.term(id).map_or_else(|| "?".into(), |t| t.to_string())
+}
+
+/// What a step remembers between batches.
+struct State<'a> {
+    /// For each constraint: the index when its predicate is fixed, where the last search ended, a bitmap.
+    cons: Vec<ConState<'a>>,
+    seen: RowSet,
+}
+
+struct ConState<'a> {
+    index: Option<&'a Index>,
+    /// The list, when it does not depend on a row.
+    list: Option<&'a [Id]>,
+    near: usize,
+    probes: usize,
+    bits: Option<Bits>,
+}
+
+impl<'a> State<'a> {
+    fn new(step: &Step, graph: &'a Graph) -> Self {
+        let cons = match step {
+            Step::Extend { cons, .. } => cons.iter().map(|c| ConState::new(c, graph)).collect(),
+            _ => Vec::new(),
+        };
+        Self {
+            cons,
+            seen: RowSet::default(),
+        }
+    }
+}
+
+impl<'a> ConState<'a> {
+    fn new(con: &Con, graph: &'a Graph) -> Self {
+        let index = match con {
+            Con::Values {
+                p: Pos::Const(p), ..
+            }
+            | Con::Keys {
+                p: Pos::Const(p), ..
+            } => graph.index(*p),
+            _ => None,
+        };
+        let list = match con {
+            Con::Values {
+                p: Pos::Const(_),
+                key: Pos::Const(key),
+                side,
+            } => Some(index.map_or(&[][..], |x| by(x, *side).get(*key))),
+            Con::Keys {
+                p: Pos::Const(_),
+                side,
+            } => Some(index.map_or(&[][..], |x| of(x, *side))),
+            _ => None,
+        };
+        Self {
+            index,
+            list,
+            near: 0,
+            probes: 0,
+            bits: None,
+        }
+    }
+
+    /// The list for one row, given the predicate and the key that the row has.
+    fn list(&mut self, con: &Con, graph: &'a Graph, p: Id, key: Id) -> &'a [Id] {
+        if let Some(list) = self.list {
+            return list;
+        }
+        match *con {
+            Con::Values { p: place, side, .. } => {
+                let index = match place {
+                    Pos::Const(_) => self.index,
+                    Pos::Var(_) => graph.index(p),
+                };
+                index.map_or(&[], |x| by(x, side).get_near(key, &mut self.near))
+            }
+            Con::Keys { side, .. } => graph.index(p).map_or(&[], |x| of(x, side)),
+            Con::Predicates { .. } => graph.predicates(),
+        }
+    }
+}
+
+/// The pairs that give values of that side.
+fn by(index: &Index, side: Side) -> &Pairs {
+    match side {
+        Side::Objects => &index.so,
+        Side::Subjects => &index.os,
+    }
+}
+
+/// All that stand on that side.
+fn of(index: &Index, side: Side) -> &[Id] {
+    match side {
+        Side::Objects => index.os.keys(),
+        Side::Subjects => index.so.keys(),
+    }
+}
+
+struct Run<'a, 'b> {
+    ctx: &'b Context<'b>,
+    graph: &'a Graph,
+    steps: &'b [Step],
+    states: Vec<State<'a>>,
+    out: Table,
+    limit: usize,
+}
+
+impl Run<'_, '_> {
+    /// Sends rows through the steps from one on. False when enough was found.
+    fn push(&mut self, at: usize, rows: Table) -> Result<bool> {
+        if rows.is_empty() {
+            return Ok(true);
+        }
+        let steps = self.steps;
+        let Some(step) = steps.get(at) else {
+            let mut rows = rows;
+            rows = rows.project(self.out.vars());
+            self.out.append(rows);
+            self.out.within(self.ctx.options.memory)?;
+            if self.out.len() >= self.limit {
+                self.out.truncate(self.limit);
+                return Ok(false);
+            }
+            return Ok(true);
+        };
+        match step {
+            Step::Extend {
+                var,
+                cons,
+                exists,
+                keep,
+                ..
+            } => self.extend(at, &rows, *var, cons, *exists, keep),
+            Step::Check { triple, keep } => {
+                let kept: Vec<u32> = (0..rows.len() as u32)
+                    .filter(|r| {
+                        let row = rows.row(*r as usize);
+                        let get = |p: Pos| value(row, p);
+                        let known = |p: Pos| match p {
+                            Pos::Var(v) if rows.column(v).is_none() => None,
+                            p => Some(value(row, p)),
+                        };
+                        has(self.graph, get(triple.p), known(triple.s), known(triple.o))
+                    })
+                    .collect();
+                self.push(at + 1, rows.select_vars(&kept, keep))
+            }
+            Step::Filter { expr, keep } => {
+                let mut kept = Vec::new();
+                for r in 0..rows.len() {
+                    if r % 1024 == 0 {
+                        self.ctx.check()?;
+                    }
+                    if expr.holds(self.ctx, rows.row(r)) {
+                        kept.push(r as u32);
+                    }
+                }
+                let next = if kept.len() == rows.len() && keep.len() == rows.vars().len() {
+                    rows
+                } else {
+                    rows.select_vars(&kept, keep)
+                };
+                self.push(at + 1, next)
+            }
+            Step::Dedupe => {
+                let seen = &mut self.states[at].seen;
+                let kept = seen.add(&rows);
+                fits(seen.len(), rows.vars().len() + 2, self.ctx.options.memory)?;
+                let next = if kept.len() == rows.len() {
+                    rows
+                } else {
+                    rows.select(&kept)
+                };
+                self.push(at + 1, next)
+            }
+        }
+    }
+
+    fn extend(
+        &mut self,
+        at: usize,
+        rows: &Table,
+        var: Var,
+        cons: &[Con],
+        exists: bool,
+        keep: &[Var],
+    ) -> Result<bool> {
+        let emit = !exists && keep.contains(&var);
+        let mut picked: Vec<u32> = Vec::new();
+        let mut values: Vec<Id> = Vec::new();
+        let graph = self.graph;
+        let mut lists: Vec<&[Id]> = Vec::with_capacity(cons.len());
+        let mut at_row = 0;
+        let batch = if self.limit < BATCH { 512 } else { BATCH };
+        // Which column each place reads is found once a batch.
+        let places: Vec<[Option<&[Id]>; 2]> = cons.iter().map(|c| places(c, rows)).collect();
+        while at_row < rows.len() {
+            if at_row % 256 == 0 {
+                self.ctx.check()?;
+            }
+            let row = at_row;
+            at_row += 1;
+            let state = &mut self.states[at];
+            lists.clear();
+            let mut least = 0;
+            for (i, (con, cs)) in cons.iter().zip(&mut state.cons).enumerate() {
+                let get = |p: Pos, n: usize| match p {
+                    Pos::Const(id) => id,
+                    Pos::Var(_) => places[i][n].and_then(|c| c.get(row)).copied().unwrap_or(0),
+                };
+                let (p, key) = match *con {
+                    Con::Values { p, key, .. } => (get(p, 0), get(key, 1)),
+                    Con::Keys { p, .. } => (get(p, 0), 0),
+                    Con::Predicates { .. } => (0, 0),
+                };
+                let list = cs.list(con, graph, p, key);
+                if lists
+                    .get(least)
+                    .is_none_or(|l: &&[Id]| list.len() < l.len())
+                {
+                    least = i;
+                }
+                lists.push(list);
+            }
+            let Some(candidates) = lists.get(least).copied() else {
+                continue;
+            };
+            if candidates.is_empty() {
+                continue;
+            }
+            let only = cons.len() == 1 && !matches!(cons[0], Con::Predicates { .. });
+            if only {
+                if exists {
+                    picked.push(row as u32);
+                } else {
+                    picked.resize(picked.len() + candidates.len(), row as u32);
+                    if emit {
+                        values.extend_from_slice(candidates);
+                    }
+                }
+            } else {
+                intersect(
+                    graph,
+                    cons,
+                    &mut state.cons,
+                    &lists,
+                    least,
+                    &places,
+                    row,
+                    exists,
+                    |v| {
+                        picked.push(row as u32);
+                        if emit {
+                            values.push(v);
+                        }
+                    },
+                );
+            }
+            if picked.len() >= batch {
+                fits(picked.len(), keep.len() + 1, self.ctx.options.memory)?;
+                let next = make(rows, &picked, emit.then_some((var, &mut values)), keep);
+                picked.clear();
+                if !self.push(at + 1, next)? {
+                    return Ok(false);
+                }
+            }
+        }
+        let next = make(rows, &picked, emit.then_some((var, &mut values)), keep);
+        self.push(at + 1, next)
+    }
+}
+
+fn make(rows: &Table, picked: &[u32], new: Option<(Var, &mut Vec<Id>)>, keep: &[Var]) -> Table {
+    let mut vars = Vec::with_capacity(keep.len());
+    let mut columns = Vec::with_capacity(keep.len());
+    for (v, c) in rows.vars().iter().zip(rows.columns()) {
+        if keep.contains(v) {
+            vars.push(*v);
+            columns.push(gather(c, picked));
+        }
+    }
+    if let Some((var, values)) = new {
+        vars.push(var);
+        columns.push(std::mem::take(values));
+    }
+    Table::new(vars, columns, picked.len())
+}
+
+/// The columns that a constraint's places read: predicate and key, or subject and object.
+fn places<'t>(con: &Con, rows: &'t Table) -> [Option<&'t [Id]>; 2] {
+    let column = |p: Pos| p.var().and_then(|v| rows.column(v));
+    match con {
+        Con::Values { p, key, .. } => [column(*p), column(*key)],
+        Con::Keys { p, .. } => [column(*p), None],
+        Con::Predicates { s, o } => [s.and_then(column), o.and_then(column)],
+    }
+}
+
+/// Calls `found` for each value that stands in all lists.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the inner loop of all queries; a struct would only rename them"
+)]
+fn intersect(
+    graph: &Graph,
+    cons: &[Con],
+    states: &mut [ConState<'_>],
+    lists: &[&[Id]],
+    least: usize,
+    places: &[[Option<&[Id]>; 2]],
+    row: usize,
+    exists: bool,
+    mut found: impl FnMut(Id),
+) {
+    let candidates = lists[least];
+    'next: for value in candidates {
+        for (i, list) in lists.iter().enumerate() {
+            if let Con::Predicates { s, o } = &cons[i] {
+                let get = |p: &Option<Pos>, n: usize| match p {
+                    Some(Pos::Const(id)) => Some(*id),
+                    Some(Pos::Var(_)) => places[i][n].and_then(|c| c.get(row)).copied(),
+                    None => None,
+                };
+                if !has(graph, *value, get(s, 0), get(o, 1)) {
+                    continue 'next;
+                }
+            }
+            if i == least {
+                continue;
+            }
+            let state = &mut states[i];
+            if state.list.is_some() {
+                // A list that stays the same for all rows is worth a bitmap once it was asked often.
+                state.probes += 1;
+                if let Some(bits) = &state.bits {
+                    if bits.has(*value) {
+                        continue;
+                    }
+                    continue 'next;
+                }
+                if state.probes > list.len() / 4 + 32 {
+                    state.bits = Bits::of(list);
+                }
+                state.near = seek(list, *value, state.near);
+                if list.get(state.near) != Some(value) {
+                    continue 'next;
+                }
+            } else if list.len() <= 8 {
+                if !list.contains(value) {
+                    continue 'next;
+                }
+            } else if list.binary_search(value).is_err() {
+                continue 'next;
+            }
+        }
+        found(*value);
+        if exists {
+            return;
+        }
+    }
+}
+
+/// Whether a predicate has such a subject and object.
+fn has(graph: &Graph, p: Id, s: Option<Id>, o: Option<Id>) -> bool {
+    let Some(index) = graph.index(p) else {
+        return false;
+    };
+    match (s, o) {
+        (Some(s), Some(o)) => index.so.contains(s, o),
+        (Some(s), None) => !index.so.get(s).is_empty(),
+        (None, Some(o)) => !index.os.get(o).is_empty(),
+        (None, None) => true,
+    }
+}
+
+fn value(row: Row<'_>, p: Pos) -> Id {
+    match p {
+        Pos::Const(id) => id,
+        Pos::Var(v) => row.get(v),
+    }
+}

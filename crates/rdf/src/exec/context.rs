@@ -1,0 +1,223 @@
+//! What a running query has at hand: the data, terms that it computed, what it may use.
+
+use crate::dictionary::{Dictionary, Key, Parts};
+use crate::error::{Error, Result};
+use crate::id::{Id, LOCAL, UNBOUND};
+use crate::plan::Names;
+use crate::quads::{Dataset, Graph};
+use oxiri::Iri;
+use oxrdf::Term;
+use oxsdatatypes::DateTime;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// What the host gives a query.
+#[derive(Clone)]
+pub struct Options<'a> {
+    /// Bytes that an intermediate result may have.
+    pub memory: usize,
+    /// Asked now and then: whether to stop, and why.
+    pub stop: &'a (dyn Fn() -> Option<&'static str> + Sync),
+    /// What `NOW()` says.
+    pub now: DateTime,
+    /// Where `RAND()`, `UUID()` and new blank nodes begin.
+    pub seed: u64,
+    /// Threads that a query may use.
+    pub threads: usize,
+    /// Off: patterns in the order in which they are written, nothing pushed down (for tests).
+    pub optimise: bool,
+}
+
+impl std::fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("memory", &self.memory)
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Options<'_> {
+    /// 4 GiB, one thread, never stopped, with that time and seed.
+    pub fn new(now: DateTime, seed: u64) -> Self {
+        Self {
+            memory: 4 << 30,
+            stop: &|| None,
+            now,
+            seed,
+            threads: 1,
+            optimise: true,
+        }
+    }
+}
+
+/// A query that runs.
+#[derive(Debug)]
+pub struct Context<'a> {
+    /// The data.
+    pub data: &'a Dataset,
+    /// What the host gave.
+    pub options: &'a Options<'a>,
+    /// What relative IRIs of functions are relative to.
+    pub base: Option<Iri<String>>,
+    local: RefCell<Dictionary>,
+    random: Cell<u64>,
+    labels: Cell<u64>,
+    /// What was done, when somebody wants to see it.
+    pub notes: RefCell<Option<Vec<String>>>,
+    /// How deep the note that is written stands.
+    pub depth: Cell<usize>,
+    regexes: RefCell<std::collections::HashMap<(String, String), Option<regex::Regex>>>,
+    /// The graph that patterns ask, innermost last.
+    graphs: RefCell<Vec<Arc<Graph>>>,
+    /// The graphs that `GRAPH` may ask.
+    pub named: Vec<(Id, Arc<Graph>)>,
+    /// The variables' names.
+    pub names: OnceCell<Names>,
+    /// An error inside an expression that must not pass as a missing value.
+    pub failed: RefCell<Option<Error>>,
+}
+
+impl<'a> Context<'a> {
+    /// For one query.
+    pub fn new(data: &'a Dataset, options: &'a Options<'a>, base: Option<Iri<String>>) -> Self {
+        Self {
+            data,
+            options,
+            base,
+            local: RefCell::default(),
+            random: Cell::new(options.seed),
+            labels: Cell::new(0),
+            notes: RefCell::new(None),
+            depth: Cell::new(0),
+            regexes: RefCell::default(),
+            graphs: RefCell::new(vec![data.graph(UNBOUND).cloned().unwrap_or_default()]),
+            named: data
+                .names()
+                .filter_map(|g| Some((g, data.graph(g)?.clone())))
+                .collect(),
+            names: OnceCell::new(),
+            failed: RefCell::default(),
+        }
+    }
+
+    /// The graph that patterns ask.
+    pub fn graph(&self) -> Arc<Graph> {
+        self.graphs.borrow().last().cloned().unwrap_or_default()
+    }
+
+    /// Asks that graph from now on.
+    pub fn set_graph(&mut self, graph: Arc<Graph>) {
+        *self.graphs.borrow_mut() = vec![graph];
+    }
+
+    /// Asks another graph while something is done.
+    pub fn within<T>(&self, graph: Arc<Graph>, run: impl FnOnce() -> T) -> T {
+        self.graphs.borrow_mut().push(graph);
+        let result = run();
+        self.graphs.borrow_mut().pop();
+        result
+    }
+
+    /// The name of a variable.
+    pub fn name(&self, var: super::Var) -> String {
+        self.names
+            .get()
+            .map_or_else(|| format!("?{var}"), |n| n.show(var))
+    }
+
+    /// Stops if the host says so.
+    pub fn check(&self) -> Result<()> {
+        (self.options.stop)().map_or(Ok(()), |why| Err(Error::Stopped(why)))
+    }
+
+    /// The number of a term: the dictionary's, else one of this query's own.
+    pub fn number(&self, term: &Term) -> Id {
+        self.number_key(&Key::of(term.as_ref()))
+    }
+
+    /// As [`Self::number`].
+    pub fn number_key(&self, key: &Key<'_>) -> Id {
+        if let Some(id) = self.data.dictionary.find(key) {
+            return id;
+        }
+        // The query's own dictionary numbers from 1.
+        match self.local.borrow_mut().intern(key) {
+            Ok(n) => LOCAL + n,
+            Err(_) => UNBOUND,
+        }
+    }
+
+    /// Shows a term's parts to a function.
+    pub fn with_parts<T>(&self, id: Id, show: impl FnOnce(Parts<'_>) -> T) -> Option<T> {
+        if is_local(id) {
+            let local = self.local.borrow();
+            local.parts(id - LOCAL).map(show)
+        } else {
+            self.data.dictionary.parts(id).map(show)
+        }
+    }
+
+    /// The term of a number.
+    pub fn term(&self, id: Id) -> Option<Term> {
+        if id == UNBOUND {
+            return None;
+        }
+        self.with_parts(id, |p: Parts<'_>| p.to_term())
+    }
+
+    /// The next random number.
+    pub fn random(&self) -> u64 {
+        // SplitMix64.
+        let state = self.random.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
+        self.random.set(state);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// The label of a blank node that nothing else has.
+    pub fn fresh_label(&self) -> String {
+        let n = self.labels.get();
+        self.labels.set(n + 1);
+        format!("q{:016x}{n}", self.options.seed)
+    }
+
+    /// The blank node of a label in one solution.
+    pub fn labelled(&self, label: &str, row: super::Row<'_>) -> oxrdf::BlankNode {
+        let mut text = format!("q{:016x}r{}x", self.options.seed, row.at);
+        for byte in label.bytes() {
+            let _ = write!(text, "{byte:02x}");
+        }
+        oxrdf::BlankNode::new_unchecked(text)
+    }
+
+    /// A compiled regular expression.
+    pub fn regex<T>(
+        &self,
+        pattern: &str,
+        flags: &str,
+        run: impl FnOnce(&regex::Regex) -> T,
+    ) -> Option<T> {
+        let mut known = self.regexes.borrow_mut();
+        known
+            .entry((pattern.to_owned(), flags.to_owned()))
+            .or_insert_with(|| crate::expr::regex(pattern, flags))
+            .as_ref()
+            .map(run)
+    }
+
+    /// Writes down what is done, if that is wanted.
+    pub fn note(&self, text: impl FnOnce() -> String) {
+        if let Some(notes) = self.notes.borrow_mut().as_mut() {
+            notes.push(format!("{}{}", "  ".repeat(self.depth.get()), text()));
+        }
+    }
+}
+
+/// Whether a query computed that term.
+pub(crate) const fn is_local(id: Id) -> bool {
+    id >= LOCAL && id < crate::id::INLINE
+}

@@ -1,0 +1,733 @@
+//! Groups: connected triple patterns are solved together, the rest is joined, filters run as early as they can.
+
+use super::bgp::solve;
+use super::join::{Mode, join};
+use super::rows::RowSet;
+use super::steps::Wanted;
+use super::{Context, Table, Var, Want, eval, exists, path};
+use crate::error::Result;
+use crate::expr::{self, Expr};
+use crate::id::{Id, UNBOUND};
+use crate::plan::{Group, Node, Pos, Triple, order};
+use std::borrow::Cow;
+
+/// Rows of a table that may lead a basic graph pattern.
+const SEED_MAX: usize = 100_000;
+/// The column that says which row of a seed a solution came from.
+pub(super) const ROW: Var = Var::MAX;
+
+/// Solves a group.
+pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> {
+    let optimise = ctx.options.optimise;
+    let (g, fixed) = if optimise {
+        fix(ctx, g)
+    } else {
+        (Cow::Borrowed(g), Vec::new())
+    };
+    let filter_vars: Vec<Var> = g.filters.iter().flat_map(Expr::vars).collect();
+    let part_vars: Vec<Vec<Var>> = g.parts.iter().map(Node::vars).collect();
+    let mut filters: Vec<&Expr> = g.filters.iter().collect();
+
+    // A single OPTIONAL whose variable must be unbound: only rows that find nothing.
+    if let (
+        true,
+        true,
+        [
+            Node::LeftJoin {
+                left,
+                right,
+                filters: conditions,
+            },
+        ],
+    ) = (optimise, g.triples.is_empty(), &*g.parts)
+    {
+        let (left_vars, sure) = (left.vars(), right.certain());
+        let anti = |f: &Expr| matches!(f, Expr::Not(e) if matches!(**e, Expr::Bound(v) if sure.contains(&v) && !left_vars.contains(&v)));
+        if let Some(i) = filters.iter().position(|f| anti(f)) {
+            filters.remove(i);
+            let more = want.with(filter_vars.iter().copied());
+            let mut table = left_join(ctx, left, right, conditions, &more, Mode::Anti)?;
+            apply(ctx, &mut table, &mut filters, true)?;
+            return Ok(table);
+        }
+    }
+
+    let mut tables: Vec<Table> = Vec::new();
+    let mut paths: Vec<&Node> = Vec::new();
+    let mut unions: Vec<&Node> = Vec::new();
+    let components = components(&g.triples, optimise);
+    let whole = components.len() + g.parts.len() == 1;
+    for (i, part) in g.parts.iter().enumerate() {
+        if matches!(part, Node::Path { .. }) {
+            paths.push(part);
+            continue;
+        }
+        if optimise && !g.triples.is_empty() && branches(part).is_some() {
+            unions.push(part);
+            continue;
+        }
+        // What other parts, patterns or filters read of it is needed as well.
+        let others = part_vars
+            .iter()
+            .enumerate()
+            .filter(|(j, _)| *j != i)
+            .flat_map(|(_, v)| v.iter().copied())
+            .chain(g.triples.iter().flat_map(Triple::vars))
+            .chain(filter_vars.iter().copied());
+        let mut part_want = want.with(others);
+        if whole && filters.is_empty() {
+            part_want.limit = want.limit;
+        }
+        tables.push(eval(ctx, part, &part_want)?);
+    }
+    if tables.iter().any(Table::is_empty) {
+        return Ok(Table::empty(want.vars.clone()));
+    }
+    for component in &components {
+        let vars: Vec<Var> = component.iter().flat_map(Triple::vars).collect();
+        // Conditions on this component's variables alone run within it.
+        let mut inside = Vec::new();
+        if optimise {
+            filters.retain(|f| {
+                let here = !f.has_exists()
+                    && f.vars().iter().all(|v| vars.contains(v))
+                    && !f.is_volatile();
+                if here {
+                    inside.push((*f).clone());
+                }
+                !here
+            });
+        }
+        let mut needed: Vec<Var> = want.vars.clone();
+        needed.extend(filters.iter().flat_map(|f| f.vars()));
+        needed.extend(part_vars.iter().flatten());
+        needed.extend(
+            components
+                .iter()
+                .filter(|c| *c != component)
+                .flatten()
+                .flat_map(Triple::vars),
+        );
+        let seed = if optimise {
+            seed_for(&mut tables, &vars)
+        } else {
+            None
+        };
+        if let Some(seed) = &seed {
+            needed.extend(seed.vars());
+        }
+        needed.sort_unstable();
+        needed.dedup();
+        let alone = whole && filters.is_empty() && unions.is_empty();
+        let wanted = Wanted {
+            vars: &needed,
+            distinct: want.distinct && optimise,
+            limit: if alone && !want.distinct {
+                want.limit
+            } else if alone && want.vars.is_empty() {
+                want.limit.map(|_| 1)
+            } else {
+                None
+            },
+        };
+        let graph = ctx.graph();
+        let table = solve(
+            ctx,
+            &graph,
+            component,
+            &inside,
+            seed.unwrap_or_else(Table::unit),
+            &wanted,
+            &|v| ctx.name(v),
+        )?;
+        if table.is_empty() {
+            return Ok(Table::empty(want.vars.clone()));
+        }
+        tables.push(table);
+    }
+    let later: Vec<&Node> = unions.iter().chain(&paths).copied().collect();
+    let mut table = combine(ctx, tables, &mut filters, want, &later)?;
+    for (i, part) in unions.iter().enumerate() {
+        apply(ctx, &mut table, &mut filters, false)?;
+        let mut keep = want.vars.clone();
+        keep.extend(filters.iter().flat_map(|f| f.vars()));
+        keep.extend(later.iter().skip(i + 1).flat_map(|p| p.vars()));
+        table = union(ctx, &table, part, &keep, want)?;
+        if table.is_empty() {
+            return Ok(Table::empty(want.vars.clone()));
+        }
+    }
+    for (i, path) in paths.iter().enumerate() {
+        apply(ctx, &mut table, &mut filters, false)?;
+        let Node::Path { s, path, o } = path else {
+            continue;
+        };
+        let ends = |p: Pos| {
+            p.var()
+                .filter(|v| table.is_certain(*v))
+                .and_then(|v| table.column(v))
+                .map(distinct_ids)
+        };
+        let found = path::eval(ctx, *s, path, *o, ends(*s), ends(*o))?;
+        let mut keep = want.vars.clone();
+        keep.extend(filters.iter().flat_map(|f| f.vars()));
+        keep.extend(paths.iter().skip(i + 1).flat_map(|p| p.vars()));
+        table = join(ctx, &table, &found, &[], &[], Mode::Inner, &keep)?;
+    }
+    for (var, id) in fixed {
+        table.set_column(var, vec![id; table.len()]);
+    }
+    apply(ctx, &mut table, &mut filters, true)?;
+    Ok(table)
+}
+
+/// The branches of a union that can each be led by known solutions: connected triple patterns, and conditions on
+/// their variables.
+fn branches(part: &Node) -> Option<Vec<&Group>> {
+    let Node::Union(list) = part else {
+        return None;
+    };
+    list.iter()
+        .map(|branch| match branch {
+            Node::Group(b) => {
+                let vars: Vec<Var> = b.triples.iter().flat_map(Triple::vars).collect();
+                let plain = |f: &Expr| {
+                    !f.has_exists() && !f.is_volatile() && f.vars().iter().all(|v| vars.contains(v))
+                };
+                let simple = b.parts.is_empty()
+                    && b.filters.iter().all(plain)
+                    && components(&b.triples, true).len() == 1;
+                simple.then_some(b)
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+/// Joins a table with a union: through each branch's patterns if the table is small, else by hash.
+fn union(
+    ctx: &Context<'_>,
+    table: &Table,
+    part: &Node,
+    keep: &[Var],
+    want: &Want,
+) -> Result<Table> {
+    let branches = branches(part).unwrap_or_default();
+    let leads = |b: &&Group| {
+        let vars: Vec<Var> = b.triples.iter().flat_map(Triple::vars).collect();
+        let mut shared = table.vars().iter().filter(|v| vars.contains(v)).peekable();
+        shared.peek().is_some() && shared.all(|v| table.is_certain(*v))
+    };
+    if table.len() > SEED_MAX || !branches.iter().all(leads) {
+        let vars: Vec<Var> = keep.iter().chain(table.vars()).copied().collect();
+        let found = eval(
+            ctx,
+            part,
+            &Want {
+                vars,
+                limit: None,
+                ..want.clone()
+            },
+        )?;
+        return join(ctx, table, &found, &[], &[], Mode::Inner, keep);
+    }
+    let graph = ctx.graph();
+    let wanted = Wanted {
+        vars: keep,
+        distinct: want.distinct,
+        limit: None,
+    };
+    let mut all = Table::empty(Vec::new());
+    for b in branches {
+        ctx.note(|| "union branch".to_owned());
+        all.append(solve(
+            ctx,
+            &graph,
+            &b.triples,
+            &b.filters,
+            table.clone(),
+            &wanted,
+            &|v| ctx.name(v),
+        )?);
+        all.within(ctx.options.memory)?;
+    }
+    Ok(all)
+}
+
+fn distinct_ids(column: &[Id]) -> Vec<Id> {
+    let mut ids = column.to_vec();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+/// Replaces variables that a filter says are one term. Those variables with their terms.
+fn fix<'g>(ctx: &Context<'_>, g: &'g Group) -> (Cow<'g, Group>, Vec<(Var, Id)>) {
+    let mut fixed: Vec<(Var, Id)> = Vec::new();
+    for f in &g.filters {
+        if let Expr::Equal(a, b) | Expr::SameTerm(a, b) = f {
+            let (var, id) = match (&**a, &**b) {
+                (Expr::Var(v), Expr::Const(id)) | (Expr::Const(id), Expr::Var(v)) => (*v, *id),
+                _ => continue,
+            };
+            let triples = g.triples.iter().any(|t| t.has(var));
+            let elsewhere = g.parts.iter().any(|p| p.vars().contains(&var));
+            if triples
+                && !elsewhere
+                && expr::is_simple(ctx, id)
+                && fixed.iter().all(|(v, _)| *v != var)
+            {
+                fixed.push((var, id));
+            }
+        }
+    }
+    if fixed.is_empty() {
+        return (Cow::Borrowed(g), fixed);
+    }
+    let mut g = g.clone();
+    // What now holds by itself is not asked again.
+    g.filters.retain(|f| match f {
+        Expr::Equal(a, b) | Expr::SameTerm(a, b) => match (&**a, &**b) {
+            (Expr::Var(v), Expr::Const(id)) | (Expr::Const(id), Expr::Var(v)) => {
+                !fixed.contains(&(*v, *id))
+            }
+            _ => true,
+        },
+        _ => true,
+    });
+    for (var, id) in &fixed {
+        for t in &mut g.triples {
+            *t = t.bind(*var, *id);
+        }
+    }
+    (Cow::Owned(g), fixed)
+}
+
+/// Patterns that hang together by variables.
+fn components(triples: &[Triple], optimise: bool) -> Vec<Vec<Triple>> {
+    if !optimise && !triples.is_empty() {
+        return vec![triples.to_vec()];
+    }
+    let mut components: Vec<Vec<Triple>> = Vec::new();
+    for t in triples {
+        let touches = |c: &Vec<Triple>| c.iter().any(|x| t.vars().any(|v| x.has(v)));
+        let (mut with, without): (Vec<_>, Vec<_>) = components.into_iter().partition(touches);
+        let mut merged: Vec<Triple> = with.drain(..).flatten().collect();
+        merged.push(*t);
+        components = without;
+        components.push(merged);
+    }
+    components
+}
+
+/// The smallest table that can lead the component: it binds some of its variables in each row.
+fn seed_for(tables: &mut Vec<Table>, vars: &[Var]) -> Option<Table> {
+    let fits = |t: &Table| {
+        let mut shared = t.vars().iter().filter(|v| vars.contains(v)).peekable();
+        shared.peek().is_some() && t.len() <= SEED_MAX && shared.all(|v| t.is_certain(*v))
+    };
+    let best = tables
+        .iter()
+        .enumerate()
+        .filter(|(_, t)| fits(t))
+        .min_by_key(|(_, t)| t.len())?
+        .0;
+    Some(tables.remove(best))
+}
+
+/// Joins tables, those that share something first.
+fn combine(
+    ctx: &Context<'_>,
+    mut tables: Vec<Table>,
+    filters: &mut Vec<&Expr>,
+    want: &Want,
+    paths: &[&Node],
+) -> Result<Table> {
+    tables.sort_by_key(Table::len);
+    if tables.is_empty() {
+        return Ok(Table::unit());
+    }
+    let mut table = tables.remove(0);
+    while !tables.is_empty() {
+        apply(ctx, &mut table, filters, false)?;
+        let equalities = |t: &Table| -> Vec<(Var, Var)> {
+            filters
+                .iter()
+                .filter_map(|f| {
+                    let (a, b) = equality(f)?;
+                    let ours = |v| table.vars().contains(&v) && !t.vars().contains(&v);
+                    let theirs = |v| t.vars().contains(&v) && !table.vars().contains(&v);
+                    if ours(a) && theirs(b) {
+                        Some((a, b))
+                    } else {
+                        (ours(b) && theirs(a)).then_some((b, a))
+                    }
+                })
+                .collect()
+        };
+        let score = |t: &Table| {
+            let shared = t.vars().iter().any(|v| table.vars().contains(v));
+            (!shared && equalities(t).is_empty(), t.len())
+        };
+        let next = (0..tables.len())
+            .min_by_key(|i| score(&tables[*i]))
+            .unwrap_or(0);
+        let right = tables.remove(next);
+        let equal = if ctx.options.optimise {
+            equalities(&right)
+        } else {
+            Vec::new()
+        };
+        let mut have = table.vars().to_vec();
+        have.extend(right.vars());
+        let mut now = Vec::new();
+        if ctx.options.optimise {
+            filters.retain(|f| {
+                let ready = !f.has_exists()
+                    && !f.is_volatile()
+                    && f.vars().iter().all(|v| have.contains(v))
+                    && f.vars()
+                        .iter()
+                        .all(|v| table.is_certain(*v) || right.is_certain(*v));
+                if ready {
+                    now.push((*f).clone());
+                }
+                !ready
+            });
+        }
+        let mut keep = want.vars.clone();
+        keep.extend(filters.iter().flat_map(|f| f.vars()));
+        keep.extend(tables.iter().flat_map(|t| t.vars().iter().copied()));
+        keep.extend(paths.iter().flat_map(|p| p.vars()));
+        ctx.note(|| {
+            format!(
+                "join {} x {} rows, {} keys by value",
+                table.len(),
+                right.len(),
+                equal.len()
+            )
+        });
+        // The smaller side is hashed.
+        if table.len() < right.len() {
+            let turned: Vec<(Var, Var)> = equal.iter().map(|(a, b)| (*b, *a)).collect();
+            table = join(ctx, &right, &table, &turned, &now, Mode::Inner, &keep)?;
+        } else {
+            table = join(ctx, &table, &right, &equal, &now, Mode::Inner, &keep)?;
+        }
+        if want.distinct && table.len() > 1024 {
+            let kept = RowSet::default().add(&table);
+            if kept.len() < table.len() {
+                table = table.select(&kept);
+            }
+        }
+    }
+    Ok(table)
+}
+
+/// The two variables that a filter says are equal.
+fn equality(f: &Expr) -> Option<(Var, Var)> {
+    match f {
+        Expr::Equal(a, b) | Expr::SameTerm(a, b) => match (&**a, &**b) {
+            (Expr::Var(a), Expr::Var(b)) if a != b => Some((*a, *b)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Applies the filters whose variables all have values everywhere, or simply all.
+fn apply(ctx: &Context<'_>, table: &mut Table, filters: &mut Vec<&Expr>, all: bool) -> Result<()> {
+    if !all && !ctx.options.optimise {
+        return Ok(());
+    }
+    let mut i = 0;
+    while let Some(f) = filters.get(i) {
+        let ready = all
+            || (!f.has_exists()
+                && !f.is_volatile()
+                && f.vars().iter().all(|v| table.is_certain(*v)));
+        if !ready {
+            i += 1;
+            continue;
+        }
+        let f = filters.remove(i);
+        ctx.note(|| format!("filter {}", f.show(&|v| ctx.name(v))));
+        let kept = match exists::semi(ctx, table, f)? {
+            Some(kept) => kept,
+            None => {
+                let mut kept = Vec::new();
+                for r in 0..table.len() {
+                    if r % 256 == 0 {
+                        ctx.check()?;
+                    }
+                    if f.holds(ctx, table.row(r)) {
+                        kept.push(r as u32);
+                    }
+                }
+                kept
+            }
+        };
+        if kept.len() < table.len() {
+            *table = table.select(&kept);
+        }
+    }
+    Ok(())
+}
+
+/// `OPTIONAL`, or the rows that find nothing.
+pub(crate) fn left_join(
+    ctx: &Context<'_>,
+    left: &Node,
+    right: &Node,
+    filters: &[Expr],
+    want: &Want,
+    mode: Mode,
+) -> Result<Table> {
+    let right_vars = right.vars();
+    let mut left_want = want.with(
+        filters
+            .iter()
+            .flat_map(Expr::vars)
+            .chain(right_vars.iter().copied()),
+    );
+    if mode == Mode::Left {
+        left_want.limit = want.limit;
+    }
+    let l = eval(ctx, left, &left_want)?;
+    if l.is_empty() {
+        return Ok(Table::empty(want.vars.clone()));
+    }
+    // Conditions on the optional side alone belong to it.
+    let sure = right.certain();
+    let (own, between): (Vec<Expr>, Vec<Expr>) = filters.iter().cloned().partition(|f| {
+        ctx.options.optimise
+            && !f.has_exists()
+            && !f.is_volatile()
+            && f.vars().iter().all(|v| sure.contains(v))
+    });
+    let right = match right {
+        Node::Group(g) => {
+            let mut g = g.clone();
+            g.filters.extend(own);
+            Node::Group(g)
+        }
+        other => Node::Group(Group {
+            parts: vec![other.clone()],
+            filters: own,
+            ..Group::default()
+        }),
+    };
+    if let Some(table) = seeded(ctx, &l, &right, &between, want, mode)? {
+        return Ok(table);
+    }
+    let right_want = Want {
+        limit: None,
+        distinct: want.distinct || mode == Mode::Anti,
+        ..want.with(
+            filters
+                .iter()
+                .flat_map(Expr::vars)
+                .chain(l.vars().iter().copied()),
+        )
+    };
+    let r = eval(ctx, &right, &right_want)?;
+    let equal: Vec<(Var, Var)> = between
+        .iter()
+        .filter_map(equality)
+        .filter_map(|(a, b)| {
+            let only_left = |v| l.is_certain(v) && !r.vars().contains(&v);
+            let only_right = |v| r.is_certain(v) && !l.vars().contains(&v);
+            if only_left(a) && only_right(b) {
+                Some((a, b))
+            } else {
+                (only_left(b) && only_right(a)).then_some((b, a))
+            }
+        })
+        .collect();
+    let equal = if ctx.options.optimise {
+        equal
+    } else {
+        Vec::new()
+    };
+    let mut keep = want.vars.clone();
+    keep.sort_unstable();
+    join(ctx, &l, &r, &equal, &between, mode, &keep)
+}
+
+/// The optional side asked for each row of the left side, when that is cheaper than solving it whole.
+fn seeded(
+    ctx: &Context<'_>,
+    l: &Table,
+    right: &Node,
+    between: &[Expr],
+    want: &Want,
+    mode: Mode,
+) -> Result<Option<Table>> {
+    let Node::Group(g) = right else {
+        return Ok(None);
+    };
+    let simple = ctx.options.optimise
+        && g.parts.is_empty()
+        && !g.triples.is_empty()
+        && components(&g.triples, true).len() == 1
+        && !g
+            .filters
+            .iter()
+            .chain(between)
+            .any(|f| f.has_exists() || f.is_volatile());
+    let vars: Vec<Var> = g.triples.iter().flat_map(Triple::vars).collect();
+    let shared: Vec<Var> = l
+        .vars()
+        .iter()
+        .copied()
+        .filter(|v| vars.contains(v))
+        .collect();
+    // A filter of the optional group itself sees its own variables only.
+    let scoped = g
+        .filters
+        .iter()
+        .all(|f| f.vars().iter().all(|v| vars.contains(v)));
+    let joined = between
+        .iter()
+        .flat_map(Expr::vars)
+        .all(|v| vars.contains(&v) || l.is_certain(v));
+    if !simple
+        || !scoped
+        || !joined
+        || shared.is_empty()
+        || !shared.iter().all(|v| l.is_certain(*v))
+    {
+        return Ok(None);
+    }
+    let graph = ctx.graph();
+    let sum = |seeded: &[Var], rows: usize| -> f64 {
+        order(&graph, &g.triples, seeded, rows, &[], &|_| false, true)
+            .iter()
+            .map(|(_, n)| *n)
+            .sum()
+    };
+    if sum(&shared, l.len()) + l.len() as f64 > sum(&[], 1) * 2.0 + 64.0 {
+        return Ok(None);
+    }
+    let mut seed = l.clone();
+    let mut inside = g.filters.clone();
+    inside.extend(between.iter().cloned());
+    let mut needed: Vec<Var> = shared.clone();
+    needed.extend(inside.iter().flat_map(Expr::vars));
+    seed.keep(&needed);
+    seed.set_column(ROW, (0..l.len() as u32).collect());
+    let mut out_vars: Vec<Var> = vec![ROW];
+    if mode != Mode::Anti {
+        out_vars.extend(
+            vars.iter()
+                .filter(|v| want.vars.contains(v) && !shared.contains(v)),
+        );
+    }
+    out_vars.sort_unstable();
+    out_vars.dedup();
+    let wanted = Wanted {
+        vars: &out_vars,
+        distinct: want.distinct || mode == Mode::Anti,
+        limit: None,
+    };
+    let found = solve(ctx, &graph, &g.triples, &inside, seed, &wanted, &|v| {
+        ctx.name(v)
+    })?;
+    let rows = found.column(ROW).unwrap_or(&[]);
+    let mut hit = vec![false; l.len()];
+    rows.iter().for_each(|r| hit[*r as usize] = true);
+    let alone: Vec<u32> = (0..l.len() as u32).filter(|r| !hit[*r as usize]).collect();
+    let lone = l.select_vars(&alone, &want.vars);
+    if mode == Mode::Anti {
+        return Ok(Some(lone));
+    }
+    let mut table = l.select_vars(rows, &want.vars);
+    for (v, column) in found.vars().iter().zip(found.columns()) {
+        if *v != ROW {
+            table.set_column(*v, column.clone());
+        }
+    }
+    table.append(lone);
+    Ok(Some(table))
+}
+
+/// `MINUS`.
+pub(crate) fn minus(ctx: &Context<'_>, left: &Node, right: &Node, want: &Want) -> Result<Table> {
+    let right_vars = right.vars();
+    let left_vars = left.vars();
+    let l = eval(ctx, left, &want.with(right_vars.iter().copied()))?;
+    let shared: Vec<Var> = right_vars
+        .into_iter()
+        .filter(|v| left_vars.contains(v))
+        .collect();
+    if shared.is_empty() || l.is_empty() {
+        return Ok(l);
+    }
+    let r = eval(
+        ctx,
+        right,
+        &Want {
+            vars: shared.clone(),
+            distinct: true,
+            limit: None,
+        },
+    )?;
+    let mut r = r;
+    r.keep(&shared);
+    let kept = RowSet::default().add(&r);
+    super::join::minus(ctx, &l, &r.select(&kept))
+}
+
+impl Node {
+    /// The variables that have a value in each of its solutions.
+    pub(crate) fn certain(&self) -> Vec<Var> {
+        let mut vars = match self {
+            Self::Group(g) => {
+                let mut vars: Vec<Var> = g.triples.iter().flat_map(Triple::vars).collect();
+                vars.extend(g.parts.iter().flat_map(Self::certain));
+                vars
+            }
+            Self::Path { .. } => self.vars(),
+            Self::LeftJoin { left, .. } | Self::Minus { left, .. } => left.certain(),
+            Self::Union(list) => {
+                let mut each = list.iter().map(Self::certain);
+                let first = each.next().unwrap_or_default();
+                each.fold(first, |a, b| {
+                    a.into_iter().filter(|v| b.contains(v)).collect()
+                })
+            }
+            Self::Graph { name, inner } => {
+                let mut vars = inner.certain();
+                vars.extend(name.var());
+                vars
+            }
+            Self::Extend { inner, .. }
+            | Self::OrderBy { inner, .. }
+            | Self::Distinct(inner)
+            | Self::Reduced(inner)
+            | Self::Slice { inner, .. } => inner.certain(),
+            Self::Values { vars, rows } => vars
+                .iter()
+                .enumerate()
+                .filter(|(i, _)| {
+                    rows.iter()
+                        .all(|r| r.get(*i).is_some_and(|x| *x != UNBOUND))
+                })
+                .map(|(_, v)| *v)
+                .collect(),
+            Self::Project { inner, vars } => inner
+                .certain()
+                .into_iter()
+                .filter(|v| vars.contains(v))
+                .collect(),
+            Self::Aggregate { inner, by, .. } => inner
+                .certain()
+                .into_iter()
+                .filter(|v| by.contains(v))
+                .collect(),
+        };
+        vars.sort_unstable();
+        vars.dedup();
+        vars
+    }
+}

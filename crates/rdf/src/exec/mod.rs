@@ -1,0 +1,274 @@
+//! Execution: patterns to solutions in columns.
+
+mod aggregate;
+mod bgp;
+mod bits;
+mod context;
+mod exists;
+mod group;
+mod join;
+mod path;
+mod rows;
+mod sort;
+mod steps;
+mod table;
+
+pub(crate) use context::is_local;
+pub use context::{Context, Options};
+pub(crate) use exists::exists;
+pub use table::{Row, Table, Var};
+
+use crate::error::Result;
+use crate::expr::Expr;
+use crate::id::{Id, UNBOUND};
+use crate::plan::{Node, Pos};
+use rows::RowSet;
+
+/// What is wanted of a pattern's solutions.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Want {
+    /// The variables that are used afterwards.
+    pub(crate) vars: Vec<Var>,
+    /// Whether it does not matter how often a solution comes.
+    pub(crate) distinct: bool,
+    /// How many solutions suffice.
+    pub(crate) limit: Option<usize>,
+}
+
+impl Want {
+    /// The same of another pattern, with variables that are needed besides and no limit.
+    fn with(&self, more: impl IntoIterator<Item = Var>) -> Self {
+        let mut vars = self.vars.clone();
+        vars.extend(more);
+        vars.sort_unstable();
+        vars.dedup();
+        Self {
+            vars,
+            distinct: self.distinct,
+            limit: None,
+        }
+    }
+}
+
+/// The solutions of a pattern in the active graph.
+pub(crate) fn eval(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
+    ctx.check()?;
+    let label = match node {
+        Node::Group(_) => None,
+        Node::Path { .. } => Some("path"),
+        Node::LeftJoin { .. } => Some("optional"),
+        Node::Minus { .. } => Some("minus"),
+        Node::Union(_) => Some("union"),
+        Node::Graph { .. } => Some("graph"),
+        Node::Extend { .. } => Some("bind"),
+        Node::Values { .. } => Some("values"),
+        Node::OrderBy { .. } => Some("order by"),
+        Node::Project { .. } => Some("project"),
+        Node::Distinct(_) => Some("distinct"),
+        Node::Reduced(_) => Some("reduced"),
+        Node::Slice { .. } => Some("slice"),
+        Node::Aggregate { .. } => Some("group by"),
+    };
+    if let Some(label) = label {
+        ctx.note(|| label.to_owned());
+        ctx.depth.set(ctx.depth.get() + 1);
+    }
+    let table = eval_node(ctx, node, want);
+    if label.is_some() {
+        ctx.depth.set(ctx.depth.get() - 1);
+    }
+    if let Some(error) = ctx.failed.borrow_mut().take() {
+        return Err(error);
+    }
+    let table = table?;
+    table.within(ctx.options.memory)?;
+    ctx.note(|| format!("= {} rows", table.len()));
+    Ok(table)
+}
+
+fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
+    match node {
+        Node::Group(g) => group::group(ctx, g, want),
+        Node::Path { s, path, o } => path::eval(ctx, *s, path, *o, None, None),
+        Node::LeftJoin {
+            left,
+            right,
+            filters,
+        } => group::left_join(ctx, left, right, filters, want, join::Mode::Left),
+        Node::Minus { left, right } => group::minus(ctx, left, right, want),
+        Node::Union(list) => {
+            let mut all = Table::empty(Vec::new());
+            for node in list {
+                let left = want.limit.map(|n| n.saturating_sub(all.len()));
+                if left == Some(0) {
+                    break;
+                }
+                let want = Want {
+                    limit: left,
+                    ..want.clone()
+                };
+                let mut table = eval(ctx, node, &want)?;
+                table.keep(&want.vars);
+                all.append(table);
+                all.within(ctx.options.memory)?;
+            }
+            Ok(all)
+        }
+        Node::Graph { name, inner } => graph(ctx, *name, inner, want),
+        Node::Extend { inner, var, expr } => {
+            let volatile = expr.is_volatile();
+            let mut inner_want = want.with(expr.vars());
+            inner_want.distinct &= !volatile;
+            inner_want.limit = want.limit;
+            let table = eval(ctx, inner, &inner_want)?;
+            extend(ctx, table, *var, expr)
+        }
+        Node::Values { vars, rows } => {
+            let columns = (0..vars.len())
+                .map(|i| {
+                    rows.iter()
+                        .map(|r| r.get(i).copied().unwrap_or(UNBOUND))
+                        .collect()
+                })
+                .collect();
+            Ok(Table::new(vars.clone(), columns, rows.len()))
+        }
+        Node::OrderBy { inner, by } => {
+            let inner_want = want.with(by.iter().flat_map(|(e, _)| e.vars()));
+            let table = eval(ctx, inner, &inner_want)?;
+            sort::order_by(
+                ctx,
+                &table,
+                by,
+                if want.distinct { None } else { want.limit },
+            )
+        }
+        Node::Project { inner, vars } => {
+            let inner_want = Want {
+                vars: vars.clone(),
+                ..want.clone()
+            };
+            Ok(eval(ctx, inner, &inner_want)?.project(vars))
+        }
+        Node::Distinct(inner) => {
+            let inner_want = Want {
+                distinct: true,
+                vars: inner.vars(),
+                limit: None,
+            };
+            let table = eval(ctx, inner, &inner_want)?;
+            let mut seen = RowSet::default();
+            let kept = seen.add(&table);
+            Ok(if kept.len() == table.len() {
+                table
+            } else {
+                table.select(&kept)
+            })
+        }
+        Node::Reduced(inner) => eval(
+            ctx,
+            inner,
+            &Want {
+                vars: inner.vars(),
+                ..want.clone()
+            },
+        ),
+        Node::Slice {
+            inner,
+            start,
+            length,
+        } => {
+            let limit = length.map(|n| n.saturating_add(*start));
+            let inner_want = Want {
+                vars: inner.vars(),
+                distinct: false,
+                limit,
+            };
+            let mut table = eval(ctx, inner, &inner_want)?;
+            table.skip(*start);
+            if let Some(n) = length {
+                table.truncate(*n);
+            }
+            Ok(table)
+        }
+        Node::Aggregate {
+            inner,
+            by,
+            aggregates,
+        } => {
+            let mut vars = by.clone();
+            for a in aggregates {
+                vars.extend(a.expr.iter().flat_map(Expr::vars));
+            }
+            if aggregates
+                .iter()
+                .any(|a| a.function.is_none() && a.distinct)
+            {
+                vars.extend(inner.vars());
+            }
+            let inner_want = Want::default().with(vars);
+            let table = eval(ctx, inner, &inner_want)?;
+            aggregate::aggregate(ctx, &table, by, aggregates)
+        }
+    }
+}
+
+/// `BIND`: a new column.
+fn extend(ctx: &Context<'_>, mut table: Table, var: Var, expr: &Expr) -> Result<Table> {
+    let mut column = Vec::with_capacity(table.len());
+    for r in 0..table.len() {
+        if r % 1024 == 0 {
+            ctx.check()?;
+        }
+        let id = expr.eval(ctx, table.row(r)).map_or(UNBOUND, |v| v.id(ctx));
+        column.push(id);
+    }
+    table.set_column(var, column);
+    Ok(table)
+}
+
+/// `GRAPH`: the inner pattern in one graph, or in each.
+fn graph(ctx: &Context<'_>, name: Pos, inner: &Node, want: &Want) -> Result<Table> {
+    match name {
+        Pos::Const(id) => match ctx.named.iter().find(|(g, _)| *g == id) {
+            Some((_, graph)) => ctx.within(graph.clone(), || eval(ctx, inner, want)),
+            None => Ok(Table::empty(inner.vars())),
+        },
+        Pos::Var(var) => {
+            let mut all = Table::empty(Vec::new());
+            let inner_vars = inner.vars();
+            for (id, graph) in &ctx.named {
+                let left = want.limit.map(|n| n.saturating_sub(all.len()));
+                if left == Some(0) {
+                    break;
+                }
+                let mut inner_want = want.with(inner_vars.contains(&var).then_some(var));
+                inner_want.limit = if inner_vars.contains(&var) {
+                    None
+                } else {
+                    left
+                };
+                let mut table = ctx.within(graph.clone(), || eval(ctx, inner, &inner_want))?;
+                table = name_rows(table, var, *id);
+                all.append(table);
+                all.within(ctx.options.memory)?;
+            }
+            Ok(all)
+        }
+    }
+}
+
+/// The rows in which a variable has no value or that one, which it then has.
+fn name_rows(table: Table, var: Var, id: Id) -> Table {
+    let mut table = match table.column(var) {
+        None => table,
+        Some(column) => {
+            let rows: Vec<u32> = (0..table.len() as u32)
+                .filter(|r| matches!(column[*r as usize], x if x == UNBOUND || x == id))
+                .collect();
+            table.select(&rows)
+        }
+    };
+    table.set_column(var, vec![id; table.len()]);
+    table
+}

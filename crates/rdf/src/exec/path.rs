@@ -1,0 +1,213 @@
+//! Property paths: breadth first, each node once, so that the time is linear in the edges that are met.
+
+use super::{Context, Table};
+use crate::error::Result;
+use crate::id::Id;
+use crate::plan::{Path, Pos};
+use crate::quads::Graph;
+use std::collections::HashSet;
+
+/// The pairs that a path connects. Ends that are already known are given as lists.
+pub(crate) fn eval(
+    ctx: &Context<'_>,
+    s: Pos,
+    path: &Path,
+    o: Pos,
+    starts: Option<Vec<Id>>,
+    ends: Option<Vec<Id>>,
+) -> Result<Table> {
+    let graph = ctx.graph();
+    let walk = Walk { ctx, graph: &graph };
+    // A variable that other patterns bind to a term outside of the graph has no path of length zero.
+    let inside = |list: Option<Vec<Id>>| {
+        list.map(|mut list| {
+            if matches!(path, Path::ZeroOrMore(_) | Path::ZeroOrOne(_)) {
+                list.retain(|id| walk.has_node(*id));
+            }
+            list
+        })
+    };
+    let starts = known(s, inside(starts));
+    let ends = known(o, inside(ends));
+    // From the end of which less is known to start from, if it is known at all.
+    let backwards = match (&starts, &ends) {
+        (Some(a), Some(b)) => b.len() < a.len(),
+        (None, Some(_)) => true,
+        _ => false,
+    };
+    let (from, to) = if backwards {
+        (ends, starts)
+    } else {
+        (starts, ends)
+    };
+    let from = match from {
+        Some(list) => list,
+        None => walk.sources(path, backwards),
+    };
+    let to: Option<HashSet<Id>> = to.map(|list| list.into_iter().collect());
+    let same = s == o && matches!(s, Pos::Var(_));
+    let (mut subjects, mut objects) = (Vec::new(), Vec::new());
+    for (n, start) in from.into_iter().enumerate() {
+        if n % 64 == 0 {
+            ctx.check()?;
+            super::table::fits(subjects.len(), 2, ctx.options.memory)?;
+        }
+        for end in walk.from(path, start, backwards)? {
+            if to.as_ref().is_some_and(|t| !t.contains(&end)) || (same && start != end) {
+                continue;
+            }
+            let (a, b) = if backwards {
+                (end, start)
+            } else {
+                (start, end)
+            };
+            subjects.push(a);
+            objects.push(b);
+        }
+    }
+    let len = subjects.len();
+    Ok(match (s, o) {
+        (Pos::Var(s), Pos::Var(o)) if s == o => Table::new(vec![s], vec![subjects], len),
+        (Pos::Var(s), Pos::Var(o)) => Table::new(vec![s, o], vec![subjects, objects], len),
+        (Pos::Var(s), Pos::Const(_)) => Table::new(vec![s], vec![subjects], len),
+        (Pos::Const(_), Pos::Var(o)) => Table::new(vec![o], vec![objects], len),
+        (Pos::Const(_), Pos::Const(_)) => Table::new(Vec::new(), Vec::new(), len),
+    })
+}
+
+fn known(p: Pos, list: Option<Vec<Id>>) -> Option<Vec<Id>> {
+    match p {
+        Pos::Const(id) => Some(vec![id]),
+        Pos::Var(_) => list,
+    }
+}
+
+struct Walk<'a> {
+    ctx: &'a Context<'a>,
+    graph: &'a Graph,
+}
+
+impl Walk<'_> {
+    fn has_node(&self, id: Id) -> bool {
+        self.graph.predicates().iter().any(|p| {
+            self.graph
+                .index(*p)
+                .is_some_and(|x| !x.so.get(id).is_empty() || !x.os.get(id).is_empty())
+        })
+    }
+
+    /// All nodes that a path may begin at (or end at, backwards).
+    fn sources(&self, path: &Path, backwards: bool) -> Vec<Id> {
+        let mut ids = Vec::new();
+        self.begins(path, backwards, &mut ids);
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
+    fn begins(&self, path: &Path, backwards: bool, to: &mut Vec<Id>) {
+        match path {
+            Path::Link(p) => {
+                if let Some(x) = self.graph.index(*p) {
+                    to.extend(if backwards { x.os.keys() } else { x.so.keys() });
+                }
+            }
+            Path::Reverse(p) => self.begins(p, !backwards, to),
+            Path::Sequence(a, b) => self.begins(if backwards { b } else { a }, backwards, to),
+            Path::Alternative(a, b) => {
+                self.begins(a, backwards, to);
+                self.begins(b, backwards, to);
+            }
+            Path::OneOrMore(p) => self.begins(p, backwards, to),
+            // Every node reaches itself.
+            Path::ZeroOrMore(_) | Path::ZeroOrOne(_) | Path::Not(_) => {
+                for p in self.graph.predicates() {
+                    if let Some(x) = self.graph.index(*p) {
+                        to.extend(x.so.keys());
+                        to.extend(x.os.keys());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Where a path leads from a node. Closures give each end once, the rest as often as there are ways.
+    fn from(&self, path: &Path, start: Id, backwards: bool) -> Result<Vec<Id>> {
+        Ok(match path {
+            Path::Link(p) => self.graph.index(*p).map_or_else(Vec::new, |x| {
+                if backwards {
+                    x.os.get(start)
+                } else {
+                    x.so.get(start)
+                }
+                .to_vec()
+            }),
+            Path::Reverse(p) => self.from(p, start, !backwards)?,
+            Path::Sequence(a, b) => {
+                let (first, second) = if backwards { (b, a) } else { (a, b) };
+                let mut ends = Vec::new();
+                for middle in self.from(first, start, backwards)? {
+                    ends.extend(self.from(second, middle, backwards)?);
+                }
+                ends
+            }
+            Path::Alternative(a, b) => {
+                let mut ends = self.from(a, start, backwards)?;
+                ends.extend(self.from(b, start, backwards)?);
+                ends
+            }
+            Path::ZeroOrOne(p) => {
+                let mut ends = vec![start];
+                let mut more = self.from(p, start, backwards)?;
+                more.sort_unstable();
+                more.dedup();
+                ends.extend(more.into_iter().filter(|x| *x != start));
+                ends
+            }
+            Path::ZeroOrMore(p) => self.closure(p, vec![start], backwards)?,
+            Path::OneOrMore(p) => {
+                let first = self.from(p, start, backwards)?;
+                self.closure(p, first, backwards)?
+            }
+            Path::Not(list) => {
+                let mut ends = Vec::new();
+                for p in self.graph.predicates() {
+                    if list.contains(p) {
+                        continue;
+                    }
+                    if let Some(x) = self.graph.index(*p) {
+                        ends.extend(if backwards {
+                            x.os.get(start)
+                        } else {
+                            x.so.get(start)
+                        });
+                    }
+                }
+                ends
+            }
+        })
+    }
+
+    fn closure(&self, path: &Path, first: Vec<Id>, backwards: bool) -> Result<Vec<Id>> {
+        let mut seen: HashSet<Id> = HashSet::new();
+        let mut ends = Vec::new();
+        for id in first {
+            if seen.insert(id) {
+                ends.push(id);
+            }
+        }
+        let mut at = 0;
+        while let Some(id) = ends.get(at).copied() {
+            if at % 1024 == 0 {
+                self.ctx.check()?;
+            }
+            at += 1;
+            for next in self.from(path, id, backwards)? {
+                if seen.insert(next) {
+                    ends.push(next);
+                }
+            }
+        }
+        Ok(ends)
+    }
+}

@@ -1,0 +1,74 @@
+//! `ORDER BY`, whole or only the first solutions.
+
+use super::{Context, Table};
+use crate::error::Result;
+use crate::expr::{Expr, Value, of_id, value};
+use crate::id::{Id, UNBOUND};
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+/// Sorts solutions; those that are the same keep their order. With a limit only the first ones come out.
+pub(crate) fn order_by(
+    ctx: &Context<'_>,
+    table: &Table,
+    by: &[(Expr, bool)],
+    limit: Option<usize>,
+) -> Result<Table> {
+    let mut keys: Vec<(Vec<u32>, bool)> = Vec::with_capacity(by.len());
+    for (expr, descending) in by {
+        keys.push((ranks(ctx, table, expr)?, *descending));
+    }
+    let compare = |a: &u32, b: &u32| {
+        for (ranks, descending) in &keys {
+            let o = ranks[*a as usize].cmp(&ranks[*b as usize]);
+            let o = if *descending { o.reverse() } else { o };
+            if o != Ordering::Equal {
+                return o;
+            }
+        }
+        a.cmp(b)
+    };
+    let mut rows: Vec<u32> = (0..table.len() as u32).collect();
+    match limit {
+        Some(0) => rows.clear(),
+        Some(n) if n < rows.len() => {
+            rows.select_nth_unstable_by(n - 1, compare);
+            rows.truncate(n);
+            rows.sort_unstable_by(compare);
+        }
+        _ => rows.sort_unstable_by(compare),
+    }
+    Ok(table.select(&rows))
+}
+
+/// For each row the place of its key among the different keys: each is computed and compared once.
+fn ranks(ctx: &Context<'_>, table: &Table, expr: &Expr) -> Result<Vec<u32>> {
+    let mut numbers: HashMap<Id, u32> = HashMap::new();
+    let mut values: Vec<(Option<Value>, u32)> = Vec::new();
+    let mut of_row = Vec::with_capacity(table.len());
+    for r in 0..table.len() {
+        if r % 1024 == 0 {
+            ctx.check()?;
+        }
+        let id = match expr {
+            Expr::Var(v) => table.row(r).get(*v),
+            e => e.eval(ctx, table.row(r)).map_or(UNBOUND, |v| v.id(ctx)),
+        };
+        let next = values.len() as u32;
+        let n = *numbers.entry(id).or_insert_with(|| {
+            values.push((of_id(ctx, id), next));
+            next
+        });
+        of_row.push(n);
+    }
+    values.sort_by(|a, b| value::order(a.0.as_ref(), b.0.as_ref()));
+    let mut ranks = vec![0u32; values.len()];
+    let mut rank = 0;
+    for (i, (v, n)) in values.iter().enumerate() {
+        if i > 0 && value::order(values[i - 1].0.as_ref(), v.as_ref()) != Ordering::Equal {
+            rank += 1;
+        }
+        ranks[*n as usize] = rank;
+    }
+    Ok(of_row.into_iter().map(|n| ranks[n as usize]).collect())
+}

@@ -1,0 +1,237 @@
+//! Solutions in columns.
+
+use crate::error::{Error, Result};
+use crate::id::{Id, UNBOUND};
+
+/// A variable of a query, by number.
+pub type Var = u32;
+
+/// Solutions: a column for each variable, 0 where it has no value.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Table {
+    vars: Vec<Var>,
+    columns: Vec<Vec<Id>>,
+    len: usize,
+}
+
+/// One solution of a table.
+#[derive(Debug, Clone, Copy)]
+pub struct Row<'a> {
+    /// The table.
+    pub table: &'a Table,
+    /// Which of its rows.
+    pub at: usize,
+}
+
+impl Row<'_> {
+    /// The value of a variable, 0 if it has none.
+    pub fn get(&self, var: Var) -> Id {
+        self.table
+            .column(var)
+            .and_then(|c| c.get(self.at))
+            .copied()
+            .unwrap_or(UNBOUND)
+    }
+}
+
+impl Table {
+    /// One solution without variables.
+    pub fn unit() -> Self {
+        Self {
+            len: 1,
+            ..Self::default()
+        }
+    }
+
+    /// No solution.
+    pub fn empty(vars: Vec<Var>) -> Self {
+        Self {
+            columns: vec![Vec::new(); vars.len()],
+            vars,
+            len: 0,
+        }
+    }
+
+    /// From columns of the same length.
+    pub fn new(vars: Vec<Var>, columns: Vec<Vec<Id>>, len: usize) -> Self {
+        debug_assert!(columns.iter().all(|c| c.len() == len) && vars.len() == columns.len());
+        Self { vars, columns, len }
+    }
+
+    /// Solutions.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The variables that have columns.
+    pub fn vars(&self) -> &[Var] {
+        &self.vars
+    }
+
+    /// The values of a variable.
+    pub fn column(&self, var: Var) -> Option<&[Id]> {
+        let i = self.vars.iter().position(|v| *v == var)?;
+        self.columns.get(i).map(Vec::as_slice)
+    }
+
+    /// All columns, in the order of [`Self::vars`].
+    pub fn columns(&self) -> &[Vec<Id>] {
+        &self.columns
+    }
+
+    /// One of the solutions.
+    pub const fn row(&self, at: usize) -> Row<'_> {
+        Row { table: self, at }
+    }
+
+    /// All solutions.
+    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        (0..self.len).map(|at| self.row(at))
+    }
+
+    /// Whether each solution has a value for that variable.
+    pub fn is_certain(&self, var: Var) -> bool {
+        self.column(var).is_some_and(|c| !c.contains(&UNBOUND))
+    }
+
+    /// Those rows, in that order.
+    #[must_use]
+    pub fn select(&self, rows: &[u32]) -> Self {
+        Self {
+            vars: self.vars.clone(),
+            columns: self.columns.iter().map(|c| gather(c, rows)).collect(),
+            len: rows.len(),
+        }
+    }
+
+    /// As [`Self::select`], only these variables.
+    #[must_use]
+    pub fn select_vars(&self, rows: &[u32], keep: &[Var]) -> Self {
+        let kept = || {
+            self.vars
+                .iter()
+                .zip(&self.columns)
+                .filter(|(v, _)| keep.contains(v))
+        };
+        Self {
+            vars: kept().map(|(v, _)| *v).collect(),
+            columns: kept().map(|(_, c)| gather(c, rows)).collect(),
+            len: rows.len(),
+        }
+    }
+
+    /// Only these variables, in that order; those that have no column get an empty one.
+    #[must_use]
+    pub fn project(mut self, vars: &[Var]) -> Self {
+        let columns = vars
+            .iter()
+            .enumerate()
+            .map(|(n, v)| match self.vars.iter().position(|x| x == v) {
+                Some(i) if vars[n + 1..].contains(v) => self.columns[i].clone(),
+                Some(i) => std::mem::take(&mut self.columns[i]),
+                None => vec![UNBOUND; self.len],
+            })
+            .collect();
+        Self {
+            vars: vars.to_vec(),
+            columns,
+            len: self.len,
+        }
+    }
+
+    /// Without the columns of other variables.
+    pub fn keep(&mut self, vars: &[Var]) {
+        let mut i = 0;
+        while i < self.vars.len() {
+            if vars.contains(&self.vars[i]) {
+                i += 1;
+            } else {
+                self.vars.remove(i);
+                self.columns.remove(i);
+            }
+        }
+    }
+
+    /// Adds a column, or replaces the one that was there.
+    pub fn set_column(&mut self, var: Var, column: Vec<Id>) {
+        debug_assert_eq!(column.len(), self.len);
+        match self.vars.iter().position(|v| *v == var) {
+            Some(i) => self.columns[i] = column,
+            None => {
+                self.vars.push(var);
+                self.columns.push(column);
+            }
+        }
+    }
+
+    /// Adds the solutions of another table; variables that one of them lacks are unbound there.
+    pub fn append(&mut self, mut other: Self) {
+        if self.len == 0 && self.vars.is_empty() {
+            *self = other;
+            return;
+        }
+        if self.vars == other.vars {
+            for (to, from) in self.columns.iter_mut().zip(&mut other.columns) {
+                to.append(from);
+            }
+            self.len += other.len;
+            return;
+        }
+        for var in &other.vars {
+            if !self.vars.contains(var) {
+                self.vars.push(*var);
+                self.columns.push(vec![UNBOUND; self.len]);
+            }
+        }
+        self.len += other.len;
+        for (var, to) in self.vars.iter().zip(&mut self.columns) {
+            match other.column(*var) {
+                Some(from) => to.extend_from_slice(from),
+                None => to.resize(self.len, UNBOUND),
+            }
+        }
+    }
+
+    /// The first solutions only.
+    pub fn truncate(&mut self, len: usize) {
+        if len < self.len {
+            self.len = len;
+            self.columns.iter_mut().for_each(|c| c.truncate(len));
+        }
+    }
+
+    /// Those from one row on.
+    pub fn skip(&mut self, n: usize) {
+        let n = n.min(self.len);
+        if n > 0 {
+            self.len -= n;
+            self.columns.iter_mut().for_each(|c| drop(c.drain(..n)));
+        }
+    }
+
+    /// Fails if this and nothing else would be more than a query may have in memory.
+    pub fn within(&self, limit: usize) -> Result<()> {
+        fits(self.len, self.columns.len(), limit)
+    }
+}
+
+/// Fails if so many rows of so many columns are more than a query may have in memory.
+pub(crate) fn fits(rows: usize, columns: usize, limit: usize) -> Result<()> {
+    if rows.saturating_mul(columns.max(1)).saturating_mul(4) > limit {
+        return Err(Error::Memory {
+            rows,
+            columns,
+            limit,
+        });
+    }
+    Ok(())
+}
+
+pub(crate) fn gather(column: &[Id], rows: &[u32]) -> Vec<Id> {
+    rows.iter().map(|r| column[*r as usize]).collect()
+}

@@ -1,0 +1,266 @@
+//! Calls of functions. The common ones are here, the rest are the library's.
+
+use super::value::{Value, lexical, text};
+use super::{Expr, Val, boolean};
+use crate::exec::{Context, Row};
+use oxrdf::{BlankNode, Literal, NamedNode, Term, Variable};
+use spareval::QueryEvaluator;
+use spargebra::algebra::Function;
+use sparopt::algebra::Expression;
+
+pub(crate) fn call(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr]) -> Option<Val> {
+    let arg = |i: usize| args.get(i)?.eval(ctx, row);
+    let value = |i: usize| arg(i)?.value(ctx);
+    // The text of a literal as it was written.
+    let written = |i: usize| -> Option<String> {
+        match arg(i)?.value_or_term(ctx)? {
+            Term::Literal(l) => Some(l.destruct().0),
+            _ => None,
+        }
+    };
+    Some(match f {
+        Function::Str => Val::Value(text(match arg(0)?.value_or_term(ctx)? {
+            Term::NamedNode(n) => n.into_string(),
+            Term::Literal(l) => l.destruct().0,
+            Term::BlankNode(_) => return None,
+        })),
+        Function::Lang => Val::Value(text(match value(0)? {
+            Value::LangStringLiteral { language, .. } => language,
+            Value::NamedNode(_) | Value::BlankNode(_) => return None,
+            _ => String::new(),
+        })),
+        Function::Datatype => match arg(0)?.value_or_term(ctx)? {
+            Term::Literal(l) => Val::Value(Value::NamedNode(l.datatype().into_owned())),
+            _ => return None,
+        },
+        Function::IsIri => boolean(matches!(value(0)?, Value::NamedNode(_))),
+        Function::IsBlank => boolean(matches!(value(0)?, Value::BlankNode(_))),
+        Function::IsLiteral => boolean(!matches!(
+            value(0)?,
+            Value::NamedNode(_) | Value::BlankNode(_)
+        )),
+        Function::IsNumeric => boolean(super::value::number(&value(0)?).is_some()),
+        Function::Regex => {
+            let subject = plain(value(0)?)?;
+            let pattern = plain(value(1)?)?;
+            let flags = if args.len() > 2 {
+                plain(value(2)?)?
+            } else {
+                String::new()
+            };
+            boolean(ctx.regex(&pattern, &flags, |r| r.is_match(&subject))?)
+        }
+        Function::StrLen => Val::Value(Value::IntegerLiteral(
+            i64::try_from(plain(value(0)?)?.chars().count())
+                .ok()?
+                .into(),
+        )),
+        Function::Contains | Function::StrStarts | Function::StrEnds => {
+            let (a, b) = compatible(value(0)?, value(1)?)?;
+            boolean(match f {
+                Function::Contains => a.contains(&b),
+                Function::StrStarts => a.starts_with(&b),
+                _ => a.ends_with(&b),
+            })
+        }
+        Function::LangMatches => {
+            let (tag, range) = (plain(value(0)?)?, plain(value(1)?)?);
+            boolean(lang_matches(&tag, &range))
+        }
+        Function::Iri => Val::Value(match value(0)? {
+            Value::NamedNode(n) => Value::NamedNode(n),
+            Value::StringLiteral(s) => Value::NamedNode(match &ctx.base {
+                Some(base) => NamedNode::from(base.resolve(&s).ok()?),
+                None => NamedNode::new(s).ok()?,
+            }),
+            _ => return None,
+        }),
+        Function::BNode => match args {
+            [] => Val::Value(Value::BlankNode(BlankNode::new_unchecked(
+                ctx.fresh_label(),
+            ))),
+            _ => {
+                let Value::StringLiteral(label) = value(0)? else {
+                    return None;
+                };
+                Val::Value(Value::BlankNode(ctx.labelled(&label, row)))
+            }
+        },
+        Function::Rand => {
+            // 53 bits, so that each is a number below one.
+            let n = (ctx.random() >> 11) as f64 / (1u64 << 53) as f64;
+            Val::Value(Value::DoubleLiteral(n.into()))
+        }
+        Function::Now => Val::Value(Value::DateTimeLiteral(ctx.options.now)),
+        Function::Uuid => {
+            let iri = format!("urn:uuid:{}", uuid(ctx));
+            Val::Value(Value::NamedNode(NamedNode::new_unchecked(iri)))
+        }
+        Function::StrUuid => Val::Value(text(uuid(ctx))),
+        Function::StrDt => {
+            let Value::StringLiteral(s) = value(0)? else {
+                return None;
+            };
+            let Value::NamedNode(datatype) = value(1)? else {
+                return None;
+            };
+            Val::Id(ctx.number(&Literal::new_typed_literal(s, datatype).into()))
+        }
+        Function::UCase | Function::LCase => {
+            let change = |s: &str| {
+                if matches!(f, Function::UCase) {
+                    s.to_uppercase()
+                } else {
+                    s.to_lowercase()
+                }
+            };
+            Val::Value(match value(0)? {
+                Value::StringLiteral(s) => text(change(&s)),
+                Value::LangStringLiteral { value, language } => Value::LangStringLiteral {
+                    value: change(&value),
+                    language,
+                },
+                _ => return None,
+            })
+        }
+        Function::Custom(name) if name.as_str() == "http://www.w3.org/2001/XMLSchema#string" => {
+            Val::Value(text(match arg(0)?.value_or_term(ctx)? {
+                Term::NamedNode(n) => n.into_string(),
+                Term::Literal(_) => match value(0)? {
+                    v @ (Value::IntegerLiteral(_)
+                    | Value::DecimalLiteral(_)
+                    | Value::FloatLiteral(_)
+                    | Value::DoubleLiteral(_)
+                    | Value::BooleanLiteral(_)) => lexical(&v)?,
+                    _ => written(0)?,
+                },
+                Term::BlankNode(_) => return None,
+            }))
+        }
+        _ => {
+            let terms: Option<Vec<Term>> = args
+                .iter()
+                .map(|a| a.eval(ctx, row)?.value_or_term(ctx))
+                .collect();
+            Val::Value(library(
+                &Expression::FunctionCall(f.clone(), names(args.len())),
+                terms?,
+            )?)
+        }
+    })
+}
+
+impl Val {
+    /// The term, as it was written if it was.
+    pub(crate) fn value_or_term(self, ctx: &Context<'_>) -> Option<Term> {
+        match self {
+            Self::Id(id) => ctx.term(id),
+            Self::Value(v) => Some(v.into()),
+        }
+    }
+}
+
+fn variable(i: usize) -> Variable {
+    Variable::new_unchecked(format!("a{i}"))
+}
+
+fn names(n: usize) -> Vec<Expression> {
+    (0..n).map(|i| Expression::Variable(variable(i))).collect()
+}
+
+/// The library's function for these terms.
+fn library(expression: &Expression, terms: Vec<Term>) -> Option<Value> {
+    let names: Vec<Variable> = (0..terms.len()).map(variable).collect();
+    QueryEvaluator::new()
+        .evaluate_expression(expression, names.iter().zip(terms))
+        .map(Value::from)
+}
+
+/// Sums and differences of dates and durations.
+pub(crate) fn dates(op: char, a: Value, b: Value) -> Option<Value> {
+    let mut args = names(2).into_iter().map(Box::new);
+    let (x, y) = (args.next()?, args.next()?);
+    let expression = match op {
+        '+' => Expression::Add(x, y),
+        '-' => Expression::Subtract(x, y),
+        '*' => Expression::Multiply(x, y),
+        _ => Expression::Divide(x, y),
+    };
+    library(&expression, vec![a.into(), b.into()])
+}
+
+/// The text of a string, with or without language.
+fn plain(value: Value) -> Option<String> {
+    match value {
+        Value::StringLiteral(s) | Value::LangStringLiteral { value: s, .. } => Some(s),
+        _ => None,
+    }
+}
+
+/// Two strings that may be compared: the second has no language or the first's.
+fn compatible(a: Value, b: Value) -> Option<(String, String)> {
+    match (a, b) {
+        (
+            Value::StringLiteral(a) | Value::LangStringLiteral { value: a, .. },
+            Value::StringLiteral(b),
+        ) => Some((a, b)),
+        (
+            Value::LangStringLiteral {
+                value: a,
+                language: x,
+            },
+            Value::LangStringLiteral {
+                value: b,
+                language: y,
+            },
+        ) => (x == y).then_some((a, b)),
+        _ => None,
+    }
+}
+
+fn lang_matches(tag: &str, range: &str) -> bool {
+    if range == "*" {
+        return !tag.is_empty();
+    }
+    let (tag, range) = (tag.to_ascii_lowercase(), range.to_ascii_lowercase());
+    tag == range
+        || tag
+            .strip_prefix(&range)
+            .is_some_and(|rest| rest.starts_with('-'))
+}
+
+fn uuid(ctx: &Context<'_>) -> String {
+    let (a, b) = (ctx.random(), ctx.random());
+    format!(
+        "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+        a >> 32,
+        a >> 16 & 0xffff,
+        a & 0xfff,
+        0x8000 | b >> 48 & 0x3fff,
+        b & 0xffff_ffff_ffff
+    )
+}
+
+/// A regular expression with the flags of `XPath`. `None` if it or they are wrong.
+pub(crate) fn regex(pattern: &str, flags: &str) -> Option<regex::Regex> {
+    let quoted;
+    let pattern = if flags.contains('q') {
+        quoted = regex::escape(pattern);
+        &quoted
+    } else {
+        pattern
+    };
+    let mut builder = regex::RegexBuilder::new(pattern);
+    builder.size_limit(1_000_000);
+    for flag in flags.chars() {
+        match flag {
+            's' => builder.dot_matches_new_line(true),
+            'm' => builder.multi_line(true),
+            'i' => builder.case_insensitive(true),
+            'x' => builder.ignore_whitespace(true),
+            'q' => &mut builder,
+            _ => return None,
+        };
+    }
+    builder.build().ok()
+}

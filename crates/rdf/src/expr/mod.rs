@@ -1,0 +1,256 @@
+//! Expressions of filters, BIND and aggregates, with errors as missing values.
+
+mod call;
+mod hidden;
+pub(crate) mod value;
+
+use crate::dictionary::{Head, Parts};
+use crate::exec::{Context, Row, Var};
+use crate::id::{self, Id, Inline, UNBOUND};
+use crate::plan::Node;
+pub(crate) use call::regex;
+use spargebra::algebra::Function;
+use std::cmp::Ordering;
+use std::sync::Arc;
+pub(crate) use value::Value;
+
+/// How two values compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comparison {
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+}
+
+impl Comparison {
+    const fn holds(self, o: Ordering) -> bool {
+        match self {
+            Self::Less => o.is_lt(),
+            Self::LessOrEqual => o.is_le(),
+            Self::Greater => o.is_gt(),
+            Self::GreaterOrEqual => o.is_ge(),
+        }
+    }
+
+    const fn sign(self) -> &'static str {
+        match self {
+            Self::Less => "<",
+            Self::LessOrEqual => "<=",
+            Self::Greater => ">",
+            Self::GreaterOrEqual => ">=",
+        }
+    }
+}
+
+/// An expression.
+#[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "the names are those of the standard's algebra")]
+pub enum Expr {
+    Const(Id),
+    Var(Var),
+    Or(Vec<Self>),
+    And(Vec<Self>),
+    Not(Box<Self>),
+    Equal(Box<Self>, Box<Self>),
+    SameTerm(Box<Self>, Box<Self>),
+    Compare(Comparison, Box<Self>, Box<Self>),
+    In(Box<Self>, Vec<Self>),
+    Arithmetic(char, Box<Self>, Box<Self>),
+    Sign(char, Box<Self>),
+    Exists(Arc<Node>),
+    Bound(Var),
+    If(Box<Self>, Box<Self>, Box<Self>),
+    Coalesce(Vec<Self>),
+    Call(Function, Vec<Self>),
+}
+
+/// What an expression gave: a term by number, or a value that nobody needed as a term yet.
+#[derive(Clone)]
+pub(crate) enum Val {
+    Id(Id),
+    Value(Value),
+}
+
+impl Val {
+    pub(crate) fn value(self, ctx: &Context<'_>) -> Option<Value> {
+        match self {
+            Self::Value(v) => Some(v),
+            Self::Id(id) => of_id(ctx, id),
+        }
+    }
+
+    pub(crate) fn id(self, ctx: &Context<'_>) -> Id {
+        match self {
+            Self::Id(id) => id,
+            Self::Value(Value::BooleanLiteral(b)) => id::boolean(b.into()),
+            Self::Value(v) => ctx.number(&v.into()),
+        }
+    }
+}
+
+/// The value of a term.
+pub(crate) fn of_id(ctx: &Context<'_>, id: Id) -> Option<Value> {
+    match id::value(id) {
+        Some(Inline::Integer(n)) => Some(Value::IntegerLiteral(n.into())),
+        Some(Inline::Boolean(b)) => Some(b.into()),
+        _ => ctx.term(id).map(Value::from),
+    }
+}
+
+fn boolean(b: bool) -> Val {
+    Val::Id(id::boolean(b))
+}
+
+impl Expr {
+    /// Its value for a solution; `None` is an error or no value.
+    pub(crate) fn eval(&self, ctx: &Context<'_>, row: Row<'_>) -> Option<Val> {
+        match self {
+            Self::Const(id) => Some(Val::Id(*id)),
+            Self::Var(v) => match row.get(*v) {
+                UNBOUND => None,
+                id => Some(Val::Id(id)),
+            },
+            Self::Arithmetic(op, a, b) => {
+                let (a, b) = (a.eval(ctx, row)?.value(ctx)?, b.eval(ctx, row)?.value(ctx)?);
+                match (value::number(&a), value::number(&b)) {
+                    (Some(a), Some(b)) => Some(Val::Value(value::arithmetic(*op, a, b)?.into())),
+                    _ => call::dates(*op, a, b).map(Val::Value),
+                }
+            }
+            Self::Sign(op, a) => {
+                let a = a.eval(ctx, row)?.value(ctx)?;
+                let n = value::number(&a)?;
+                if *op == '+' {
+                    return Some(Val::Value(a));
+                }
+                match n {
+                    value::Number::Double(d) => Some(Val::Value(Value::DoubleLiteral(-d))),
+                    value::Number::Float(d) => Some(Val::Value(Value::FloatLiteral(-d))),
+                    n => value::arithmetic('-', value::Number::Integer(0), n)
+                        .map(|n| Val::Value(n.into())),
+                }
+            }
+            Self::If(c, a, b) => {
+                if c.truth(ctx, row)? {
+                    a.eval(ctx, row)
+                } else {
+                    b.eval(ctx, row)
+                }
+            }
+            Self::Coalesce(list) => list.iter().find_map(|e| e.eval(ctx, row)),
+            Self::Call(function, args) => call::call(ctx, row, function, args),
+            _ => self.truth(ctx, row).map(boolean),
+        }
+    }
+
+    /// Whether a filter keeps a solution.
+    pub(crate) fn holds(&self, ctx: &Context<'_>, row: Row<'_>) -> bool {
+        self.truth(ctx, row) == Some(true)
+    }
+
+    /// Its effective boolean value.
+    pub(crate) fn truth(&self, ctx: &Context<'_>, row: Row<'_>) -> Option<bool> {
+        match self {
+            Self::Or(list) => {
+                let mut error = false;
+                for e in list {
+                    match e.truth(ctx, row) {
+                        Some(true) => return Some(true),
+                        Some(false) => {}
+                        None => error = true,
+                    }
+                }
+                (!error).then_some(false)
+            }
+            Self::And(list) => {
+                let mut error = false;
+                for e in list {
+                    match e.truth(ctx, row) {
+                        Some(false) => return Some(false),
+                        Some(true) => {}
+                        None => error = true,
+                    }
+                }
+                (!error).then_some(true)
+            }
+            Self::Not(e) => e.truth(ctx, row).map(|b| !b),
+            Self::Equal(a, b) => equal(ctx, a.eval(ctx, row)?, b.eval(ctx, row)?),
+            Self::SameTerm(a, b) => Some(a.eval(ctx, row)?.id(ctx) == b.eval(ctx, row)?.id(ctx)),
+            Self::Compare(op, a, b) => {
+                compare(ctx, a.eval(ctx, row)?, b.eval(ctx, row)?).map(|o| op.holds(o))
+            }
+            Self::In(a, list) => {
+                let a = a.eval(ctx, row)?;
+                let mut error = false;
+                for b in list {
+                    match b.eval(ctx, row).and_then(|b| equal(ctx, a.clone(), b)) {
+                        Some(true) => return Some(true),
+                        Some(false) => {}
+                        None => error = true,
+                    }
+                }
+                (!error).then_some(false)
+            }
+            Self::Exists(node) => crate::exec::exists(ctx, node, row),
+            Self::Bound(v) => Some(row.get(*v) != UNBOUND),
+            _ => match self.eval(ctx, row)? {
+                Val::Id(id) => match id::value(id) {
+                    Some(Inline::Boolean(b)) => Some(b),
+                    _ => value::truth(&of_id(ctx, id)?),
+                },
+                Val::Value(v) => value::truth(&v),
+            },
+        }
+    }
+}
+
+pub(crate) fn equal(ctx: &Context<'_>, a: Val, b: Val) -> Option<bool> {
+    if let (Val::Id(a), Val::Id(b)) = (&a, &b) {
+        if a == b && (id::value(*a).is_some() || is_simple(ctx, *a)) {
+            return Some(true);
+        }
+        if a != b && is_simple(ctx, *a) && is_simple(ctx, *b) {
+            return Some(false);
+        }
+    }
+    value::equals(&a.value(ctx)?, &b.value(ctx)?)
+}
+
+/// Whether a term equals only itself: IRIs, blank nodes, texts.
+pub(crate) fn is_simple(ctx: &Context<'_>, id: Id) -> bool {
+    id::value(id).is_none()
+        && ctx
+            .with_parts(
+                id,
+                |p| matches!(p, Parts::Stored(head, _) if !matches!(head, Head::Typed(_))),
+            )
+            .unwrap_or(false)
+}
+
+fn compare(ctx: &Context<'_>, a: Val, b: Val) -> Option<Ordering> {
+    if let (Val::Id(a), Val::Id(b)) = (&a, &b) {
+        match (id::value(*a), id::value(*b)) {
+            (Some(Inline::Integer(x)), Some(Inline::Integer(y))) => return Some(x.cmp(&y)),
+            (None, None) => {
+                let order = ctx.with_parts(*a, |a| {
+                    ctx.with_parts(*b, |b| match (a, b) {
+                        (Parts::Stored(Head::Plain, a), Parts::Stored(Head::Plain, b)) => {
+                            Some(a.cmp(b))
+                        }
+                        _ => None,
+                    })
+                });
+                if let Some(order) = order.flatten().flatten() {
+                    return Some(order);
+                }
+            }
+            _ => {}
+        }
+    }
+    value::compare(&a.value(ctx)?, &b.value(ctx)?)
+}

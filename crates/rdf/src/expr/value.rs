@@ -1,0 +1,331 @@
+//! Values of expressions: what equals what, what comes before what, what is true. The rules are those of SPARQL 1.1
+//! (sections 15.1 and 17), with dates and durations compared as well.
+
+use oxrdf::{Literal, Term};
+use oxsdatatypes::{Decimal, Double, Float};
+pub(crate) use spareval::ExpressionTerm as Value;
+use std::cmp::Ordering;
+
+/// A value for arithmetic.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Number {
+    Integer(i64),
+    Decimal(Decimal),
+    Float(Float),
+    Double(Double),
+}
+
+pub(crate) fn number(value: &Value) -> Option<Number> {
+    Some(match value {
+        Value::IntegerLiteral(n) => Number::Integer(i64::from(*n)),
+        Value::DecimalLiteral(n) => Number::Decimal(*n),
+        Value::FloatLiteral(n) => Number::Float(*n),
+        Value::DoubleLiteral(n) => Number::Double(*n),
+        _ => return None,
+    })
+}
+
+impl From<Number> for Value {
+    fn from(n: Number) -> Self {
+        match n {
+            Number::Integer(n) => Self::IntegerLiteral(n.into()),
+            Number::Decimal(n) => Self::DecimalLiteral(n),
+            Number::Float(n) => Self::FloatLiteral(n),
+            Number::Double(n) => Self::DoubleLiteral(n),
+        }
+    }
+}
+
+/// Two numbers of the same kind: the wider of the two.
+pub(crate) enum Pair {
+    Integer(i64, i64),
+    Decimal(Decimal, Decimal),
+    Float(Float, Float),
+    Double(Double, Double),
+}
+
+impl Number {
+    const fn width(self) -> u8 {
+        match self {
+            Self::Integer(_) => 0,
+            Self::Decimal(_) => 1,
+            Self::Float(_) => 2,
+            Self::Double(_) => 3,
+        }
+    }
+
+    fn decimal(self) -> Decimal {
+        match self {
+            Self::Integer(n) => n.into(),
+            Self::Decimal(n) => n,
+            Self::Float(_) | Self::Double(_) => Decimal::default(),
+        }
+    }
+
+    fn float(self) -> Float {
+        match self {
+            Self::Integer(n) => oxsdatatypes::Integer::from(n).into(),
+            Self::Decimal(n) => n.into(),
+            Self::Float(n) => n,
+            Self::Double(n) => n.into(),
+        }
+    }
+
+    pub(crate) fn double(self) -> Double {
+        match self {
+            Self::Integer(n) => oxsdatatypes::Integer::from(n).into(),
+            Self::Decimal(n) => n.into(),
+            Self::Float(n) => n.into(),
+            Self::Double(n) => n,
+        }
+    }
+
+    pub(crate) fn with(self, other: Self) -> Pair {
+        match self.width().max(other.width()) {
+            0 => match (self, other) {
+                (Self::Integer(a), Self::Integer(b)) => Pair::Integer(a, b),
+                (a, b) => Pair::Decimal(a.decimal(), b.decimal()),
+            },
+            1 => Pair::Decimal(self.decimal(), other.decimal()),
+            2 => Pair::Float(self.float(), other.float()),
+            _ => Pair::Double(self.double(), other.double()),
+        }
+    }
+}
+
+/// `+`, `-`, `*`, `/` of numbers.
+pub(crate) fn arithmetic(op: char, a: Number, b: Number) -> Option<Number> {
+    Some(match a.with(b) {
+        Pair::Integer(a, b) => match op {
+            '+' => Number::Integer(a.checked_add(b)?),
+            '-' => Number::Integer(a.checked_sub(b)?),
+            '*' => Number::Integer(a.checked_mul(b)?),
+            _ => Number::Decimal(Decimal::from(a).checked_div(Decimal::from(b))?),
+        },
+        Pair::Decimal(a, b) => Number::Decimal(match op {
+            '+' => a.checked_add(b)?,
+            '-' => a.checked_sub(b)?,
+            '*' => a.checked_mul(b)?,
+            _ => a.checked_div(b)?,
+        }),
+        Pair::Float(a, b) => Number::Float(match op {
+            '+' => a + b,
+            '-' => a - b,
+            '*' => a * b,
+            _ => a / b,
+        }),
+        Pair::Double(a, b) => Number::Double(match op {
+            '+' => a + b,
+            '-' => a - b,
+            '*' => a * b,
+            _ => a / b,
+        }),
+    })
+}
+
+/// The effective boolean value.
+pub(crate) fn truth(value: &Value) -> Option<bool> {
+    match value {
+        Value::BooleanLiteral(b) => Some(bool::from(*b)),
+        Value::StringLiteral(s) => Some(!s.is_empty()),
+        Value::OtherTypedLiteral { datatype, .. } => {
+            is_ill_typed(datatype.as_str()).then_some(false)
+        }
+        _ => match number(value)? {
+            Number::Integer(n) => Some(n != 0),
+            Number::Decimal(n) => Some(n != Decimal::default()),
+            Number::Float(n) => Some(!n.is_nan() && n != Float::from(0.)),
+            Number::Double(n) => Some(!n.is_nan() && n != Double::from(0.)),
+        },
+    }
+}
+
+/// Literals of these types that could not be read are false, not errors (section 17.2.2).
+fn is_ill_typed(datatype: &str) -> bool {
+    let Some(local) = datatype.strip_prefix(crate::id::XSD) else {
+        return false;
+    };
+    matches!(
+        local,
+        "boolean"
+            | "integer"
+            | "decimal"
+            | "float"
+            | "double"
+            | "int"
+            | "long"
+            | "short"
+            | "byte"
+            | "nonNegativeInteger"
+            | "positiveInteger"
+            | "nonPositiveInteger"
+            | "negativeInteger"
+            | "unsignedInt"
+            | "unsignedLong"
+            | "unsignedShort"
+            | "unsignedByte"
+    )
+}
+
+/// `=`: `None` is an error.
+pub(crate) fn equals(a: &Value, b: &Value) -> Option<bool> {
+    if let (Some(a), Some(b)) = (number(a), number(b)) {
+        return Some(compare_numbers(a, b) == Some(Ordering::Equal));
+    }
+    let other = |v: &Value| matches!(v, Value::OtherTypedLiteral { .. });
+    let literal = |v: &Value| !matches!(v, Value::NamedNode(_) | Value::BlankNode(_));
+    if a == b && !is_nan(a) {
+        return Some(true);
+    }
+    // Literals whose datatype is not known may be equal whatever they look like.
+    if other(a) || other(b) {
+        let tagged = |v: &Value| matches!(v, Value::LangStringLiteral { .. });
+        return if literal(a) && literal(b) && !tagged(a) && !tagged(b) {
+            None
+        } else {
+            Some(false)
+        };
+    }
+    match (a, b) {
+        (Value::DateTimeLiteral(a), Value::DateTimeLiteral(b)) => Some(a == b),
+        (Value::DateLiteral(a), Value::DateLiteral(b)) => Some(a == b),
+        (Value::TimeLiteral(a), Value::TimeLiteral(b)) => Some(a == b),
+        _ => Some(durations(a, b).map_or(a == b, |o| o == Ordering::Equal)),
+    }
+}
+
+fn is_nan(v: &Value) -> bool {
+    match v {
+        Value::FloatLiteral(n) => n.is_nan(),
+        Value::DoubleLiteral(n) => n.is_nan(),
+        _ => false,
+    }
+}
+
+fn compare_numbers(a: Number, b: Number) -> Option<Ordering> {
+    match a.with(b) {
+        Pair::Integer(a, b) => Some(a.cmp(&b)),
+        Pair::Decimal(a, b) => Some(a.cmp(&b)),
+        Pair::Float(a, b) => a.partial_cmp(&b),
+        Pair::Double(a, b) => a.partial_cmp(&b),
+    }
+}
+
+fn durations(a: &Value, b: &Value) -> Option<Ordering> {
+    use Value::{DayTimeDurationLiteral as D, DurationLiteral as L, YearMonthDurationLiteral as Y};
+    match (a, b) {
+        (L(a), L(b)) => a.partial_cmp(b),
+        (L(a), Y(b)) => a.partial_cmp(b),
+        (L(a), D(b)) => a.partial_cmp(b),
+        (Y(a), L(b)) => a.partial_cmp(b),
+        (Y(a), Y(b)) => a.partial_cmp(b),
+        (Y(a), D(b)) => a.partial_cmp(b),
+        (D(a), L(b)) => a.partial_cmp(b),
+        (D(a), Y(b)) => a.partial_cmp(b),
+        (D(a), D(b)) => a.partial_cmp(b),
+        _ => None,
+    }
+}
+
+/// `<`, `>`: `None` is an error.
+pub(crate) fn compare(a: &Value, b: &Value) -> Option<Ordering> {
+    if let (Some(a), Some(b)) = (number(a), number(b)) {
+        return compare_numbers(a, b);
+    }
+    match (a, b) {
+        (Value::StringLiteral(a), Value::StringLiteral(b)) => Some(a.cmp(b)),
+        (
+            Value::LangStringLiteral {
+                value: a,
+                language: x,
+            },
+            Value::LangStringLiteral {
+                value: b,
+                language: y,
+            },
+        ) => (x == y).then(|| a.cmp(b)),
+        (Value::BooleanLiteral(a), Value::BooleanLiteral(b)) => {
+            Some(bool::from(*a).cmp(&bool::from(*b)))
+        }
+        (Value::DateTimeLiteral(a), Value::DateTimeLiteral(b)) => a.partial_cmp(b),
+        (Value::DateLiteral(a), Value::DateLiteral(b)) => a.partial_cmp(b),
+        (Value::TimeLiteral(a), Value::TimeLiteral(b)) => a.partial_cmp(b),
+        _ => durations(a, b),
+    }
+}
+
+/// The order of `ORDER BY`: unbound, blank nodes, IRIs, literals; among literals by value where they compare.
+pub(crate) fn order(a: Option<&Value>, b: Option<&Value>) -> Ordering {
+    let rank = |v: Option<&Value>| match v {
+        None => 0,
+        Some(Value::BlankNode(_)) => 1,
+        Some(Value::NamedNode(_)) => 2,
+        Some(v) if number(v).is_some() => 3,
+        Some(Value::StringLiteral(_)) => 4,
+        Some(Value::LangStringLiteral { .. }) => 5,
+        Some(Value::BooleanLiteral(_)) => 6,
+        Some(Value::DateTimeLiteral(_)) => 7,
+        Some(Value::DateLiteral(_)) => 8,
+        Some(Value::TimeLiteral(_)) => 9,
+        Some(_) => 10,
+    };
+    let (ra, rb) = (rank(a), rank(b));
+    if ra != rb {
+        return ra.cmp(&rb);
+    }
+    let (Some(a), Some(b)) = (a, b) else {
+        return Ordering::Equal;
+    };
+    match (a, b) {
+        (Value::BlankNode(a), Value::BlankNode(b)) => a.as_str().cmp(b.as_str()),
+        (Value::NamedNode(a), Value::NamedNode(b)) => a.as_str().cmp(b.as_str()),
+        (
+            Value::LangStringLiteral {
+                value: a,
+                language: x,
+            },
+            Value::LangStringLiteral {
+                value: b,
+                language: y,
+            },
+        ) => (a, x).cmp(&(b, y)),
+        _ => {
+            if let (Some(a), Some(b)) = (number(a), number(b)) {
+                // NaN last, so that the order is total.
+                let (a, b) = (f64::from(a.double()), f64::from(b.double()));
+                return compare_numbers_total(a, b);
+            }
+            compare(a, b).unwrap_or_else(|| {
+                let (a, b): (Term, Term) = (a.clone().into(), b.clone().into());
+                a.to_string().cmp(&b.to_string())
+            })
+        }
+    }
+}
+
+fn compare_numbers_total(a: f64, b: f64) -> Ordering {
+    a.partial_cmp(&b)
+        .unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+}
+
+/// Where a value stands in hash joins on `=`: values that are equal have the same key, others may have.
+pub(crate) fn join_key(value: &Value) -> Option<u64> {
+    number(value).map(|n| f64::from(n.double()).to_bits())
+}
+
+/// A plain literal.
+pub(crate) fn text(value: impl Into<String>) -> Value {
+    Value::StringLiteral(value.into())
+}
+
+/// The text of a literal.
+pub(crate) fn lexical(value: &Value) -> Option<String> {
+    Some(match value {
+        Value::StringLiteral(s) | Value::LangStringLiteral { value: s, .. } => s.clone(),
+        Value::NamedNode(_) | Value::BlankNode(_) => return None,
+        other => match Term::from(other.clone()) {
+            Term::Literal(l) => Literal::destruct(l).0,
+            _ => return None,
+        },
+    })
+}

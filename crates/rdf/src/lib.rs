@@ -1,0 +1,47 @@
+//! RDF and SPARQL, in memory and deterministic: the host gives bytes, the time and a seed.
+//!
+//! A [`quads::Dataset`] holds terms by number ([`dictionary`]) and, for each graph and predicate, sorted columns of
+//! subjects and objects in both directions ([`quads`]). A query is parsed by a library ([`syntax`]), turned into a
+//! pattern in numbers ([`plan`]), and solved column by column ([`exec`]): a basic graph pattern variable by variable,
+//! each from the intersection of the sorted lists that restrict it. Updates give a changed copy ([`update`]), files
+//! too ([`parse`]).
+
+#![allow(
+    clippy::many_single_char_names,
+    reason = "s, p, o and g are what the places of a quad are called"
+)]
+#![allow(
+    clippy::single_match_else,
+    reason = "what is found and what is not stand side by side"
+)]
+
+mod codec;
+pub mod dictionary;
+mod error;
+pub mod exec;
+mod expr;
+pub mod id;
+pub mod log;
+pub mod parse;
+pub mod plan;
+pub mod quads;
+mod query;
+mod results;
+pub mod syntax;
+mod update;
+
+pub use error::{Error, Mistake, Result};
+pub use exec::Options;
+pub use expr::Expr;
+pub use oxrdf::Term;
+pub use oxrdfio::{JsonLdProfileSet, RdfFormat};
+pub use oxsdatatypes::DateTime;
+pub use quads::Dataset;
+pub use query::{Answer, Found, Graphs, answer, query};
+pub use results::{Format, dump};
+pub use update::{Fetch, Updated, update, update_in_place};
+
+/// Whether a text is an absolute IRI.
+pub fn check_iri(text: &str) -> std::result::Result<(), String> {
+    oxiri::Iri::parse(text).map(drop).map_err(|e| e.to_string())
+}

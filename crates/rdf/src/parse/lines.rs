@@ -1,0 +1,208 @@
+//! N-Triples and N-Quads, line by line. Lines without escapes are cut here; the rest goes to the library, which also
+//! says what is wrong with a line.
+
+use crate::dictionary::Key;
+
+/// A quad in borrowed terms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Line<'a> {
+    pub(crate) s: Key<'a>,
+    pub(crate) p: Key<'a>,
+    pub(crate) o: Key<'a>,
+    pub(crate) g: Option<Key<'a>>,
+}
+
+/// What a line is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Cut<'a> {
+    /// A quad.
+    Quad(Line<'a>),
+    /// Nothing, or a comment.
+    Empty,
+    /// Something for the library.
+    Other,
+}
+
+/// Cuts a line without its end.
+pub(crate) fn cut(line: &str) -> Cut<'_> {
+    let line = line.trim_end_matches('\r');
+    let mut rest = line.trim_start_matches([' ', '\t']);
+    if rest.is_empty() || rest.starts_with('#') {
+        return Cut::Empty;
+    }
+    quad(&mut rest).map_or(Cut::Other, Cut::Quad)
+}
+
+fn quad<'a>(rest: &mut &'a str) -> Option<Line<'a>> {
+    let s = node(rest)?;
+    let p = iri(rest)?;
+    let o = if rest.starts_with('"') {
+        literal(rest)?
+    } else {
+        node(rest)?
+    };
+    let g = if rest.starts_with('.') {
+        None
+    } else {
+        Some(node(rest)?)
+    };
+    let end = rest.strip_prefix('.')?;
+    (end.trim_start_matches([' ', '\t']).is_empty()).then_some(Line { s, p, o, g })
+}
+
+fn node<'a>(rest: &mut &'a str) -> Option<Key<'a>> {
+    if rest.starts_with("_:") {
+        let body = rest.get(2..)?;
+        let end = body
+            .bytes()
+            .position(|b| !(b.is_ascii_alphanumeric() || b == b'_' || b == b'-'))
+            .unwrap_or(body.len());
+        // A dot may belong to the label or end the line: the library knows.
+        if end == 0
+            || body.as_bytes().first() == Some(&b'-')
+            || !matches!(body.as_bytes().get(end), Some(b' ' | b'\t'))
+        {
+            return None;
+        }
+        let (label, after) = body.split_at_checked(end)?;
+        skip(rest, after);
+        return Some(Key::Blank(label));
+    }
+    iri(rest)
+}
+
+fn iri<'a>(rest: &mut &'a str) -> Option<Key<'a>> {
+    let (text, after) = iri_text(rest)?;
+    skip(rest, after);
+    Some(Key::Iri(text))
+}
+
+/// An IRI with a scheme, and what follows it. Bytes beyond ASCII and escapes are left to the library.
+fn iri_text(rest: &str) -> Option<(&str, &str)> {
+    let body = rest.strip_prefix('<')?;
+    let mut colon = false;
+    for (i, b) in body.bytes().enumerate() {
+        match CLASS[b as usize] {
+            PLAIN => {}
+            COLON => colon = colon || (i > 0 && body.as_bytes()[0].is_ascii_alphabetic()),
+            END => {
+                if !colon {
+                    return None;
+                }
+                return Some((body.get(..i)?, body.get(i + 1..)?));
+            }
+            _ => return None,
+        }
+    }
+    None
+}
+
+const BAD: u8 = 0;
+const PLAIN: u8 = 1;
+const COLON: u8 = 2;
+const END: u8 = 3;
+
+/// What a byte is within an IRI.
+const CLASS: [u8; 256] = {
+    let mut class = [BAD; 256];
+    let mut b = 0x21;
+    while b < 0x7f {
+        class[b] = match b as u8 {
+            b'>' => END,
+            b':' => COLON,
+            // Those that are never in an IRI, and those whose place the library checks.
+            b'<' | b'"' | b'{' | b'}' | b'|' | b'^' | b'`' | b'\\' | b'%' | b'[' | b']' => BAD,
+            _ => PLAIN,
+        };
+        b += 1;
+    }
+    class
+};
+
+fn literal<'a>(rest: &mut &'a str) -> Option<Key<'a>> {
+    let body = rest.get(1..)?;
+    let end = body.bytes().position(|b| b == b'"' || b == b'\\')?;
+    if body.as_bytes().get(end) == Some(&b'\\') {
+        return None;
+    }
+    let (value, after) = (body.get(..end)?, body.get(end + 1..)?);
+    if let Some(typed) = after.strip_prefix("^^") {
+        let (datatype, after) = iri_text(typed)?;
+        skip(rest, after);
+        return Some(Key::typed(value, datatype));
+    }
+    if let Some(tagged) = after.strip_prefix('@') {
+        let end = tagged
+            .bytes()
+            .position(|b| !(b.is_ascii_lowercase() || b == b'-'))
+            .unwrap_or(tagged.len());
+        // Capitals are made small by the library.
+        if !(1..=8).contains(&end)
+            || tagged.starts_with('-')
+            || !matches!(tagged.as_bytes().get(end), Some(b' ' | b'\t' | b'.'))
+        {
+            return None;
+        }
+        let (lang, after) = tagged.split_at_checked(end)?;
+        if lang.contains('-') {
+            return None;
+        }
+        skip(rest, after);
+        return Some(Key::Lang(value, lang));
+    }
+    skip(rest, after);
+    Some(Key::Plain(value))
+}
+
+fn skip<'a>(rest: &mut &'a str, after: &'a str) {
+    *rest = after.trim_start_matches([' ', '\t']);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_lines_are_cut_as_the_library_does() {
+        for text in [
+            "<http://a/b> <http://a/p> <http://a/c> .",
+            "<http://a/b>\t<http://a/p>  \"x y\"  .  ",
+            "_:b1 <http://a/p> \"x\"@en .",
+            "<http://a/b> <http://a/p> \"1\"^^<http://www.w3.org/2001/XMLSchema#integer> .",
+            "<http://a/b> <http://a/p> \"1\"^^<http://www.w3.org/2001/XMLSchema#string> .",
+            "<http://a/b> <http://a/p> \"ä€\" <http://a/g> .",
+        ] {
+            let Cut::Quad(line) = cut(text) else {
+                panic!("{text}");
+            };
+            let quad = oxttl::NQuadsParser::new()
+                .for_slice(text.as_bytes())
+                .next()
+                .unwrap()
+                .unwrap();
+            assert_eq!(line.s.to_term(), quad.subject.into());
+            assert_eq!(line.p.to_term(), quad.predicate.into());
+            assert_eq!(line.o.to_term(), quad.object);
+            assert_eq!(line.g.is_none(), quad.graph_name.is_default_graph());
+        }
+    }
+
+    #[test]
+    fn everything_else_goes_to_the_library() {
+        for text in [
+            "<b> <http://a/p> <http://a/c> .",
+            "<http://a/b> <http://a/p> \"x\\n\" .",
+            "<http://a/b> <http://a/p> \"x\"@en-GB .",
+            "<http://a/b> <http://a/p> \"x\" . # comment",
+            "<http://a/b> <http://a/p> <http://a/c>",
+            "<http://a/ b> <http://a/p> <http://a/c> .",
+            "_:a. <http://a/p> <http://a/c> .",
+            "\"x\" <http://a/p> <http://a/c> .",
+            "<http://a/é> <http://a/p> <http://a/c> .",
+        ] {
+            assert_eq!(cut(text), Cut::Other, "{text}");
+        }
+        assert_eq!(cut("  # comment"), Cut::Empty);
+        assert_eq!(cut(" \r"), Cut::Empty);
+    }
+}

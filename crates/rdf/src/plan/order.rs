@@ -1,0 +1,235 @@
+//! In which order the variables of a basic graph pattern are bound: the cheapest by the predicates' statistics.
+
+use super::pattern::{Pos, Triple};
+use crate::exec::Var;
+use crate::quads::Graph;
+
+/// Variables up to which all orders are compared.
+const ALL_ORDERS: usize = 7;
+
+/// What one constraint says about a variable: how many values it leaves, out of how many.
+struct Leaves {
+    values: f64,
+    of: f64,
+}
+
+/// The order, and the solutions expected after each variable.
+pub(crate) fn order(
+    graph: &Graph,
+    triples: &[Triple],
+    seeded: &[Var],
+    rows: usize,
+    loose: &[Var],
+    unasked: &dyn Fn(Var) -> bool,
+    optimise: bool,
+) -> Vec<(Var, f64)> {
+    let mut vars: Vec<Var> = Vec::new();
+    for var in triples.iter().flat_map(Triple::vars) {
+        if !vars.contains(&var) && !seeded.contains(&var) && !loose.contains(&var) {
+            vars.push(var);
+        }
+    }
+    let costs = Costs {
+        graph,
+        triples,
+        seeded,
+        loose,
+        unasked,
+        total: graph.len() as f64,
+    };
+    let rows = rows as f64;
+    if optimise && vars.len() <= ALL_ORDERS {
+        costs.best(&vars, rows)
+    } else {
+        costs.greedy(&vars, rows, optimise)
+    }
+}
+
+struct Costs<'a> {
+    graph: &'a Graph,
+    triples: &'a [Triple],
+    seeded: &'a [Var],
+    loose: &'a [Var],
+    /// Whether only the existence of a variable's value matters once its patterns are complete.
+    unasked: &'a dyn Fn(Var) -> bool,
+    total: f64,
+}
+
+impl Costs<'_> {
+    /// Cost of binding a variable for each of so many rows, and the rows after that. `None` if nothing leads to it.
+    fn step(&self, var: Var, bound: &dyn Fn(Var) -> bool, rows: f64) -> Option<(f64, f64)> {
+        let mut all: Vec<Leaves> = Vec::with_capacity(4);
+        let mut linked = false;
+        for t in self.triples {
+            if t.has(var) {
+                let (leaves, links) = self.leaves(t, var, bound);
+                linked |= links;
+                all.extend(leaves);
+            }
+        }
+        let least = all.iter().map(|l| l.values).fold(f64::INFINITY, f64::min);
+        if !least.is_finite() {
+            return None;
+        }
+        let of = all.iter().map(|l| l.of).fold(1.0, f64::max);
+        let mut after = of;
+        for l in &all {
+            after *= (l.values / of).min(1.0);
+        }
+        let each = after.min(least);
+        let complete = || {
+            self.triples.iter().filter(|t| t.has(var)).all(|t| {
+                t.vars()
+                    .all(|v| v == var || bound(v) || self.loose.contains(&v))
+            })
+        };
+        if (self.unasked)(var) && complete() {
+            // The first value ends the search.
+            let looked = least / each.max(1.0);
+            let cost = rows * (0.5 + all.len() as f64 * (0.5 + looked));
+            return Some((cost, rows * each.min(1.0)));
+        }
+        let after = each * rows;
+        // Values that nothing bound leads to are a product: a last resort.
+        let product = if linked || rows <= 1.0 { 1.0 } else { 4.0 };
+        let probes = all.len() as f64 - 1.0;
+        let cost = rows * (0.5 + probes * 0.5 + least * (1.0 + 0.5 * probes)) * product + after;
+        Some((cost, after))
+    }
+
+    fn leaves(&self, t: &Triple, var: Var, bound: &dyn Fn(Var) -> bool) -> (Option<Leaves>, bool) {
+        let fixed = |p: Pos| match p {
+            Pos::Const(_) => true,
+            Pos::Var(v) => v != var && bound(v),
+        };
+        let links = [t.s, t.p, t.o]
+            .into_iter()
+            .any(|p| matches!(p, Pos::Var(v) if v != var && bound(v)));
+        let predicates = self.graph.predicates().len() as f64;
+        if t.p == Pos::Var(var) {
+            let share = if fixed(t.s) || fixed(t.o) { 0.5 } else { 1.0 };
+            let values = (predicates * share).max(0.1);
+            return (
+                Some(Leaves {
+                    values,
+                    of: predicates.max(1.0),
+                }),
+                links,
+            );
+        }
+        if !fixed(t.p) {
+            return (None, links);
+        }
+        let (count, subjects, objects, index) = match t.p {
+            Pos::Const(p) => match self.graph.index(p) {
+                Some(x) => (
+                    x.so.len() as f64,
+                    x.so.keys().len() as f64,
+                    x.os.keys().len() as f64,
+                    Some(x),
+                ),
+                None => (0.0, 0.0, 0.0, None),
+            },
+            Pos::Var(_) => {
+                let each = self.total / predicates.max(1.0);
+                (each, each * 0.7 + 1.0, each * 0.5 + 1.0, None)
+            }
+        };
+        let is_object = t.o == Pos::Var(var);
+        let (keys, others, other) = if is_object {
+            (objects, subjects, t.s)
+        } else {
+            (subjects, objects, t.o)
+        };
+        let values = match other {
+            Pos::Const(id) => match index {
+                Some(x) if is_object => x.so.get(id).len() as f64,
+                Some(x) => x.os.get(id).len() as f64,
+                None => count / others.max(1.0),
+            },
+            Pos::Var(v) if v != var && bound(v) => count / others.max(1.0),
+            Pos::Var(_) => keys,
+        };
+        (
+            Some(Leaves {
+                values,
+                of: keys.max(1.0),
+            }),
+            links,
+        )
+    }
+
+    fn is_seeded(&self, var: Var) -> bool {
+        self.seeded.contains(&var)
+    }
+
+    /// Dynamic programming over sets of variables.
+    fn best(&self, vars: &[Var], rows: f64) -> Vec<(Var, f64)> {
+        let n = vars.len();
+        let sets = 1usize << n;
+        // Cost, rows, last variable of the best way to each set.
+        let mut ways: Vec<Option<(f64, f64, usize)>> = vec![None; sets];
+        if let Some(first) = ways.first_mut() {
+            *first = Some((0.0, rows, usize::MAX));
+        }
+        for set in 0..sets {
+            let Some((cost, rows, _)) = ways[set] else {
+                continue;
+            };
+            let bound = |v: Var| {
+                self.is_seeded(v)
+                    || vars
+                        .iter()
+                        .position(|x| *x == v)
+                        .is_some_and(|i| set & (1 << i) != 0)
+            };
+            for (i, var) in vars.iter().enumerate() {
+                if set & (1 << i) != 0 {
+                    continue;
+                }
+                let Some((more, after)) = self.step(*var, &bound, rows) else {
+                    continue;
+                };
+                let way = &mut ways[set | 1 << i];
+                if way.is_none_or(|w| cost + more < w.0) {
+                    *way = Some((cost + more, after, i));
+                }
+            }
+        }
+        let mut order = Vec::with_capacity(n);
+        let mut set = sets - 1;
+        while set != 0 {
+            let Some((_, rows, last)) = ways[set] else {
+                return self.greedy(vars, rows, false);
+            };
+            order.push((vars[last], rows));
+            set &= !(1 << last);
+        }
+        order.reverse();
+        order
+    }
+
+    fn greedy(&self, vars: &[Var], mut rows: f64, optimise: bool) -> Vec<(Var, f64)> {
+        let mut left = vars.to_vec();
+        let mut order: Vec<(Var, f64)> = Vec::with_capacity(left.len());
+        while !left.is_empty() {
+            let bound = |v: Var| self.is_seeded(v) || order.iter().any(|(x, _)| *x == v);
+            let mut best: Option<(f64, f64, usize)> = None;
+            for (i, var) in left.iter().enumerate() {
+                if let Some((cost, after)) = self.step(*var, &bound, rows)
+                    && best.is_none_or(|b| cost < b.0)
+                {
+                    best = Some((cost, after, i));
+                    if !optimise {
+                        break;
+                    }
+                }
+            }
+            // Something always leads on: a predicate that is a variable needs nothing, all else needs that at most.
+            let (_, after, i) = best.unwrap_or((0.0, rows, 0));
+            rows = after;
+            order.push((left.remove(i), after));
+        }
+        order
+    }
+}

@@ -1,0 +1,435 @@
+//! From the parser's algebra to the one in numbers. Joins become groups, filters their conjuncts, and variables that
+//! a sub-query keeps to itself get numbers of their own.
+
+use super::node::{Aggregate, Group, Node, Path};
+use super::pattern::{Pos, Triple};
+use crate::dictionary::Key;
+use crate::error::{Error, Result};
+use crate::exec::{Context, Var};
+use crate::expr::{Comparison, Expr};
+use crate::id::{Id, UNBOUND};
+use oxrdf::{NamedNode, Variable};
+use spargebra::algebra::{
+    AggregateExpression, Expression, GraphPattern, OrderExpression, PropertyPathExpression,
+};
+use spargebra::term::{GroundTerm, NamedNodePattern, TermPattern, TriplePattern};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Patterns within patterns at most: deeper ones would end the stack.
+const DEPTH_MAX: usize = 400;
+
+/// Names of variables, by number.
+#[derive(Debug, Default)]
+pub struct Names {
+    names: Vec<String>,
+}
+
+impl Names {
+    /// The name of a variable, with its question mark.
+    pub fn show(&self, var: Var) -> String {
+        self.names
+            .get(var as usize)
+            .map_or_else(|| format!("?_{var}"), |n| format!("?{n}"))
+    }
+
+    pub(crate) fn fresh(&mut self, name: &str) -> Var {
+        self.names.push(name.to_owned());
+        self.names.len() as Var - 1
+    }
+}
+
+/// Translates one query.
+pub struct Translator<'a, 'b> {
+    ctx: &'a Context<'b>,
+    /// The names of all variables.
+    pub names: Names,
+    scope: HashMap<String, Var>,
+    depth: usize,
+}
+
+impl<'a, 'b> Translator<'a, 'b> {
+    /// With no variables yet.
+    pub fn new(ctx: &'a Context<'b>) -> Self {
+        Self {
+            ctx,
+            names: Names::default(),
+            scope: HashMap::new(),
+            depth: 0,
+        }
+    }
+
+    /// The number of a variable.
+    pub fn var(&mut self, v: &Variable) -> Var {
+        self.named(v.as_str())
+    }
+
+    fn named(&mut self, name: &str) -> Var {
+        if let Some(var) = self.scope.get(name) {
+            return *var;
+        }
+        let var = self.names.fresh(name);
+        self.scope.insert(name.to_owned(), var);
+        var
+    }
+
+    fn iri(&self, n: &NamedNode) -> Id {
+        self.ctx.number_key(&Key::Iri(n.as_str()))
+    }
+
+    /// A place of a pattern.
+    pub fn pos(&mut self, t: &TermPattern) -> Pos {
+        match t {
+            TermPattern::NamedNode(n) => Pos::Const(self.iri(n)),
+            TermPattern::Literal(l) => {
+                Pos::Const(self.ctx.number_key(&Key::of_literal(l.as_ref())))
+            }
+            TermPattern::Variable(v) => Pos::Var(self.var(v)),
+            TermPattern::BlankNode(b) => Pos::Var(self.named(&format!("_:{}", b.as_str()))),
+        }
+    }
+
+    /// A place that takes IRIs only.
+    pub fn name(&mut self, n: &NamedNodePattern) -> Pos {
+        match n {
+            NamedNodePattern::NamedNode(n) => Pos::Const(self.iri(n)),
+            NamedNodePattern::Variable(v) => Pos::Var(self.var(v)),
+        }
+    }
+
+    fn triple(&mut self, t: &TriplePattern) -> Triple {
+        Triple {
+            s: self.pos(&t.subject),
+            p: self.name(&t.predicate),
+            o: self.pos(&t.object),
+        }
+    }
+
+    /// A pattern.
+    pub fn node(&mut self, pattern: &GraphPattern) -> Result<Node> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(Error::Unsupported(format!(
+                "a query with more than {DEPTH_MAX} patterns within patterns"
+            )));
+        }
+        let node = self.node_at(pattern);
+        self.depth -= 1;
+        node
+    }
+
+    fn node_at(&mut self, pattern: &GraphPattern) -> Result<Node> {
+        Ok(match pattern {
+            GraphPattern::Bgp { patterns } => Node::Group(Group {
+                triples: patterns.iter().map(|t| self.triple(t)).collect(),
+                ..Group::default()
+            }),
+            GraphPattern::Path {
+                subject,
+                path,
+                object,
+            } => {
+                let (s, o) = (self.pos(subject), self.pos(object));
+                let path = self.path(path);
+                self.path_node(s, path, o)
+            }
+            GraphPattern::Join { left, right } => {
+                let mut group = Group::default();
+                self.join_into(left, &mut group)?;
+                self.join_into(right, &mut group)?;
+                Node::Group(group)
+            }
+            GraphPattern::LeftJoin {
+                left,
+                right,
+                expression,
+            } => {
+                let (left, right) = (Box::new(self.node(left)?), Box::new(self.node(right)?));
+                let mut filters = Vec::new();
+                if let Some(e) = expression {
+                    self.expr(e)?.conjuncts(&mut filters);
+                }
+                Node::LeftJoin {
+                    left,
+                    right,
+                    filters,
+                }
+            }
+            GraphPattern::Filter { expr, inner } => {
+                let inner = self.node(inner)?;
+                let mut filters = Vec::new();
+                self.expr(expr)?.conjuncts(&mut filters);
+                let optimise = self.ctx.options.optimise;
+                filters
+                    .into_iter()
+                    .fold(inner, |node, f| node.filtered(f, optimise))
+            }
+            GraphPattern::Union { .. } => {
+                // A chain of unions is one: their number is not bounded, the stack is.
+                let mut list = Vec::new();
+                let mut rest = vec![pattern];
+                while let Some(p) = rest.pop() {
+                    if let GraphPattern::Union { left, right } = p {
+                        rest.push(right);
+                        rest.push(left);
+                    } else {
+                        list.push(self.node(p)?);
+                    }
+                }
+                Node::Union(list)
+            }
+            GraphPattern::Graph { name, inner } => Node::Graph {
+                name: self.name(name),
+                inner: Box::new(self.node(inner)?),
+            },
+            GraphPattern::Extend {
+                inner,
+                variable,
+                expression,
+            } => Node::Extend {
+                inner: Box::new(self.node(inner)?),
+                var: self.var(variable),
+                expr: self.expr(expression)?,
+            },
+            GraphPattern::Minus { left, right } => Node::Minus {
+                left: Box::new(self.node(left)?),
+                right: Box::new(self.node(right)?),
+            },
+            GraphPattern::Values {
+                variables,
+                bindings,
+            } => Node::Values {
+                vars: variables.iter().map(|v| self.var(v)).collect(),
+                rows: bindings
+                    .iter()
+                    .map(|row| row.iter().map(|t| self.ground(t.as_ref())).collect())
+                    .collect(),
+            },
+            GraphPattern::OrderBy { inner, expression } => {
+                let inner = Box::new(self.node(inner)?);
+                let mut by = Vec::new();
+                for e in expression {
+                    by.push(match e {
+                        OrderExpression::Asc(e) => (self.expr(e)?, false),
+                        OrderExpression::Desc(e) => (self.expr(e)?, true),
+                    });
+                }
+                Node::OrderBy { inner, by }
+            }
+            GraphPattern::Project { inner, variables } => {
+                let vars: Vec<Var> = variables.iter().map(|v| self.var(v)).collect();
+                let within = variables
+                    .iter()
+                    .zip(&vars)
+                    .map(|(v, n)| (v.as_str().to_owned(), *n))
+                    .collect();
+                let outer = std::mem::replace(&mut self.scope, within);
+                let inner = self.node(inner);
+                self.scope = outer;
+                Node::Project {
+                    inner: Box::new(inner?),
+                    vars,
+                }
+            }
+            GraphPattern::Distinct { inner } => Node::Distinct(Box::new(self.node(inner)?)),
+            GraphPattern::Reduced { inner } => Node::Reduced(Box::new(self.node(inner)?)),
+            GraphPattern::Slice {
+                inner,
+                start,
+                length,
+            } => Node::Slice {
+                inner: Box::new(self.node(inner)?),
+                start: *start,
+                length: *length,
+            },
+            GraphPattern::Group {
+                inner,
+                variables,
+                aggregates,
+            } => {
+                let inner = Box::new(self.node(inner)?);
+                let by = variables.iter().map(|v| self.var(v)).collect();
+                let mut list = Vec::new();
+                for (v, a) in aggregates {
+                    list.push(self.aggregate(v, a)?);
+                }
+                Node::Aggregate {
+                    inner,
+                    by,
+                    aggregates: list,
+                }
+            }
+            GraphPattern::Service { silent: true, .. } => Node::Group(Group::default()),
+            GraphPattern::Service { name, .. } => {
+                return Err(Error::Unsupported(format!(
+                    "SERVICE {name} (load its data into a graph and use GRAPH)"
+                )));
+            }
+        })
+    }
+
+    /// A join's side becomes a part of the group.
+    fn join_into(&mut self, side: &GraphPattern, group: &mut Group) -> Result<()> {
+        if let GraphPattern::Join { left, right } = side {
+            self.join_into(left, group)?;
+            return self.join_into(right, group);
+        }
+        match self.node(side)? {
+            // Conditions of a group that is joined bind its own variables only: they may stand outside unless they
+            // mention what the group itself does not bind.
+            Node::Group(g) if g.filters.is_empty() => {
+                group.triples.extend(g.triples);
+                group.parts.extend(g.parts);
+            }
+            other => group.parts.push(other),
+        }
+        Ok(())
+    }
+
+    fn ground(&self, term: Option<&GroundTerm>) -> Id {
+        match term {
+            None => UNBOUND,
+            Some(GroundTerm::NamedNode(n)) => self.iri(n),
+            Some(GroundTerm::Literal(l)) => self.ctx.number_key(&Key::of_literal(l.as_ref())),
+        }
+    }
+
+    fn path(&mut self, path: &PropertyPathExpression) -> Path {
+        use PropertyPathExpression as P;
+        let mut sub = |p: &P| Box::new(self.path(p));
+        match path {
+            P::NamedNode(n) => Path::Link(self.iri(n)),
+            P::Reverse(p) => Path::Reverse(sub(p)),
+            P::Sequence(a, b) => Path::Sequence(sub(a), sub(b)),
+            P::Alternative(a, b) => Path::Alternative(sub(a), sub(b)),
+            P::ZeroOrMore(p) => Path::ZeroOrMore(sub(p)),
+            P::OneOrMore(p) => Path::OneOrMore(sub(p)),
+            P::ZeroOrOne(p) => Path::ZeroOrOne(sub(p)),
+            P::NegatedPropertySet(list) => Path::Not(list.iter().map(|n| self.iri(n)).collect()),
+        }
+    }
+
+    /// Links, sequences and turned links are triple patterns.
+    fn path_node(&mut self, s: Pos, path: Path, o: Pos) -> Node {
+        match path {
+            Path::Link(p) => Node::Group(Group {
+                triples: vec![Triple {
+                    s,
+                    p: Pos::Const(p),
+                    o,
+                }],
+                ..Group::default()
+            }),
+            Path::Reverse(path) => self.path_node(o, *path, s),
+            Path::Sequence(a, b) => {
+                let middle = Pos::Var(self.names.fresh("_:path"));
+                let mut group = Group::default();
+                for node in [self.path_node(s, *a, middle), self.path_node(middle, *b, o)] {
+                    match node {
+                        Node::Group(g) => {
+                            group.triples.extend(g.triples);
+                            group.parts.extend(g.parts);
+                        }
+                        other => group.parts.push(other),
+                    }
+                }
+                Node::Group(group)
+            }
+            Path::Alternative(a, b) => {
+                Node::Union(vec![self.path_node(s, *a, o), self.path_node(s, *b, o)])
+            }
+            path => Node::Path { s, path, o },
+        }
+    }
+
+    fn aggregate(&mut self, v: &Variable, a: &AggregateExpression) -> Result<Aggregate> {
+        Ok(match a {
+            AggregateExpression::CountSolutions { distinct } => Aggregate {
+                var: self.var(v),
+                function: None,
+                expr: None,
+                distinct: *distinct,
+            },
+            AggregateExpression::FunctionCall {
+                name,
+                expr,
+                distinct,
+            } => Aggregate {
+                var: self.var(v),
+                function: Some(name.clone()),
+                expr: Some(self.expr(expr)?),
+                distinct: *distinct,
+            },
+        })
+    }
+
+    /// An expression.
+    pub fn expr(&mut self, e: &Expression) -> Result<Expr> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(Error::Unsupported(format!(
+                "an expression with more than {DEPTH_MAX} expressions within expressions"
+            )));
+        }
+        let expr = self.expr_at(e);
+        self.depth -= 1;
+        expr
+    }
+
+    fn expr_at(&mut self, e: &Expression) -> Result<Expr> {
+        use Expression as E;
+        Ok(match e {
+            E::NamedNode(n) => Expr::Const(self.iri(n)),
+            E::Literal(l) => Expr::Const(self.ctx.number_key(&Key::of_literal(l.as_ref()))),
+            E::Variable(v) => Expr::Var(self.var(v)),
+            E::Or(..) => Expr::Or(self.chain(e)?),
+            E::And(..) => Expr::And(self.chain(e)?),
+            E::Equal(a, b) => Expr::Equal(self.boxed(a)?, self.boxed(b)?),
+            E::SameTerm(a, b) => Expr::SameTerm(self.boxed(a)?, self.boxed(b)?),
+            E::Greater(a, b) => Expr::Compare(Comparison::Greater, self.boxed(a)?, self.boxed(b)?),
+            E::GreaterOrEqual(a, b) => {
+                Expr::Compare(Comparison::GreaterOrEqual, self.boxed(a)?, self.boxed(b)?)
+            }
+            E::Less(a, b) => Expr::Compare(Comparison::Less, self.boxed(a)?, self.boxed(b)?),
+            E::LessOrEqual(a, b) => {
+                Expr::Compare(Comparison::LessOrEqual, self.boxed(a)?, self.boxed(b)?)
+            }
+            E::In(a, list) => Expr::In(self.boxed(a)?, self.list(list)?),
+            E::Add(a, b) => Expr::Arithmetic('+', self.boxed(a)?, self.boxed(b)?),
+            E::Subtract(a, b) => Expr::Arithmetic('-', self.boxed(a)?, self.boxed(b)?),
+            E::Multiply(a, b) => Expr::Arithmetic('*', self.boxed(a)?, self.boxed(b)?),
+            E::Divide(a, b) => Expr::Arithmetic('/', self.boxed(a)?, self.boxed(b)?),
+            E::UnaryPlus(a) => Expr::Sign('+', self.boxed(a)?),
+            E::UnaryMinus(a) => Expr::Sign('-', self.boxed(a)?),
+            E::Not(a) => Expr::Not(self.boxed(a)?),
+            E::Exists(p) => Expr::Exists(Arc::new(self.node(p)?)),
+            E::Bound(v) => Expr::Bound(self.var(v)),
+            E::If(a, b, c) => Expr::If(self.boxed(a)?, self.boxed(b)?, self.boxed(c)?),
+            E::Coalesce(list) => Expr::Coalesce(self.list(list)?),
+            E::FunctionCall(f, list) => Expr::Call(f.clone(), self.list(list)?),
+        })
+    }
+
+    /// A chain of `||` or of `&&` is one list, however long.
+    fn chain(&mut self, e: &Expression) -> Result<Vec<Expr>> {
+        let or = matches!(e, Expression::Or(..));
+        let mut list = Vec::new();
+        let mut rest = vec![e];
+        while let Some(e) = rest.pop() {
+            match e {
+                Expression::Or(a, b) if or => rest.extend([&**b, &**a]),
+                Expression::And(a, b) if !or => rest.extend([&**b, &**a]),
+                e => list.push(self.expr(e)?),
+            }
+        }
+        Ok(list)
+    }
+
+    fn boxed(&mut self, e: &Expression) -> Result<Box<Expr>> {
+        Ok(Box::new(self.expr(e)?))
+    }
+
+    fn list(&mut self, list: &[Expression]) -> Result<Vec<Expr>> {
+        list.iter().map(|e| self.expr(e)).collect()
+    }
+}

@@ -1,0 +1,64 @@
+//! A dataset as the bytes of an image.
+
+use super::{Arc, Dataset, Dictionary, Graph, Predicate};
+use crate::codec::{Reader, put_u32, put_u64};
+use crate::error::{Error, Result};
+use crate::id::UNBOUND;
+
+/// What an image begins with; the last two bytes are the version of the format.
+const MAGIC: &[u8; 8] = b"ESKRDF01";
+
+impl Dataset {
+    /// The bytes of an image.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut to = Vec::with_capacity(self.dictionary.bytes() + self.quad_bytes() + 1024);
+        to.extend_from_slice(MAGIC);
+        self.dictionary.encode(&mut to);
+        put_u64(1 + self.named.len() as u64, &mut to);
+        let graphs = std::iter::once((UNBOUND, &self.default))
+            .chain(self.named.iter().map(|(g, graph)| (*g, graph)));
+        for (g, graph) in graphs {
+            put_u32(g, &mut to);
+            put_u64(graph.predicates.len() as u64, &mut to);
+            for (p, predicate) in &graph.predicates {
+                put_u32(*p, &mut to);
+                predicate.encode(&mut to);
+            }
+        }
+        to
+    }
+
+    /// What [`Self::encode`] wrote.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut from = Reader::new(bytes);
+        if from.take(MAGIC.len())? != MAGIC {
+            return Err(Error::Corrupt(
+                "this is no image of RDF data, or one of a later version of Esker".into(),
+            ));
+        }
+        let mut dataset = Self {
+            dictionary: Dictionary::decode(&mut from)?,
+            ..Self::default()
+        };
+        for _ in 0..from.len(12)? {
+            let g = from.u32()?;
+            let mut graph = Graph::default();
+            for _ in 0..from.len(4)? {
+                let p = from.u32()?;
+                graph.predicates.insert(p, Predicate::decode(&mut from)?);
+            }
+            graph.relist();
+            if g == UNBOUND {
+                dataset.default = Arc::new(graph);
+            } else {
+                dataset.named.insert(g, Arc::new(graph));
+            }
+        }
+        if !from.is_empty() {
+            return Err(Error::Corrupt(
+                "bytes follow the last graph of the image".into(),
+            ));
+        }
+        Ok(dataset)
+    }
+}

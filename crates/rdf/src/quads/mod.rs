@@ -1,0 +1,242 @@
+//! Quads: for each graph and predicate sorted columns of subjects and objects in both directions.
+
+mod codec;
+mod pairs;
+mod predicate;
+
+pub use pairs::Pairs;
+pub(crate) use pairs::{pack, seek};
+pub use predicate::{Index, Predicate};
+
+use crate::dictionary::Dictionary;
+use crate::id::{Id, UNBOUND};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A quad in numbers: subject, predicate, object, graph (0: the default one).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Quad {
+    /// Subject.
+    pub s: Id,
+    /// Predicate.
+    pub p: Id,
+    /// Object.
+    pub o: Id,
+    /// Graph.
+    pub g: Id,
+}
+
+/// One graph.
+#[derive(Debug, Clone, Default)]
+pub struct Graph {
+    predicates: BTreeMap<Id, Predicate>,
+    /// The numbers of its predicates, ascending.
+    list: Vec<Id>,
+}
+
+impl Graph {
+    /// The pairs of a predicate.
+    pub fn index(&self, p: Id) -> Option<&Index> {
+        self.predicates.get(&p).map(Predicate::index)
+    }
+
+    /// A predicate.
+    pub fn predicate(&self, p: Id) -> Option<&Predicate> {
+        self.predicates.get(&p)
+    }
+
+    /// The predicates, ascending.
+    pub fn predicates(&self) -> &[Id] {
+        &self.list
+    }
+
+    /// Triples.
+    pub fn len(&self) -> usize {
+        self.predicates.values().map(Predicate::len).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Whether that triple is there.
+    pub fn contains(&self, s: Id, p: Id, o: Id) -> bool {
+        self.predicates.get(&p).is_some_and(|x| x.contains(s, o))
+    }
+
+    fn insert(&mut self, p: Id, predicate: Predicate) {
+        if predicate.is_empty() {
+            self.predicates.remove(&p);
+        } else {
+            self.predicates.insert(p, predicate);
+        }
+        self.relist();
+    }
+
+    fn relist(&mut self) {
+        if self.list.len() != self.predicates.len() || !self.predicates.keys().eq(&self.list) {
+            self.list = self.predicates.keys().copied().collect();
+        }
+    }
+
+    /// All triples, by predicate.
+    pub fn triples(&self) -> impl Iterator<Item = (Id, Id, Id)> + '_ {
+        self.predicates
+            .iter()
+            .flat_map(|(p, x)| x.index().so.iter().map(|(s, o)| (s, *p, o)))
+    }
+
+    /// Several graphs as one.
+    pub fn union<'a>(graphs: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut pairs: BTreeMap<Id, Vec<u64>> = BTreeMap::new();
+        for graph in graphs {
+            for (s, p, o) in graph.triples() {
+                pairs.entry(p).or_default().push(pack(s, o));
+            }
+        }
+        let mut union = Self::default();
+        for (p, pairs) in pairs {
+            union
+                .predicates
+                .insert(p, Predicate::new(Index::build(pairs)));
+        }
+        union.relist();
+        union
+    }
+}
+
+/// All graphs with their dictionary. A copy is cheap, shares all, and is not changed with the original.
+#[derive(Debug, Clone, Default)]
+pub struct Dataset {
+    /// The terms.
+    pub dictionary: Dictionary,
+    default: Arc<Graph>,
+    named: BTreeMap<Id, Arc<Graph>>,
+}
+
+impl Dataset {
+    /// A graph, 0 being the default one.
+    pub fn graph(&self, g: Id) -> Option<&Arc<Graph>> {
+        if g == UNBOUND {
+            Some(&self.default)
+        } else {
+            self.named.get(&g)
+        }
+    }
+
+    /// The names of the named graphs, ascending.
+    pub fn names(&self) -> impl Iterator<Item = Id> + '_ {
+        self.named.keys().copied()
+    }
+
+    /// Quads.
+    pub fn len(&self) -> usize {
+        self.default.len() + self.named.values().map(|g| g.len()).sum::<usize>()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of the columns.
+    pub fn quad_bytes(&self) -> usize {
+        std::iter::once(&self.default)
+            .chain(self.named.values())
+            .flat_map(|g| g.predicates.values())
+            .map(Predicate::bytes)
+            .sum()
+    }
+
+    /// All quads: the default graph first, by predicate.
+    pub fn quads(&self) -> impl Iterator<Item = Quad> + '_ {
+        std::iter::once((UNBOUND, &self.default))
+            .chain(self.named.iter().map(|(g, x)| (*g, x)))
+            .flat_map(|(g, graph)| graph.triples().map(move |(s, p, o)| Quad { s, p, o, g }))
+    }
+
+    /// Does changes in their order: quads that are added (true) or taken away. How many were.
+    pub fn change(&mut self, changes: &[(Quad, bool)]) -> (usize, usize) {
+        let mut groups: BTreeMap<(Id, Id), Vec<(u64, bool)>> = BTreeMap::new();
+        for (q, add) in changes {
+            groups
+                .entry((q.g, q.p))
+                .or_default()
+                .push((pack(q.s, q.o), *add));
+        }
+        let (mut added, mut removed) = (0, 0);
+        for ((g, p), list) in groups {
+            if self.graph(g).is_none() && !list.iter().any(|c| c.1) {
+                continue;
+            }
+            let graph = self.graph_mut(g);
+            let mut predicate = graph.predicates.remove(&p).unwrap_or_default();
+            let (a, r) = predicate.change(&list);
+            added += a;
+            removed += r;
+            if !predicate.is_empty() {
+                graph.predicates.insert(p, predicate);
+            }
+            graph.relist();
+            // A graph that lost its last triple is gone: no empty graphs are kept, which the standard allows.
+            if g != UNBOUND && graph.is_empty() {
+                self.named.remove(&g);
+            }
+        }
+        (added, removed)
+    }
+
+    fn graph_mut(&mut self, g: Id) -> &mut Graph {
+        if g == UNBOUND {
+            Arc::make_mut(&mut self.default)
+        } else {
+            Arc::make_mut(self.named.entry(g).or_default())
+        }
+    }
+
+    /// Adds many quads at once, as (graph, predicate) to packed pairs of subject and object.
+    pub(crate) fn add_sorted(&mut self, groups: BTreeMap<(Id, Id), Vec<u64>>) -> usize {
+        let before = self.len();
+        for ((g, p), mut pairs) in groups {
+            let graph = self.graph_mut(g);
+            if let Some(old) = graph.predicates.remove(&p) {
+                pairs.extend(old.index().so.iter().map(|(s, o)| pack(s, o)));
+            }
+            graph.insert(p, Predicate::new(Index::build(pairs)));
+        }
+        self.len() - before
+    }
+
+    /// Takes a graph away. Whether it was there.
+    pub fn clear(&mut self, g: Id) -> bool {
+        if g == UNBOUND {
+            !std::mem::take(&mut self.default).is_empty()
+        } else {
+            self.named.remove(&g).is_some()
+        }
+    }
+
+    /// Makes one graph the same as another.
+    pub fn put_graph(&mut self, g: Id, graph: Arc<Graph>) {
+        if g == UNBOUND {
+            self.default = graph;
+        } else if graph.is_empty() {
+            self.named.remove(&g);
+        } else {
+            self.named.insert(g, graph);
+        }
+    }
+
+    /// Sorts what changed into the columns.
+    pub fn settle(&mut self) {
+        self.dictionary.settle();
+        let graphs = std::iter::once(&mut self.default).chain(self.named.values_mut());
+        for graph in graphs {
+            Arc::make_mut(graph)
+                .predicates
+                .values_mut()
+                .for_each(Predicate::settle);
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Pairs of numbers, grouped by the first and sorted: one direction of one predicate.
+
+use crate::codec::{Reader, put_column};
+use crate::error::{Error, Result};
+use crate::id::Id;
+
+/// For each key its values, ascending.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pairs {
+    keys: Vec<Id>,
+    /// Where the values of a key begin; one more than there are keys.
+    offsets: Vec<u32>,
+    values: Vec<Id>,
+}
+
+/// Places within which the next key is looked for from the last one's place.
+const NEAR: usize = 16;
+
+/// A pair in one number, so that it sorts.
+pub(crate) const fn pack(key: Id, value: Id) -> u64 {
+    (key as u64) << 32 | value as u64
+}
+
+pub(crate) const fn unpack(pair: u64) -> (Id, Id) {
+    ((pair >> 32) as Id, pair as Id)
+}
+
+impl Pairs {
+    /// From packed pairs that ascend and have no doubles.
+    pub(crate) fn from_sorted(pairs: &[u64]) -> Self {
+        let mut keys = Vec::new();
+        let mut offsets = Vec::new();
+        let mut values = Vec::with_capacity(pairs.len());
+        for pair in pairs {
+            let (key, value) = unpack(*pair);
+            if keys.last() != Some(&key) {
+                keys.push(key);
+                offsets.push(values.len() as u32);
+            }
+            values.push(value);
+        }
+        offsets.push(values.len() as u32);
+        keys.shrink_to_fit();
+        offsets.shrink_to_fit();
+        Self {
+            keys,
+            offsets,
+            values,
+        }
+    }
+
+    /// All keys, ascending.
+    pub fn keys(&self) -> &[Id] {
+        &self.keys
+    }
+
+    /// How many pairs.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        4 * (self.keys.capacity() + self.offsets.capacity() + self.values.capacity())
+    }
+
+    /// The values of the key that stands there.
+    pub fn values_at(&self, i: usize) -> &[Id] {
+        match (self.offsets.get(i), self.offsets.get(i + 1)) {
+            (Some(from), Some(to)) => self.values.get(*from as usize..*to as usize).unwrap_or(&[]),
+            _ => &[],
+        }
+    }
+
+    /// The values of a key.
+    pub fn get(&self, key: Id) -> &[Id] {
+        let mut near = self.guess(key);
+        self.get_near(key, &mut near)
+    }
+
+    /// About where a key stands: numbers are given in the order in which terms come, so keys lie rather evenly.
+    fn guess(&self, key: Id) -> usize {
+        let (Some(first), Some(last)) = (self.keys.first(), self.keys.last()) else {
+            return 0;
+        };
+        let part = u64::from(key.saturating_sub(*first)) * (self.keys.len() as u64 - 1);
+        (part / u64::from((last - first).max(1))).min(self.keys.len() as u64 - 1) as usize
+    }
+
+    /// The values of a key; the search begins where the last one ended, which is near when keys ascend.
+    pub fn get_near(&self, key: Id, near: &mut usize) -> &[Id] {
+        let is_near = self.keys.get(*near).is_some_and(|k| *k <= key)
+            && self.keys.get(*near + NEAR).is_none_or(|k| *k >= key);
+        let from = if is_near { *near } else { self.guess(key) };
+        let at = seek(&self.keys, key, from);
+        *near = at;
+        if self.keys.get(at) == Some(&key) {
+            self.values_at(at)
+        } else {
+            &[]
+        }
+    }
+
+    /// Whether that pair is there.
+    pub fn contains(&self, key: Id, value: Id) -> bool {
+        self.get(key).binary_search(&value).is_ok()
+    }
+
+    /// All pairs.
+    pub fn iter(&self) -> impl Iterator<Item = (Id, Id)> + '_ {
+        self.keys
+            .iter()
+            .enumerate()
+            .flat_map(|(i, k)| self.values_at(i).iter().map(|v| (*k, *v)))
+    }
+
+    /// The pairs turned round.
+    #[cfg(test)]
+    pub(crate) fn reversed(&self) -> Self {
+        let mut pairs: Vec<u64> = self.iter().map(|(k, v)| pack(v, k)).collect();
+        sort(&mut pairs);
+        Self::from_sorted(&pairs)
+    }
+
+    pub(crate) fn encode(&self, to: &mut Vec<u8>) {
+        put_column(&self.keys, to);
+        put_column(&self.offsets, to);
+        put_column(&self.values, to);
+    }
+
+    pub(crate) fn decode(from: &mut Reader<'_>) -> Result<Self> {
+        let (keys, offsets, values) = (from.column()?, from.column()?, from.column()?);
+        let fits = offsets.len() == keys.len() + 1
+            && offsets.first() == Some(&0)
+            && offsets.is_sorted()
+            && offsets.last().map(|n| *n as usize) == Some(values.len());
+        if !fits {
+            return Err(Error::Corrupt(
+                "columns of a predicate do not fit together".into(),
+            ));
+        }
+        Ok(Self {
+            keys,
+            offsets,
+            values,
+        })
+    }
+}
+
+/// The first place from which on nothing is less than the key. Gallops from a place in either direction.
+pub(crate) fn seek(list: &[Id], key: Id, from: usize) -> usize {
+    let from = from.min(list.len());
+    let (mut low, mut high);
+    if from < list.len() && list[from] < key {
+        let mut step = 1;
+        low = from + 1;
+        high = from + 1;
+        while high < list.len() && list[high] < key {
+            low = high + 1;
+            step *= 2;
+            high = (high + step).min(list.len());
+        }
+    } else {
+        let mut step = 1;
+        high = from;
+        low = from;
+        while low > 0 {
+            low = low.saturating_sub(step);
+            if list[low] < key {
+                low += 1;
+                break;
+            }
+            high = low;
+            step *= 2;
+        }
+    }
+    low + list[low..high].partition_point(|x| *x < key)
+}
+
+/// Sorts packed pairs by their digits when there are many.
+pub(crate) fn sort(pairs: &mut Vec<u64>) {
+    const SMALL: usize = 1 << 12;
+    if pairs.len() < SMALL {
+        pairs.sort_unstable();
+        return;
+    }
+    if pairs.is_sorted() {
+        return;
+    }
+    // Digits of 11 bits; those in which all pairs agree are skipped, which most are.
+    let (mut any, mut all) = (0u64, u64::MAX);
+    for p in pairs.iter() {
+        any |= p;
+        all &= p;
+    }
+    let differs = any & !all;
+    let mut other = vec![0; pairs.len()];
+    for digit in 0..6 {
+        let shift = digit * 11;
+        if (differs >> shift).is_multiple_of(1 << 11) {
+            continue;
+        }
+        let mut counts = vec![0usize; 2048];
+        for p in pairs.iter() {
+            counts[(p >> shift) as usize & 0x7ff] += 1;
+        }
+        let mut at = 0;
+        for c in &mut counts {
+            let n = *c;
+            *c = at;
+            at += n;
+        }
+        for p in pairs.iter() {
+            let c = &mut counts[(p >> shift) as usize & 0x7ff];
+            other[*c] = *p;
+            *c += 1;
+        }
+        std::mem::swap(pairs, &mut other);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_from_anywhere_finds_the_same_place() {
+        let list: Vec<Id> = (0..50).map(|i| i * 3).collect();
+        for key in 0..160 {
+            let right = list.partition_point(|x| *x < key);
+            for from in 0..=list.len() {
+                assert_eq!(seek(&list, key, from), right, "{key} from {from}");
+            }
+        }
+        assert_eq!(seek(&[], 3, 0), 0);
+    }
+
+    #[test]
+    fn sorting_by_digits_is_sorting() {
+        let mut n = 12_345u64;
+        let mut pairs: Vec<u64> = (0..10_000)
+            .map(|_| {
+                n = n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                n >> 3
+            })
+            .collect();
+        let mut expected = pairs.clone();
+        expected.sort_unstable();
+        sort(&mut pairs);
+        assert_eq!(pairs, expected);
+    }
+}

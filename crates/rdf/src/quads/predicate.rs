@@ -1,0 +1,224 @@
+//! One predicate of one graph: its pairs in both directions, and what changed since they were sorted.
+
+use super::pairs::{Pairs, pack, sort, unpack};
+use crate::codec::Reader;
+use crate::error::Result;
+use crate::id::Id;
+use std::sync::{Arc, OnceLock};
+
+/// Subjects to objects, and back.
+#[derive(Debug, Clone, Default)]
+pub struct Index {
+    /// Objects of each subject.
+    pub so: Pairs,
+    /// Subjects of each object.
+    pub os: Pairs,
+}
+
+impl Index {
+    /// Sorts pairs of subject and object.
+    pub(crate) fn build(mut pairs: Vec<u64>) -> Self {
+        sort(&mut pairs);
+        pairs.dedup();
+        let so = Pairs::from_sorted(&pairs);
+        for p in &mut pairs {
+            *p = p.rotate_left(32);
+        }
+        sort(&mut pairs);
+        let os = Pairs::from_sorted(&pairs);
+        Self { so, os }
+    }
+
+    fn pairs(&self) -> Vec<u64> {
+        self.so.iter().map(|(s, o)| pack(s, o)).collect()
+    }
+}
+
+/// A predicate's pairs: sorted ones, and a short list of changes to them.
+#[derive(Debug, Clone, Default)]
+pub struct Predicate {
+    base: Arc<Index>,
+    /// Pairs that are added (true) or taken away; ascending. Each changes something.
+    delta: Arc<Vec<(u64, bool)>>,
+    /// Both together, made when somebody reads.
+    merged: OnceLock<Arc<Index>>,
+    count: usize,
+}
+
+impl Predicate {
+    pub(crate) fn new(index: Index) -> Self {
+        Self {
+            count: index.so.len(),
+            base: Arc::new(index),
+            ..Self::default()
+        }
+    }
+
+    /// How many pairs.
+    pub const fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The pairs, sorted.
+    pub fn index(&self) -> &Index {
+        if self.delta.is_empty() {
+            return &self.base;
+        }
+        self.merged.get_or_init(|| Arc::new(self.merge()))
+    }
+
+    /// Whether that pair is there.
+    pub fn contains(&self, s: Id, o: Id) -> bool {
+        match self.delta.binary_search_by_key(&pack(s, o), |d| d.0) {
+            Ok(i) => self.delta[i].1,
+            Err(_) => self.base.so.contains(s, o),
+        }
+    }
+
+    fn merge(&self) -> Index {
+        let base = self.base.pairs();
+        let mut pairs = Vec::with_capacity(base.len() + self.delta.len());
+        let mut changes = self.delta.iter().peekable();
+        for pair in base {
+            while let Some((p, added)) = changes.peek().filter(|c| c.0 < pair) {
+                if *added {
+                    pairs.push(*p);
+                }
+                changes.next();
+            }
+            match changes.peek() {
+                Some((p, added)) if *p == pair => {
+                    if *added {
+                        pairs.push(pair);
+                    }
+                    changes.next();
+                }
+                _ => pairs.push(pair),
+            }
+        }
+        pairs.extend(changes.filter(|c| c.1).map(|c| c.0));
+        Index::build(pairs)
+    }
+
+    /// Does changes, each a packed pair and whether it is added; later ones win. How many were added and taken away.
+    pub(crate) fn change(&mut self, changes: &[(u64, bool)]) -> (usize, usize) {
+        let (mut added, mut removed) = (0, 0);
+        let many = changes.len() > self.delta_max();
+        if many {
+            self.settle();
+            let mut sorted: Vec<(u64, usize, bool)> = changes
+                .iter()
+                .enumerate()
+                .map(|(i, c)| (c.0, i, c.1))
+                .collect();
+            sorted.sort_unstable();
+            let mut delta = Vec::new();
+            for (i, change) in sorted.iter().enumerate() {
+                let last = sorted.get(i + 1).is_none_or(|next| next.0 != change.0);
+                let (s, o) = unpack(change.0);
+                if last && self.base.so.contains(s, o) != change.2 {
+                    delta.push((change.0, change.2));
+                    added += usize::from(change.2);
+                    removed += usize::from(!change.2);
+                }
+            }
+            self.delta = Arc::new(delta);
+        } else {
+            for (pair, add) in changes {
+                let (s, o) = unpack(*pair);
+                if self.contains(s, o) == *add {
+                    continue;
+                }
+                let delta = Arc::make_mut(&mut self.delta);
+                match delta.binary_search_by_key(pair, |d| d.0) {
+                    // What is changed back is as it was in the sorted pairs.
+                    Ok(i) => drop(delta.remove(i)),
+                    Err(i) => delta.insert(i, (*pair, *add)),
+                }
+                added += usize::from(*add);
+                removed += usize::from(!*add);
+            }
+        }
+        self.merged = OnceLock::new();
+        self.count = self.count + added - removed;
+        if self.delta.len() > self.delta_max() {
+            self.settle();
+        }
+        (added, removed)
+    }
+
+    /// Changes that are kept beside the sorted pairs: more when sorting again costs more.
+    fn delta_max(&self) -> usize {
+        (self.base.so.len() / 64).clamp(512, 8192)
+    }
+
+    /// Makes the changes a part of the sorted pairs.
+    pub(crate) fn settle(&mut self) {
+        if !self.delta.is_empty() {
+            self.base = match self.merged.take() {
+                Some(merged) => merged,
+                None => Arc::new(self.merge()),
+            };
+            self.delta = Arc::default();
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        let merged = self.merged.get().map_or(0, |m| m.so.bytes() + m.os.bytes());
+        self.base.so.bytes() + self.base.os.bytes() + self.delta.len() * 16 + merged
+    }
+
+    pub(crate) fn encode(&self, to: &mut Vec<u8>) {
+        self.index().so.encode(to);
+        self.index().os.encode(to);
+    }
+
+    pub(crate) fn decode(from: &mut Reader<'_>) -> Result<Self> {
+        let (so, os) = (Pairs::decode(from)?, Pairs::decode(from)?);
+        Ok(Self::new(Index { so, os }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn changes_in_any_portion_give_the_same_pairs() {
+        let mut n = 7u64;
+        let mut random = move |max: u64| {
+            n = n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (n >> 33) % max
+        };
+        let mut predicate = Predicate::default();
+        let mut expected = BTreeSet::new();
+        for round in 0..200 {
+            let many = if round % 20 == 19 { 3000 } else { 7 };
+            let changes: Vec<(u64, bool)> = (0..many)
+                .map(|_| (pack(random(60) as u32, random(60) as u32), random(3) > 0))
+                .collect();
+            let before = expected.len();
+            for (pair, add) in &changes {
+                if *add {
+                    expected.insert(*pair);
+                } else {
+                    expected.remove(pair);
+                }
+            }
+            let (added, removed) = predicate.change(&changes);
+            assert_eq!(before + added - removed, expected.len());
+            assert_eq!(predicate.len(), expected.len());
+            if round % 3 == 0 {
+                let pairs: Vec<u64> = predicate.index().pairs();
+                assert_eq!(pairs, expected.iter().copied().collect::<Vec<_>>());
+                assert_eq!(predicate.index().os, predicate.index().so.reversed());
+            }
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! Answers written down: JSON, CSV and TSV straight from the dictionary, XML and graphs by the libraries.
+
+use crate::dictionary::{Head, Parts};
+use crate::exec::Context;
+use crate::id::{Id, UNBOUND, XSD};
+use crate::query::{Answer, Found};
+use oxrdf::Variable;
+use oxrdfio::{RdfFormat, RdfSerializer};
+use sparesults::{QueryResultsFormat, QueryResultsSerializer};
+use std::io::{self, Write};
+
+/// How solutions are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// SPARQL 1.1 Query Results JSON.
+    Json,
+    /// SPARQL Query Results XML.
+    Xml,
+    /// Comma-separated values: texts only.
+    Csv,
+    /// Tab-separated values: terms as in Turtle.
+    Tsv,
+}
+
+/// Bytes that are gathered before they are written.
+const BUFFER: usize = 1 << 16;
+
+impl Answer<'_> {
+    /// Writes solutions or a truth. A graph is written as N-Triples.
+    pub fn write(&self, format: Format, to: &mut dyn Write) -> io::Result<()> {
+        match &self.found {
+            Found::Triples(_) => self.write_graph(RdfFormat::NTriples, to),
+            Found::Boolean(b) => match format {
+                Format::Json => write!(to, "{{\"head\":{{}},\"boolean\":{b}}}"),
+                Format::Csv | Format::Tsv => write!(to, "{b}"),
+                Format::Xml => {
+                    QueryResultsSerializer::from_format(QueryResultsFormat::Xml)
+                        .serialize_boolean_to_writer(to, *b)?;
+                    Ok(())
+                }
+            },
+            Found::Solutions(vars, table) => match format {
+                Format::Json => json(self.ctx(), vars, table, to),
+                Format::Csv => separated(self.ctx(), vars, table, to, false),
+                Format::Tsv => separated(self.ctx(), vars, table, to, true),
+                Format::Xml => self.xml(vars, table, to),
+            },
+        }
+    }
+
+    /// Writes a graph.
+    pub fn write_graph(&self, format: RdfFormat, to: &mut dyn Write) -> io::Result<()> {
+        let mut writer = RdfSerializer::from_format(format).for_writer(to);
+        if let Found::Triples(list) = &self.found {
+            for triple in list.iter().filter_map(|t| self.triple(*t)) {
+                writer.serialize_triple(&triple)?;
+            }
+        }
+        writer.finish()?;
+        Ok(())
+    }
+
+    fn xml(
+        &self,
+        vars: &[String],
+        table: &crate::exec::Table,
+        to: &mut dyn Write,
+    ) -> io::Result<()> {
+        let names: Vec<Variable> = vars.iter().map(Variable::new_unchecked).collect();
+        let mut writer = QueryResultsSerializer::from_format(QueryResultsFormat::Xml)
+            .serialize_solutions_to_writer(to, names.clone())?;
+        for r in 0..table.len() {
+            let terms: Vec<_> = table
+                .columns()
+                .iter()
+                .zip(&names)
+                .filter_map(|(c, name)| Some((name, self.term(c[r])?)))
+                .collect();
+            writer.serialize(terms.iter().map(|(n, t)| (*n, t)))?;
+        }
+        writer.finish()?;
+        Ok(())
+    }
+}
+
+fn json(
+    ctx: &Context<'_>,
+    vars: &[String],
+    table: &crate::exec::Table,
+    to: &mut dyn Write,
+) -> io::Result<()> {
+    let mut out = Vec::with_capacity(BUFFER + 4096);
+    out.extend_from_slice(b"{\"head\":{\"vars\":[");
+    for (i, var) in vars.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        json_text(&[var], &mut out);
+    }
+    out.extend_from_slice(b"]},\"results\":{\"bindings\":[");
+    let names: Vec<Vec<u8>> = vars
+        .iter()
+        .map(|var| {
+            let mut name = Vec::new();
+            json_text(&[var], &mut name);
+            name.push(b':');
+            name
+        })
+        .collect();
+    for r in 0..table.len() {
+        if r > 0 {
+            out.push(b',');
+        }
+        out.push(b'{');
+        let mut first = true;
+        for (name, column) in names.iter().zip(table.columns()) {
+            if column[r] == UNBOUND {
+                continue;
+            }
+            if !first {
+                out.push(b',');
+            }
+            first = false;
+            out.extend_from_slice(name);
+            json_term(ctx, column[r], &mut out);
+        }
+        out.push(b'}');
+        if out.len() > BUFFER {
+            to.write_all(&out)?;
+            out.clear();
+        }
+    }
+    out.extend_from_slice(b"]}}");
+    to.write_all(&out)
+}
+
+fn json_term(ctx: &Context<'_>, id: Id, out: &mut Vec<u8>) {
+    ctx.with_parts(id, |parts| match parts {
+        Parts::Inline(v) => {
+            out.extend_from_slice(b"{\"type\":\"literal\",\"value\":\"");
+            out.extend_from_slice(v.text().as_bytes());
+            out.extend_from_slice(b"\",\"datatype\":\"");
+            out.extend_from_slice(XSD.as_bytes());
+            out.extend_from_slice(v.datatype().as_bytes());
+            out.extend_from_slice(b"\"}");
+        }
+        Parts::Stored(head, tail) => {
+            match head {
+                Head::Iri(prefix) => {
+                    out.extend_from_slice(b"{\"type\":\"uri\",\"value\":");
+                    json_text(&[prefix, tail], out);
+                }
+                Head::Blank => {
+                    out.extend_from_slice(b"{\"type\":\"bnode\",\"value\":");
+                    json_text(&[tail], out);
+                }
+                Head::Plain | Head::Lang(_) | Head::Typed(_) => {
+                    out.extend_from_slice(b"{\"type\":\"literal\",\"value\":");
+                    json_text(&[tail], out);
+                }
+            }
+            match head {
+                Head::Lang(lang) => {
+                    out.extend_from_slice(b",\"xml:lang\":");
+                    json_text(&[lang], out);
+                }
+                Head::Typed(datatype) => {
+                    out.extend_from_slice(b",\"datatype\":");
+                    json_text(&[datatype], out);
+                }
+                _ => {}
+            }
+            out.push(b'}');
+        }
+    });
+}
+
+/// A text in quotes.
+fn json_text(pieces: &[&str], out: &mut Vec<u8>) {
+    out.push(b'"');
+    for piece in pieces {
+        let bytes = piece.as_bytes();
+        // Most texts need nothing, which is seen for many bytes at once.
+        let odd = bytes
+            .iter()
+            .map(|b| u8::from(*b < 0x20) | u8::from(*b == b'"') | u8::from(*b == b'\\'))
+            .fold(0, |odd, b| odd | b)
+            != 0;
+        if odd {
+            json_escaped(bytes, out);
+        } else {
+            out.extend_from_slice(bytes);
+        }
+    }
+    out.push(b'"');
+}
+
+fn json_escaped(bytes: &[u8], out: &mut Vec<u8>) {
+    for b in bytes {
+        match b {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0..0x20 => out.extend_from_slice(format!("\\u{b:04x}").as_bytes()),
+            b => out.push(*b),
+        }
+    }
+}
+
+fn separated(
+    ctx: &Context<'_>,
+    vars: &[String],
+    table: &crate::exec::Table,
+    to: &mut dyn Write,
+    tabs: bool,
+) -> io::Result<()> {
+    let (between, end): (u8, &[u8]) = if tabs {
+        (b'\t', b"\n")
+    } else {
+        (b',', b"\r\n")
+    };
+    let mut out = Vec::with_capacity(BUFFER + 4096);
+    for (i, var) in vars.iter().enumerate() {
+        if i > 0 {
+            out.push(between);
+        }
+        if tabs {
+            out.push(b'?');
+        }
+        out.extend_from_slice(var.as_bytes());
+    }
+    out.extend_from_slice(end);
+    for r in 0..table.len() {
+        for (i, column) in table.columns().iter().enumerate() {
+            if i > 0 {
+                out.push(between);
+            }
+            if column[r] != UNBOUND {
+                ctx.with_parts(column[r], |parts| {
+                    if tabs {
+                        turtle(parts, &mut out);
+                    } else {
+                        bare(parts, &mut out);
+                    }
+                });
+            }
+        }
+        out.extend_from_slice(end);
+        if out.len() > BUFFER {
+            to.write_all(&out)?;
+            out.clear();
+        }
+    }
+    to.write_all(&out)
+}
+
+/// Writes all quads, or those of one graph (0: the default one).
+pub fn dump(
+    data: &crate::Dataset,
+    graph: Option<Id>,
+    format: RdfFormat,
+    to: &mut dyn Write,
+) -> io::Result<()> {
+    use oxrdf::{GraphName, NamedOrBlankNode, Term};
+    let mut writer = RdfSerializer::from_format(format).for_writer(to);
+    let node = |term: Term| match term {
+        Term::NamedNode(n) => Some(NamedOrBlankNode::NamedNode(n)),
+        Term::BlankNode(n) => Some(NamedOrBlankNode::BlankNode(n)),
+        Term::Literal(_) => None,
+    };
+    let term = |id: Id| data.dictionary.term(id);
+    for q in data.quads().filter(|q| graph.is_none_or(|g| q.g == g)) {
+        let parts = (term(q.s).and_then(node), term(q.p), term(q.o));
+        let (Some(s), Some(Term::NamedNode(p)), Some(o)) = parts else {
+            return Err(io::Error::other(
+                "a term of a quad is not in the dictionary",
+            ));
+        };
+        // One graph is written as if it were the only one.
+        let g = match term(q.g).and_then(node) {
+            Some(g) if graph.is_none() => GraphName::from(g),
+            _ => GraphName::DefaultGraph,
+        };
+        writer.serialize_quad(&oxrdf::Quad::new(s, p, o, g))?;
+    }
+    writer.finish()?;
+    Ok(())
+}
+
+/// A term as in Turtle, on one line.
+fn turtle(parts: Parts<'_>, out: &mut Vec<u8>) {
+    match parts {
+        Parts::Inline(v) if v.datatype() != "date" => out.extend_from_slice(v.text().as_bytes()),
+        parts => out.extend_from_slice(parts.to_term().to_string().replace('\t', "\\t").as_bytes()),
+    }
+}
+
+/// A term's text, quoted if CSV needs it.
+fn bare(parts: Parts<'_>, out: &mut Vec<u8>) {
+    match parts {
+        Parts::Inline(v) => out.extend_from_slice(v.text().as_bytes()),
+        Parts::Stored(head, tail) => {
+            let prefix: &str = match head {
+                Head::Iri(prefix) => prefix,
+                Head::Blank => "_:",
+                _ => "",
+            };
+            let quote = [prefix, tail]
+                .iter()
+                .any(|t| t.contains(['"', ',', '\n', '\r']));
+            if quote {
+                out.push(b'"');
+                for b in prefix.bytes().chain(tail.bytes()) {
+                    if b == b'"' {
+                        out.push(b'"');
+                    }
+                    out.push(b);
+                }
+                out.push(b'"');
+            } else {
+                out.extend_from_slice(prefix.as_bytes());
+                out.extend_from_slice(tail.as_bytes());
+            }
+        }
+    }
+}

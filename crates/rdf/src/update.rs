@@ -1,0 +1,463 @@
+//! SPARQL Update: a changed copy of the dataset, or an error and nothing.
+
+use crate::dictionary::Key;
+use crate::error::{Error, Result};
+use crate::exec::{Context, Options, Var, Want, eval};
+use crate::id::{Id, UNBOUND};
+use crate::log::Change;
+use crate::parse::Loader;
+use crate::plan::{Pos, Translator};
+use crate::quads::{Dataset, Quad};
+use crate::query::{Graphs, choose, is_triple};
+use crate::syntax;
+use oxrdf::{NamedOrBlankNode, Term};
+use oxrdfio::RdfFormat;
+use spargebra::GraphUpdateOperation as Operation;
+use spargebra::algebra::{GraphPattern, GraphTarget, QueryDataset};
+use spargebra::term::{
+    GraphNamePattern, GroundQuadPattern, GroundTermPattern, QuadPattern, TermPattern,
+};
+use std::collections::HashMap;
+use std::io::Read;
+
+/// Opens what `LOAD` names: the host decides what may be read.
+pub type Fetch<'a> =
+    dyn FnMut(&str) -> std::result::Result<(Box<dyn Read>, RdfFormat), String> + 'a;
+
+/// What an update did.
+#[derive(Debug)]
+pub struct Updated {
+    /// The dataset afterwards.
+    pub data: Dataset,
+    /// Its changes, for a log.
+    pub changes: Vec<Change>,
+    /// Quads that are new.
+    pub added: usize,
+    /// Quads that are gone.
+    pub removed: usize,
+}
+
+/// Does a request with all its operations, on a copy.
+pub fn update(
+    data: &Dataset,
+    text: &str,
+    base: Option<&str>,
+    graphs: Option<&Graphs>,
+    fetch: &mut Fetch<'_>,
+    options: &Options<'_>,
+) -> Result<Updated> {
+    let request = syntax::update(text, base)?;
+    let mut work = Work {
+        out: Updated {
+            data: data.clone(),
+            changes: Vec::new(),
+            added: 0,
+            removed: 0,
+        },
+        options,
+        count: 0,
+    };
+    let base = request.base_iri.as_ref();
+    for operation in &request.operations {
+        work.operation(operation, base, graphs, fetch)?;
+    }
+    Ok(work.out)
+}
+
+/// As [`update`], in place: a request that only adds and takes away given quads needs no copy of anything, and changes
+/// nothing if it fails. The changes, and how many quads are new and gone.
+pub fn update_in_place(
+    data: &mut Dataset,
+    text: &str,
+    graphs: Option<&Graphs>,
+    fetch: &mut Fetch<'_>,
+    options: &Options<'_>,
+) -> Result<(Vec<Change>, usize, usize)> {
+    let request = syntax::update(text, None)?;
+    let plain = matches!(
+        request.operations.as_slice(),
+        [Operation::InsertData { .. } | Operation::DeleteData { .. }]
+    );
+    if !plain {
+        let done = update(data, text, None, graphs, fetch, options)?;
+        *data = done.data;
+        return Ok((done.changes, done.added, done.removed));
+    }
+    let mut work = Work {
+        out: Updated {
+            data: std::mem::take(data),
+            changes: Vec::new(),
+            added: 0,
+            removed: 0,
+        },
+        options,
+        count: 0,
+    };
+    // One operation either finds all its terms and is done, or leaves no more than unused terms.
+    let outcome = request
+        .operations
+        .iter()
+        .try_for_each(|o| work.operation(o, None, graphs, fetch));
+    *data = work.out.data;
+    outcome.map(|()| (work.out.changes, work.out.added, work.out.removed))
+}
+
+struct Work<'a> {
+    out: Updated,
+    options: &'a Options<'a>,
+    count: u64,
+}
+
+/// A place of a template.
+enum Slot {
+    At(Pos),
+    /// A blank node, new for each solution.
+    Blank(String),
+    Default,
+}
+
+impl Work<'_> {
+    fn operation(
+        &mut self,
+        operation: &Operation,
+        base: Option<&oxiri::Iri<String>>,
+        graphs: Option<&Graphs>,
+        fetch: &mut Fetch<'_>,
+    ) -> Result<()> {
+        self.count += 1;
+        match operation {
+            Operation::InsertData { data } => {
+                let mut changes = Vec::with_capacity(data.len());
+                for q in data {
+                    let quad = Quad {
+                        s: self.subject(&q.subject)?,
+                        p: self.term(&Term::from(q.predicate.clone()))?,
+                        o: self.object(&q.object)?,
+                        g: self.graph(&q.graph_name)?,
+                    };
+                    changes.push((quad, true));
+                }
+                self.change(&changes);
+            }
+            Operation::DeleteData { data } => {
+                let mut changes = Vec::with_capacity(data.len());
+                for q in data {
+                    let find = |t: Term| self.out.data.dictionary.find_term(t.as_ref());
+                    let quad = (|| {
+                        Some(Quad {
+                            s: find(q.subject.clone().into())?,
+                            p: find(q.predicate.clone().into())?,
+                            o: find(q.object.clone().into())?,
+                            g: match &q.graph_name {
+                                spargebra::term::GraphName::NamedNode(n) => find(n.clone().into())?,
+                                spargebra::term::GraphName::DefaultGraph => UNBOUND,
+                            },
+                        })
+                    })();
+                    changes.extend(quad.map(|q| (q, false)));
+                }
+                self.change(&changes);
+            }
+            Operation::DeleteInsert {
+                delete,
+                insert,
+                using,
+                pattern,
+            } => {
+                self.delete_insert(delete, insert, using.as_ref(), pattern, base, graphs)?;
+            }
+            Operation::Load {
+                silent,
+                source,
+                destination,
+            } => {
+                let graph = match destination {
+                    spargebra::term::GraphName::NamedNode(n) => Some(n.as_str()),
+                    spargebra::term::GraphName::DefaultGraph => None,
+                };
+                match self.load(source.as_str(), graph, fetch) {
+                    Err(_) if *silent => {}
+                    other => other?,
+                }
+            }
+            Operation::Clear { graph, .. } | Operation::Drop { graph, .. } => {
+                self.clear(graph);
+            }
+            // A graph is there once it has triples.
+            Operation::Create { silent, graph } => {
+                let id = self.out.data.dictionary.find(&Key::Iri(graph.as_str()));
+                if !silent && id.is_some_and(|id| self.out.data.graph(id).is_some()) {
+                    return Err(Error::Refused(format!(
+                        "CREATE GRAPH {graph}: there is such a graph; CREATE SILENT passes over that"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, changes: &[(Quad, bool)]) {
+        // Only what changes something is kept for the log.
+        let there = |q: &Quad| {
+            self.out
+                .data
+                .graph(q.g)
+                .is_some_and(|g| g.contains(q.s, q.p, q.o))
+        };
+        let kept: Vec<(Quad, bool)> = if changes.len() == 1 {
+            changes
+                .iter()
+                .filter(|(q, add)| there(q) != *add)
+                .copied()
+                .collect()
+        } else {
+            changes.to_vec()
+        };
+        let (added, removed) = self.out.data.change(&kept);
+        self.out.added += added;
+        self.out.removed += removed;
+        self.out.changes.extend(kept.into_iter().map(|(q, add)| {
+            if add {
+                Change::Add(q)
+            } else {
+                Change::Remove(q)
+            }
+        }));
+    }
+
+    fn delete_insert(
+        &mut self,
+        delete: &[GroundQuadPattern],
+        insert: &[QuadPattern],
+        using: Option<&QueryDataset>,
+        pattern: &GraphPattern,
+        base: Option<&oxiri::Iri<String>>,
+        graphs: Option<&Graphs>,
+    ) -> Result<()> {
+        let before = self.out.data.clone();
+        let mut options = self.options.clone();
+        options.seed = options
+            .seed
+            .wrapping_add(self.count.wrapping_mul(0x9E37_79B9));
+        let mut ctx = Context::new(&before, &options, base.cloned());
+        match (using, graphs) {
+            (Some(d), _) => choose(&mut ctx, d),
+            (None, Some(g)) => ctx.choose(&g.default, &g.named),
+            (None, None) => {}
+        }
+        let mut translator = Translator::new(&ctx);
+        let node = translator.node(pattern)?;
+        let deletes: Vec<[Slot; 4]> = delete
+            .iter()
+            .map(|q| {
+                [
+                    ground(&mut translator, &q.subject),
+                    Slot::At(translator.name(&q.predicate)),
+                    ground(&mut translator, &q.object),
+                    graph_slot(&mut translator, &q.graph_name),
+                ]
+            })
+            .collect();
+        let inserts: Vec<[Slot; 4]> = insert
+            .iter()
+            .map(|q| {
+                [
+                    slot(&mut translator, &q.subject),
+                    Slot::At(translator.name(&q.predicate)),
+                    slot(&mut translator, &q.object),
+                    graph_slot(&mut translator, &q.graph_name),
+                ]
+            })
+            .collect();
+        let _ = ctx.names.set(translator.names);
+        let mut vars: Vec<Var> = deletes
+            .iter()
+            .chain(&inserts)
+            .flatten()
+            .filter_map(|s| match s {
+                Slot::At(p) => p.var(),
+                Slot::Blank(_) | Slot::Default => None,
+            })
+            .collect();
+        vars.sort_unstable();
+        vars.dedup();
+        let fresh = inserts
+            .iter()
+            .flatten()
+            .any(|s| matches!(s, Slot::Blank(_)));
+        let want = Want {
+            vars,
+            distinct: !fresh,
+            limit: None,
+        };
+        let table = eval(&ctx, &node, &want)?;
+        let (mut gone, mut new) = (Vec::new(), Vec::new());
+        for row in table.rows() {
+            let mut labels: HashMap<&str, Id> = HashMap::new();
+            for (templates, to) in [(&deletes, &mut gone), (&inserts, &mut new)] {
+                for template in templates {
+                    let [s, p, o, g] = template.each_ref().map(|slot| match slot {
+                        Slot::At(Pos::Const(id)) => *id,
+                        Slot::At(Pos::Var(v)) => match row.get(*v) {
+                            UNBOUND => Id::MAX,
+                            id => id,
+                        },
+                        Slot::Blank(label) => *labels
+                            .entry(label)
+                            .or_insert_with(|| ctx.number_key(&Key::Blank(&ctx.fresh_label()))),
+                        Slot::Default => UNBOUND,
+                    });
+                    let whole = [s, p, o, g].iter().all(|id| *id != Id::MAX);
+                    let named = g == UNBOUND || is_triple(&ctx, (g, p, o));
+                    if whole && named && is_triple(&ctx, (s, p, o)) {
+                        to.push(Quad { s, p, o, g });
+                    }
+                }
+            }
+        }
+        let mut changes: Vec<(Quad, bool)> = Vec::with_capacity(gone.len() + new.len());
+        // What the query computed has no number in the dictionary yet; what is deleted must have one.
+        changes.extend(
+            gone.into_iter()
+                .filter(|q| {
+                    [q.s, q.p, q.o, q.g]
+                        .iter()
+                        .all(|id| !crate::exec::is_local(*id))
+                })
+                .map(|q| (q, false)),
+        );
+        let mut known: HashMap<Id, Id> = HashMap::new();
+        for mut q in new {
+            for id in [&mut q.s, &mut q.p, &mut q.o, &mut q.g] {
+                if crate::exec::is_local(*id) {
+                    *id = match known.get(id) {
+                        Some(n) => *n,
+                        None => {
+                            let Some(term) = ctx.term(*id) else {
+                                continue;
+                            };
+                            let n = self.term(&term)?;
+                            known.insert(*id, n);
+                            n
+                        }
+                    };
+                }
+            }
+            changes.push((q, true));
+        }
+        self.change(&changes);
+        Ok(())
+    }
+
+    fn load(&mut self, iri: &str, graph: Option<&str>, fetch: &mut Fetch<'_>) -> Result<()> {
+        let (mut from, format) =
+            fetch(iri).map_err(|e| Error::Refused(format!("LOAD <{iri}>: {e}")))?;
+        let blank = format!("l{:x}n{}", self.options.seed, self.count);
+        let mut loader = Loader::new(Dataset::default(), &blank, false);
+        loader.read(iri, &mut *from, format, graph, Some(iri))?;
+        let (loaded, _) = loader.finish();
+        let mut changes = Vec::with_capacity(loaded.len());
+        let mut known: HashMap<Id, Id> = HashMap::new();
+        for q in loaded.quads() {
+            let mut ids = [q.s, q.p, q.o, q.g];
+            for id in &mut ids {
+                if *id == UNBOUND {
+                    continue;
+                }
+                if let Some(n) = known.get(id) {
+                    *id = *n;
+                } else if let Some(term) = loaded.dictionary.term(*id) {
+                    let n = self.out.data.dictionary.intern(&Key::of(term.as_ref()))?;
+                    known.insert(*id, n);
+                    *id = n;
+                }
+            }
+            let [s, p, o, g] = ids;
+            changes.push((Quad { s, p, o, g }, true));
+        }
+        self.change(&changes);
+        Ok(())
+    }
+
+    /// A graph that is not there is as good as empty: empty graphs are not kept, so somebody may have created it.
+    fn clear(&mut self, target: &GraphTarget) {
+        let graphs: Vec<Id> = match target {
+            GraphTarget::DefaultGraph => vec![UNBOUND],
+            GraphTarget::NamedGraphs => self.out.data.names().collect(),
+            GraphTarget::AllGraphs => std::iter::once(UNBOUND)
+                .chain(self.out.data.names())
+                .collect(),
+            GraphTarget::NamedNode(n) => self
+                .out
+                .data
+                .dictionary
+                .find(&Key::Iri(n.as_str()))
+                .into_iter()
+                .collect(),
+        };
+        for g in graphs {
+            self.out.removed += self.out.data.graph(g).map_or(0, |x| x.len());
+            if self.out.data.clear(g) {
+                self.out.changes.push(Change::Clear(g));
+            }
+        }
+    }
+
+    fn term(&mut self, term: &Term) -> Result<Id> {
+        self.out.data.dictionary.intern(&Key::of(term.as_ref()))
+    }
+
+    /// Blank nodes of INSERT DATA are new ones, the same within a request.
+    fn blank(&mut self, label: &str) -> Result<Id> {
+        let label = format!("i{:x}x{label}", self.options.seed);
+        self.out.data.dictionary.intern(&Key::Blank(&label))
+    }
+
+    fn subject(&mut self, s: &NamedOrBlankNode) -> Result<Id> {
+        match s {
+            NamedOrBlankNode::NamedNode(n) => {
+                self.out.data.dictionary.intern(&Key::Iri(n.as_str()))
+            }
+            NamedOrBlankNode::BlankNode(b) => self.blank(b.as_str()),
+        }
+    }
+
+    fn object(&mut self, o: &Term) -> Result<Id> {
+        match o {
+            Term::BlankNode(b) => self.blank(b.as_str()),
+            other => self.term(other),
+        }
+    }
+
+    fn graph(&mut self, g: &spargebra::term::GraphName) -> Result<Id> {
+        match g {
+            spargebra::term::GraphName::NamedNode(n) => {
+                self.out.data.dictionary.intern(&Key::Iri(n.as_str()))
+            }
+            spargebra::term::GraphName::DefaultGraph => Ok(UNBOUND),
+        }
+    }
+}
+
+fn slot(t: &mut Translator<'_, '_>, term: &TermPattern) -> Slot {
+    match term {
+        TermPattern::BlankNode(b) => Slot::Blank(b.as_str().to_owned()),
+        other => Slot::At(t.pos(other)),
+    }
+}
+
+fn ground(t: &mut Translator<'_, '_>, term: &GroundTermPattern) -> Slot {
+    Slot::At(match term {
+        GroundTermPattern::NamedNode(n) => t.pos(&TermPattern::NamedNode(n.clone())),
+        GroundTermPattern::Literal(l) => t.pos(&TermPattern::Literal(l.clone())),
+        GroundTermPattern::Variable(v) => Pos::Var(t.var(v)),
+    })
+}
+
+fn graph_slot(t: &mut Translator<'_, '_>, g: &GraphNamePattern) -> Slot {
+    match g {
+        GraphNamePattern::NamedNode(n) => Slot::At(t.pos(&TermPattern::NamedNode(n.clone()))),
+        GraphNamePattern::Variable(v) => Slot::At(Pos::Var(t.var(v))),
+        GraphNamePattern::DefaultGraph => Slot::Default,
+    }
+}

@@ -1,0 +1,36 @@
+//! Queries and updates from their text to their answers.
+
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+mod differential;
+mod limits;
+mod requests;
+mod w3c;
+
+use esker_rdf::parse::Loader;
+use esker_rdf::{Dataset, DateTime, Options, RdfFormat};
+
+/// The time that tests run at.
+pub(crate) fn now() -> DateTime {
+    "2026-11-22T12:00:00Z".parse().unwrap()
+}
+
+/// A dataset from `TriG`.
+pub(crate) fn load(text: &str) -> Dataset {
+    let mut loader = Loader::new(Dataset::default(), "t", false);
+    loader
+        .read(
+            "test",
+            &mut text.as_bytes(),
+            RdfFormat::TriG,
+            None,
+            Some("http://example.org/"),
+        )
+        .unwrap();
+    loader.finish().0
+}
+
+/// Options for a query.
+pub(crate) fn options() -> Options<'static> {
+    Options::new(now(), 7)
+}

@@ -1,0 +1,135 @@
+//! Updates are whole or not at all; answers of special forms.
+
+use crate::{load, options};
+use esker_rdf::{Dataset, Found, Graphs, RdfFormat, dump, query, update, update_in_place};
+
+fn text(data: &Dataset) -> String {
+    let mut out = Vec::new();
+    dump(data, None, RdfFormat::NQuads, &mut out).unwrap();
+    let mut lines: Vec<String> = String::from_utf8(out)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    lines.sort();
+    lines.join("\n")
+}
+
+fn ask(data: &Dataset, text: &str) -> usize {
+    let options = options();
+    query(data, text, None, None, false, &options)
+        .unwrap()
+        .len()
+}
+
+const DATA: &str = "@prefix : <http://e/> . :a :p :b , 1 , 1.0 ; :q :c . :b :p :c . :g1 { :a :p :x } :g2 { :a :p :y }";
+
+#[test]
+fn a_request_that_fails_changes_nothing() {
+    let mut data = load(DATA);
+    let before = text(&data);
+    let two = "INSERT DATA { <http://e/z> <http://e/p> 7 } ; LOAD <http://e/none>";
+    let options = options();
+    let mut fetch = |iri: &str| Err(format!("no {iri}"));
+    assert!(update(&data, two, None, None, &mut fetch, &options).is_err());
+    assert!(update_in_place(&mut data, two, None, &mut fetch, &options).is_err());
+    assert_eq!(text(&data), before);
+    let (changes, added, removed) = update_in_place(
+        &mut data,
+        "DELETE { ?s <http://e/p> ?o } INSERT { ?s <http://e/r> ?o } WHERE { ?s <http://e/p> ?o FILTER(?o = 1) }",
+        None,
+        &mut fetch,
+        &options,
+    )
+    .unwrap();
+    assert_eq!((changes.len(), added, removed), (4, 2, 2));
+}
+
+#[test]
+fn in_place_and_on_a_copy_are_the_same() {
+    let options = options();
+    let mut fetch = |iri: &str| Err(format!("no {iri}"));
+    for request in [
+        "INSERT DATA { <http://e/a> <http://e/p> 1 , 2 . GRAPH <http://e/g3> { _:b <http://e/p> \"x\"@en } }",
+        "DELETE DATA { <http://e/a> <http://e/p> 1 . GRAPH <http://e/g1> { <http://e/a> <http://e/p> <http://e/x> } }",
+        "DROP GRAPH <http://e/g2>",
+        "MOVE <http://e/g1> TO <http://e/g2>",
+        "CLEAR ALL",
+    ] {
+        let mut here = load(DATA);
+        let copy = update(&here, request, None, None, &mut fetch, &options).unwrap();
+        let before = text(&here);
+        let shared = here.clone();
+        let (changes, ..) =
+            update_in_place(&mut here, request, None, &mut fetch, &options).unwrap();
+        assert_eq!(text(&here), text(&copy.data), "{request}");
+        assert_eq!(changes, copy.changes, "{request}");
+        assert_eq!(text(&shared), before, "a snapshot changed: {request}");
+    }
+}
+
+#[test]
+fn a_request_may_say_which_graphs_it_asks() {
+    let data = load(DATA);
+    let options = options();
+    let iri = |n: &str| format!("http://e/{n}");
+    let graphs = Graphs {
+        default: vec![iri("g1"), iri("g2"), iri("none")],
+        named: vec![iri("g2")],
+    };
+    let count = |text: &str| {
+        query(&data, text, None, Some(&graphs), false, &options)
+            .unwrap()
+            .len()
+    };
+    assert_eq!(count("SELECT * { ?s ?p ?o }"), 2);
+    assert_eq!(count("SELECT * { GRAPH ?g { ?s ?p ?o } }"), 1);
+    assert_eq!(ask(&data, "SELECT * { GRAPH ?g { ?s ?p ?o } }"), 2);
+}
+
+#[test]
+fn describe_follows_blank_nodes() {
+    let data = load("@prefix : <http://e/> . :a :p [ :q [ :r 1 ] ] . :b :p :a .");
+    assert_eq!(ask(&data, "DESCRIBE <http://e/a>"), 3);
+}
+
+#[test]
+fn what_was_written_comes_back_letter_by_letter() {
+    let data = load(
+        "@prefix : <http://e/> . :a :p 007 , 7 , 7.0 , \"7\" , \"x\"@en-GB , true , \"1\"^^<http://www.w3.org/2001/XMLSchema#boolean> .",
+    );
+    let options = options();
+    let answer = query(&data, "SELECT ?o { ?s ?p ?o }", None, None, false, &options).unwrap();
+    let Found::Solutions(_, table) = &answer.found else {
+        panic!("no solutions");
+    };
+    let mut values: Vec<String> = table.columns()[0]
+        .iter()
+        .map(|id| answer.term(*id).unwrap().to_string())
+        .collect();
+    values.sort();
+    let xsd = "http://www.w3.org/2001/XMLSchema#";
+    let mut expected = vec![
+        format!("\"007\"^^<{xsd}integer>"),
+        format!("\"7\"^^<{xsd}integer>"),
+        format!("\"7.0\"^^<{xsd}decimal>"),
+        "\"7\"".into(),
+        "\"x\"@en-gb".into(),
+        format!("\"true\"^^<{xsd}boolean>"),
+        format!("\"1\"^^<{xsd}boolean>"),
+    ];
+    expected.sort();
+    assert_eq!(values, expected);
+}
+
+#[test]
+fn an_explanation_names_the_lists() {
+    let data = load(DATA);
+    let options = options();
+    let text = "SELECT DISTINCT ?s { ?s <http://e/p> ?o . ?s <http://e/q> ?x }";
+    let answer = query(&data, text, None, None, true, &options).unwrap();
+    let notes = answer.notes().join("\n");
+    assert!(notes.contains("bind ?s from"), "{notes}");
+    // What only has to exist is not enumerated.
+    assert!(!notes.contains("?o"), "{notes}");
+}
