@@ -7,6 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A session in use. Its count of users belongs to a lane: threads on several processors do not write the same one.
 #[derive(Clone)]
+#[expect(
+    clippy::redundant_allocation,
+    reason = "the outer count is a lane's own, the inner one says who is the last"
+)]
 pub(crate) struct Present(Arc<Arc<Session>>);
 
 impl Present {

@@ -225,6 +225,7 @@ mod tests {
     struct Model(Mutex<BTreeMap<String, Option<Vec<u8>>>>);
 
     impl Model {
+        #[expect(clippy::unnecessary_wraps, reason = "what a tree's calls give")]
         fn with<T>(
             &self,
             call: impl FnOnce(&mut BTreeMap<String, Option<Vec<u8>>>) -> T,
