@@ -166,7 +166,7 @@ mod tests {
 {"op":"create_object","name":"energy","owner":1001,"attributes":{"location":"/x"},"tags":{"Conf":0,"seen":null}}
 {"op":"move_object","object":"object:7","from":{"name":"a","owner":1,"step":2},"to":{"name":"b","app":"c","owner":1}}"#;
         let (batch, paths) = batch(text, &Schema::default()).unwrap();
-        assert_eq!(paths.len(), 6);
+        assert_eq!(paths.len(), 5);
         assert_eq!(batch.len(), 8);
         let identity = |name: &str, app: &str, owner, step| Identity {
             name: name.into(),
