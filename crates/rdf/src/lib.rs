@@ -3,7 +3,7 @@
 //! A [`quads::Dataset`] holds terms by number ([`dictionary`]) and, for each graph and predicate, sorted columns of
 //! subjects and objects in both directions ([`quads`]). A query is parsed by a library ([`syntax`]), turned into a
 //! pattern in numbers ([`plan`]), and solved column by column ([`exec`]): a basic graph pattern variable by variable,
-//! each from the intersection of the sorted lists that restrict it. Updates give a changed copy ([`update`]), files
+//! each from the intersection of the sorted lists that restrict it. Updates give a changed copy ([`update()`]), files
 //! too ([`parse`]).
 
 #![allow(

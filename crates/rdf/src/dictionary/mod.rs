@@ -148,7 +148,10 @@ impl Dictionary {
             .collect();
         let mut touched = 0u8;
         for place in &places {
-            touched |= place.map_or(0, |p| segment.heap[p]);
+            touched |= place
+                .and_then(|p| segment.heap.get(p))
+                .copied()
+                .unwrap_or(0);
         }
         std::hint::black_box(touched);
         for (i, key) in keys.iter().enumerate() {

@@ -23,8 +23,6 @@ pub struct Options<'a> {
     pub now: DateTime,
     /// Where `RAND()`, `UUID()` and new blank nodes begin.
     pub seed: u64,
-    /// Threads that a query may use.
-    pub threads: usize,
     /// Off: patterns in the order in which they are written, nothing pushed down (for tests).
     pub optimise: bool,
 }
@@ -39,14 +37,13 @@ impl std::fmt::Debug for Options<'_> {
 }
 
 impl Options<'_> {
-    /// 4 GiB, one thread, never stopped, with that time and seed.
+    /// 4 GiB, never stopped, with that time and seed.
     pub fn new(now: DateTime, seed: u64) -> Self {
         Self {
             memory: 4 << 30,
             stop: &|| None,
             now,
             seed,
-            threads: 1,
             optimise: true,
         }
     }
