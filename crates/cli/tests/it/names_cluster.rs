@@ -192,7 +192,7 @@ fn tags_are_attributes_both_ways() {
     let set = |name: &str, value: Option<&str>, mode| Change::Xattr {
         path: path("/a/moved"),
         name: name.into(),
-        value: value.map(|v| v.into()),
+        value: value.map(Into::into),
         mode,
     };
     for n in 0..12 {
