@@ -19,11 +19,7 @@ fn open(store: &Arc<MemoryStore>) -> Result<Engine> {
 
 fn write_format(store: &MemoryStore, format: u32) {
     let mut batch = WriteBatch::default();
-    batch.put(
-        Table::Meta,
-        b"format",
-        format.to_be_bytes(),
-    );
+    batch.put(Table::Meta, b"format", format.to_be_bytes());
     store.commit(batch, Durability::Sync).unwrap();
 }
 
