@@ -226,9 +226,7 @@ mod tests {
 
     impl Model {
         fn with<T>(&self, call: impl FnOnce(&mut BTreeMap<String, Option<Vec<u8>>>) -> T) -> T {
-            Ok(call(
-                &mut self.0.lock().unwrap_or_else(PoisonError::into_inner),
-            ))
+            call(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
         }
 
         fn add(&self, path: &str, what: Option<Vec<u8>>) {
