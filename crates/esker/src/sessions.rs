@@ -7,16 +7,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A session in use. Its count of users belongs to a lane: threads on several processors do not write the same one.
 #[derive(Clone)]
-#[expect(
-    clippy::redundant_allocation,
-    reason = "the outer count is a lane's own, the inner one says who is the last"
-)]
-pub(crate) struct Present(Arc<Arc<Session>>);
+pub(crate) struct Present(Arc<Shared>);
+
+/// What a lane has of it.
+struct Shared(Arc<Session>);
+
+impl Present {
+    fn new(session: &Arc<Session>) -> Self {
+        Self(Arc::new(Shared(Arc::clone(session))))
+    }
+}
 
 impl Present {
     /// Whether it is the same session.
     pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || Arc::ptr_eq(&*self.0, &*other.0)
+        Arc::ptr_eq(&self.0.0, &other.0.0)
     }
 }
 
@@ -24,7 +29,7 @@ impl Deref for Present {
     type Target = Session;
 
     fn deref(&self) -> &Session {
-        &self.0
+        &self.0.0
     }
 }
 
@@ -39,7 +44,7 @@ impl Sessions {
     pub(crate) fn new(session: Session) -> Self {
         let session = Arc::new(session);
         Self {
-            lanes: Lanes::new(|| Some(Present(Arc::new(Arc::clone(&session))))),
+            lanes: Lanes::new(|| Some(Present::new(&session))),
             changing: Mutex::new(()),
         }
     }
@@ -54,7 +59,7 @@ impl Sessions {
         let session = Arc::new(session);
         self.lanes.write(|lane| {
             if let Some(present) = lane {
-                *present = Present(Arc::new(Arc::clone(&session)));
+                *present = Present::new(&session);
             }
         });
         self.present()
@@ -66,7 +71,7 @@ impl Sessions {
         let mut last = None;
         self.lanes.write(|lane| {
             // Each lane's own count goes with it.
-            last = lane.take().map(|present| Arc::clone(&*present.0));
+            last = lane.take().map(|present| Arc::clone(&present.0.0));
         });
         last.and_then(Arc::into_inner)
     }
