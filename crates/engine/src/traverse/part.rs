@@ -88,8 +88,13 @@ impl PartPlan {
 
     /// What it reads as of: the end of the range if it reads one.
     pub fn as_of(&self) -> Version {
-        // What a range ends before is not in it: another server may have given that very version since.
-        self.newest()
+        match self.plan.versions {
+            Versions::AsOf(v) => v,
+            // It was of no one time.
+            Versions::Range(r) if r.until == Version::MAX => Version::MAX,
+            // What a range ends before is not in it: another server may have given that very version since.
+            Versions::Range(_) => self.newest(),
+        }
     }
 
     /// The latest version that it can see.
