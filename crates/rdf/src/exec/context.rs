@@ -23,6 +23,8 @@ pub struct Options<'a> {
     pub now: DateTime,
     /// Where `RAND()`, `UUID()` and new blank nodes begin.
     pub seed: u64,
+    /// A graph that no update changes, with those whose names have `?` behind its name; empty: none.
+    pub derived: &'a str,
     /// Off: patterns in the order in which they are written, nothing pushed down (for tests).
     pub optimise: bool,
 }
@@ -44,6 +46,7 @@ impl Options<'_> {
             stop: &|| None,
             now,
             seed,
+            derived: "",
             optimise: true,
         }
     }

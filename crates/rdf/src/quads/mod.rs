@@ -88,6 +88,19 @@ impl Graph {
             .flat_map(|(p, x)| x.index().so.iter().map(|(s, o)| (s, *p, o)))
     }
 
+    /// A graph of pairs by predicate: subject in the upper half, object in the lower one, in any order.
+    pub fn of_columns(columns: BTreeMap<Id, Vec<u64>>) -> Self {
+        let mut graph = Self::default();
+        for (p, pairs) in columns {
+            let predicate = Predicate::new(Index::build(pairs));
+            if !predicate.is_empty() {
+                graph.predicates.insert(p, predicate);
+            }
+        }
+        graph.relist();
+        graph
+    }
+
     /// Several graphs as one.
     pub fn union<'a>(graphs: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut pairs: BTreeMap<Id, Vec<u64>> = BTreeMap::new();

@@ -72,6 +72,39 @@ impl Predicate {
         self.merged.get_or_init(|| Arc::new(self.merge()))
     }
 
+    /// The objects of a subject. Looks at the changes without sorting them in, for who asks little between changes.
+    pub fn objects(&self, s: Id) -> Vec<Id> {
+        let mut all = self.base.so.get(s).to_vec();
+        let from = self.delta.partition_point(|d| d.0 < pack(s, 0));
+        for (pair, added) in self.delta.iter().skip(from) {
+            let (of, o) = unpack(*pair);
+            if of != s {
+                break;
+            }
+            all.retain(|x| *x != o);
+            if *added {
+                all.push(o);
+            }
+        }
+        all
+    }
+
+    /// The subjects of an object, likewise.
+    pub fn subjects(&self, o: Id) -> Vec<Id> {
+        let mut all = self.base.os.get(o).to_vec();
+        for (pair, added) in self.delta.iter() {
+            let (s, of) = unpack(*pair);
+            if of != o {
+                continue;
+            }
+            all.retain(|x| *x != s);
+            if *added {
+                all.push(s);
+            }
+        }
+        all
+    }
+
     /// Whether that pair is there.
     pub fn contains(&self, s: Id, o: Id) -> bool {
         match self.delta.binary_search_by_key(&pack(s, o), |d| d.0) {
