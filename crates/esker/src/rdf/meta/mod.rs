@@ -11,8 +11,6 @@ mod follow;
 mod map;
 mod read;
 mod terms;
-#[cfg(test)]
-mod tests;
 mod wanted;
 
 pub use terms::GRAPH;
