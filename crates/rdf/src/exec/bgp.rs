@@ -3,7 +3,7 @@
 use super::Var;
 use super::bits::Bits;
 use super::context::Context;
-use super::rows::RowSet;
+use super::rows::Seen;
 use super::steps::{Con, Side, Step, Wanted, steps};
 use super::table::{Row, Table, fits, gather};
 use crate::error::Result;
@@ -111,7 +111,7 @@ pub(crate) fn show_term(ctx: &Context<'_>, id: Id) -> String {
 struct State<'a> {
     /// For each constraint: the index when its predicate is fixed, where the last search ended, a bitmap.
     cons: Vec<ConState<'a>>,
-    seen: RowSet,
+    seen: Seen,
 }
 
 struct ConState<'a> {
@@ -131,7 +131,7 @@ impl<'a> State<'a> {
         };
         Self {
             cons,
-            seen: RowSet::default(),
+            seen: Seen::default(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::bgp::solve;
 use super::join::{Mode, join};
-use super::rows::RowSet;
+use super::rows::Seen;
 use super::steps::Wanted;
 use super::{Context, Table, Var, Want, eval, exists, path};
 use crate::error::Result;
@@ -415,7 +415,7 @@ fn combine(
             table = join(ctx, &table, &right, &equal, &now, Mode::Inner, &keep)?;
         }
         if want.distinct && table.len() > 1024 {
-            let kept = RowSet::default().add(&table);
+            let kept = Seen::default().add(&table);
             if kept.len() < table.len() {
                 table = table.select(&kept);
             }
@@ -674,7 +674,7 @@ pub(crate) fn minus(ctx: &Context<'_>, left: &Node, right: &Node, want: &Want) -
     )?;
     let mut r = r;
     r.keep(&shared);
-    let kept = RowSet::default().add(&r);
+    let kept = Seen::default().add(&r);
     super::join::minus(ctx, &l, &r.select(&kept))
 }
 

@@ -22,7 +22,7 @@ use crate::error::Result;
 use crate::expr::Expr;
 use crate::id::{Id, UNBOUND};
 use crate::plan::{Node, Pos};
-use rows::RowSet;
+use rows::Seen;
 
 /// What is wanted of a pattern's solutions.
 #[derive(Debug, Clone, Default)]
@@ -157,7 +157,7 @@ fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
                 limit: None,
             };
             let table = eval(ctx, inner, &inner_want)?;
-            let mut seen = RowSet::default();
+            let mut seen = Seen::default();
             let kept = seen.add(&table);
             Ok(if kept.len() == table.len() {
                 table
