@@ -5,7 +5,7 @@ mod pairs;
 mod predicate;
 
 pub use pairs::Pairs;
-pub(crate) use pairs::{pack, seek};
+pub(crate) use pairs::{pack, seek, sort};
 pub use predicate::{Index, Predicate};
 
 use crate::dictionary::Dictionary;
