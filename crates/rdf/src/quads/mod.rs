@@ -2,6 +2,7 @@
 
 mod codec;
 mod pairs;
+mod patch;
 mod predicate;
 
 pub use pairs::Pairs;
