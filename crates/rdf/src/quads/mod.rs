@@ -1,6 +1,7 @@
 //! Quads: for each graph and predicate sorted columns of subjects and objects in both directions.
 
 mod codec;
+mod merge;
 mod pairs;
 mod patch;
 mod predicate;
