@@ -163,19 +163,19 @@ impl State {
     fn forget_own(&self, s: Id, changes: &mut Changes) {
         let graph = self.graph();
         for p in graph.predicates() {
-            let Some(predicate) = graph.predicate(*p) else {
+            let Some(index) = graph.index(*p) else {
                 continue;
             };
             if *p == self.words.specialization {
-                for node in predicate.subjects(s) {
-                    self.forget_all(node, changes);
+                for node in index.os.get(s) {
+                    self.forget_all(*node, changes);
                 }
             }
             if self.words.of_edges.contains(p) {
                 continue;
             }
-            for o in predicate.objects(s) {
-                changes.set((s, *p, o), false);
+            for o in index.so.get(s) {
+                changes.set((s, *p, *o), false);
             }
         }
     }
@@ -201,17 +201,17 @@ impl State {
         let graph = self.graph();
         for old in renamed.keys() {
             for p in graph.predicates() {
-                let Some(predicate) = graph.predicate(*p) else {
+                let Some(index) = graph.index(*p) else {
                     continue;
                 };
                 if self.words.of_edges.contains(p) {
-                    for o in predicate.objects(*old) {
-                        edges.set((*old, *p, o), false);
+                    for o in index.so.get(*old) {
+                        edges.set((*old, *p, *o), false);
                     }
                 }
                 if *p != self.words.specialization {
-                    for s in predicate.subjects(*old) {
-                        edges.set((s, *p, *old), false);
+                    for s in index.os.get(*old) {
+                        edges.set((*s, *p, *old), false);
                     }
                 }
             }
