@@ -8,7 +8,7 @@ use esker_rdf::Dataset;
 use esker_rdf::dictionary::{Dictionary, Key};
 use esker_rdf::id::Id;
 use esker_rdf::quads::Graph;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,6 +49,8 @@ pub(super) struct State {
     pub(super) data: Dataset,
     /// Numbers of vertices' IRIs.
     pub(super) ids: Ids,
+    /// Ends of edges that were never put.
+    pub(super) unnamed: HashSet<VertexId>,
     /// Which vertex has an IRI, for files, where there is a namespace.
     pub(super) holders: HashMap<Id, VertexId>,
     /// Terms and the numbers that they must still have.
@@ -85,6 +87,7 @@ pub(super) fn build(source: Source<'_>, terms: &mut Dictionary, place: u64) -> R
         place,
         data: Dataset::default(),
         ids: Ids::default(),
+        unnamed: HashSet::new(),
         holders: HashMap::new(),
         anchors: Vec::new(),
         has_names,
@@ -198,6 +201,7 @@ impl State {
         }
         let number = intern(terms, &unnamed(id))?;
         self.ids.insert(id, number);
+        self.unnamed.insert(id);
         Ok(number)
     }
 
@@ -298,7 +302,7 @@ impl State {
 }
 
 /// The IRI of a vertex of which only the id is known.
-pub(super) fn unnamed(id: VertexId) -> String {
+fn unnamed(id: VertexId) -> String {
     iri(IDS, &id.to_string())
 }
 

@@ -3,9 +3,12 @@
 use super::build::{State, intern};
 use super::map::same_meaning;
 use super::read::{CHUNK, Source};
+use super::terms::vertex;
 use crate::engine::{Engine, Touched};
+use crate::rdf::decoded;
 use esker_model::key::EdgeKey;
-use esker_model::{Edge, Result, Vertex, VertexId};
+use esker_model::{Edge, Flow, Result, Vertex, VertexId};
+use esker_rdf::Term;
 use esker_rdf::dictionary::Dictionary;
 use esker_rdf::id::Id;
 use esker_rdf::quads::Quad;
@@ -80,19 +83,21 @@ impl State {
                 Touched::Edge(key) => edges.extend(self.words.forward(&schema, *key)),
             }
         }
-        self.vertices_again(source, terms, vertices)?;
-        self.edges_again(source, terms, &edges)?;
+        edges.extend(self.vertices_again(source, terms, vertices)?);
+        self.edges_again(source, terms, edges)?;
         self.place = news.until;
         self.anchor(terms);
         Ok(true)
     }
 
+    /// Reads vertices again. The edges of those that nothing was known of before.
     fn vertices_again(
         &mut self,
         source: Source<'_>,
         terms: &mut Dictionary,
         touched: BTreeSet<VertexId>,
-    ) -> Result<()> {
+    ) -> Result<Vec<EdgeKey>> {
+        let mut appeared = Vec::new();
         let mut left = touched;
         // Whoever loses a name to another is looked at again, once.
         let mut seen = BTreeSet::new();
@@ -104,7 +109,11 @@ impl State {
                 let names = source.names(&self.schema, &self.words, self.has_names, &found)?;
                 let (mut changes, mut renamed) = (Changes::default(), HashMap::new());
                 for (vertex, name) in found.iter().zip(&names) {
-                    let robbed = self.vertex_again(
+                    let unnamed = self.unnamed.remove(&vertex.id);
+                    if unnamed || !self.ids.contains_key(&vertex.id) {
+                        appeared.push(vertex.id);
+                    }
+                    let others = self.vertex_again(
                         source,
                         terms,
                         (vertex, name),
@@ -112,15 +121,21 @@ impl State {
                         &mut renamed,
                     )?;
                     seen.insert(vertex.id);
-                    left.extend(robbed.filter(|id| !seen.contains(id)));
+                    left.extend(others.into_iter().filter(|id| !seen.contains(id)));
                 }
                 self.rename(&renamed, changes);
             }
         }
-        Ok(())
+        let mut edges = Vec::new();
+        let types = self.words.edge_types();
+        source.edges(&appeared, &types, &mut |some| {
+            edges.extend(some.iter().filter_map(|e| self.words.forward(&self.schema, e.key)));
+            Flow::Continue(())
+        })?;
+        Ok(edges)
     }
 
-    /// Who had that name until now.
+    /// Others that may have other names for it: who had that name until now, and who may have the one that is given up.
     fn vertex_again(
         &mut self,
         source: Source<'_>,
@@ -128,16 +143,14 @@ impl State {
         (vertex, name): (&Vertex, &str),
         changes: &mut Changes,
         renamed: &mut HashMap<Id, Id>,
-    ) -> Result<Option<VertexId>> {
+    ) -> Result<Vec<VertexId>> {
         let old = self.ids.get(&vertex.id).copied();
         let s = intern(terms, name)?;
         let is_file = self.has_names && self.words.is_file(vertex.type_id);
-        let mut robbed = None;
+        let mut others = Vec::new();
         if is_file {
-            robbed = self
-                .holders
-                .insert(s, vertex.id)
-                .filter(|id| *id != vertex.id);
+            let robbed = self.holders.insert(s, vertex.id);
+            others.extend(robbed.filter(|id| *id != vertex.id));
         }
         if let Some(old) = old {
             self.forget_own(old, changes);
@@ -145,6 +158,7 @@ impl State {
                 renamed.insert(old, s);
                 if self.holders.get(&old) == Some(&vertex.id) {
                     self.holders.remove(&old);
+                    others.extend(self.first_of_name(terms, old, vertex));
                 }
             }
         }
@@ -156,7 +170,18 @@ impl State {
         let events = source.events(vertex.id)?;
         self.versions_of(terms, s, &events, &mut new)?;
         changes.0.extend(new.into_iter().map(|q| (q, true)));
-        Ok(robbed)
+        Ok(others)
+    }
+
+    /// The vertex that a name means once nobody else has it.
+    fn first_of_name(&self, terms: &Dictionary, name: Id, of: &Vertex) -> Option<VertexId> {
+        let Some(Term::NamedNode(name)) = terms.term(name) else {
+            return None;
+        };
+        let begin = vertex(self.words.prefix(of.type_id), "");
+        let key = decoded(name.as_str().strip_prefix(&begin)?);
+        let type_name = &self.schema.vertex_type(of.type_id)?.name;
+        Some(VertexId::of(type_name, &key)).filter(|id| self.ids.contains_key(id))
     }
 
     /// Takes away what is said of a vertex by itself, and its earlier versions.
@@ -184,12 +209,8 @@ impl State {
     fn forget_all(&self, s: Id, changes: &mut Changes) {
         let graph = self.graph();
         for p in graph.predicates() {
-            for o in graph
-                .predicate(*p)
-                .map(|x| x.objects(s))
-                .unwrap_or_default()
-            {
-                changes.set((s, *p, o), false);
+            for o in graph.index(*p).map_or(&[][..], |x| x.so.get(s)) {
+                changes.set((s, *p, *o), false);
             }
         }
     }
@@ -251,20 +272,22 @@ impl State {
         &mut self,
         source: Source<'_>,
         terms: &mut Dictionary,
-        touched: &BTreeSet<EdgeKey>,
+        mut touched: BTreeSet<EdgeKey>,
     ) -> Result<()> {
-        let keys: Vec<EdgeKey> = touched.iter().copied().collect();
-        for some in keys.chunks(CHUNK) {
-            source.go_on()?;
-            // Ends that nobody heard of.
-            let unknown: BTreeSet<VertexId> = some
-                .iter()
-                .flat_map(|k| [k.source, k.destination])
-                .filter(|id| !self.ids.contains_key(id))
-                .collect();
-            self.vertices_again(source, terms, unknown)?;
-            let found = source.edges_of(some)?;
-            self.edges_changed(terms, some, &found)?;
+        while !touched.is_empty() {
+            let keys: Vec<EdgeKey> = std::mem::take(&mut touched).into_iter().collect();
+            for some in keys.chunks(CHUNK) {
+                source.go_on()?;
+                // Ends that nobody heard of.
+                let unknown: BTreeSet<VertexId> = some
+                    .iter()
+                    .flat_map(|k| [k.source, k.destination])
+                    .filter(|id| !self.ids.contains_key(id) || self.unnamed.contains(id))
+                    .collect();
+                touched.extend(self.vertices_again(source, terms, unknown)?);
+                let found = source.edges_of(some)?;
+                self.edges_changed(terms, some, &found)?;
+            }
         }
         Ok(())
     }
@@ -283,8 +306,10 @@ impl State {
                 continue;
             };
             let there = edge.as_ref().filter(|e| !e.deleted);
+            // What leaves a vertex that was never put is not in the graph, as no scan comes by it.
             let known = |id: &VertexId| self.ids.contains_key(id);
-            if there.is_none() && !(known(&key.source) && known(&key.destination)) {
+            let from = known(&key.source) && !self.unnamed.contains(&key.source);
+            if !from || there.is_none() && !known(&key.destination) {
                 continue;
             }
             let (s, o) = (

@@ -149,7 +149,8 @@ impl Source<'_> {
         })
     }
 
-    /// The IRIs of vertices. A file is named by its path; one whose path another file has now is told apart by its id.
+    /// The IRIs of vertices. A file is named by its path; where several were there, one has the name (the one that is there
+    /// now; else the first), and its id tells each other one apart.
     pub(super) fn names(
         &self,
         schema: &Schema,
@@ -170,15 +171,28 @@ impl Source<'_> {
                 }
             }
             let found = self.database.ids(None, &paths)?;
+            let type_name = |vertex: &Vertex| {
+                schema
+                    .vertex_type(vertex.type_id)
+                    .map_or("", |t| t.name.as_str())
+            };
+            // Whoever is there now has the name, if it is a vertex.
+            let mut others = Vec::new();
             for (i, found) in places.into_iter().zip(found) {
                 let vertex = &vertices[i];
-                let type_name = schema
-                    .vertex_type(vertex.type_id)
-                    .map_or("", |t| t.name.as_str());
-                let means = found
-                    .filter(|(_, kind)| kind.type_name() == type_name)
-                    .map_or_else(|| VertexId::of(type_name, &vertex.key), |(id, _)| id);
-                displaced_ones[i] = means != vertex.id;
+                let there = found.filter(|(_, kind)| kind.type_name() == type_name(vertex));
+                if there.is_some_and(|(id, _)| id == vertex.id) {
+                    continue;
+                }
+                if let Some((id, _)) = there {
+                    others.push((i, id));
+                }
+                // Else the one that was there first.
+                displaced_ones[i] = VertexId::of(type_name(vertex), &vertex.key) != vertex.id;
+            }
+            let ids: Vec<VertexId> = others.iter().map(|(_, id)| *id).collect();
+            for ((i, _), found) in others.into_iter().zip(self.vertices_of(&ids)?) {
+                displaced_ones[i] |= found.is_some();
             }
         }
         Ok(vertices
