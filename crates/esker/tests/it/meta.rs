@@ -1,7 +1,7 @@
 //! The metadata graph: kept up to date it is what it is made anew, and the past is what was when it was now.
 
-use esker::model::namespace::{Change, Kind, Make, NamePath, Namespace as _, XattrMode};
 use esker::model::filter::Expr;
+use esker::model::namespace::{Change, Kind, Make, NamePath, Namespace as _, XattrMode};
 use esker::model::object::{Identity, ObjectWrite as _, TagChange, TagWhere};
 use esker::model::{
     Batch, GraphRead as _, GraphWrite as _, NeverCancel, Op, Properties, SchemaChange, Value,
@@ -269,22 +269,36 @@ fn kept_up_to_date_it_is_what_it_is_made_anew_and_the_past_is_what_was() {
                 change(&db, &mut dice, files, lately);
             }
             let kept = lines(&mut meta, &mut data, &db, GRAPH);
-            same(&kept, &anew(&db, GRAPH), &format!("seed {seed}, round {round}"));
+            same(
+                &kept,
+                &anew(&db, GRAPH),
+                &format!("seed {seed}, round {round}"),
+            );
             let newest = db.stats().unwrap().newest;
             if !files && let Some(newest) = newest {
                 moments.push((newest, kept));
             }
             // What comes late, and what moves, changes the past, so those kept before do not count.
-            if dice.below(3) == 0 && let Some((at, then)) = moments.last() {
+            if dice.below(3) == 0
+                && let Some((at, then)) = moments.last()
+            {
                 let name = format!("{GRAPH}?as_of=#{}", at.0);
                 let past = lines(&mut meta, &mut data, &db, &name);
-                same(&past, then, &format!("seed {seed}, round {round}, as of {at}"));
+                same(
+                    &past,
+                    then,
+                    &format!("seed {seed}, round {round}, as of {at}"),
+                );
             }
         }
         for (at, then) in &moments {
             let name = format!("{GRAPH}?as_of=#{}", at.0);
             let kept = lines(&mut meta, &mut data, &db, &name);
-            same(&kept, &anew(&db, &name), &format!("seed {seed}, as of {at}"));
+            same(
+                &kept,
+                &anew(&db, &name),
+                &format!("seed {seed}, as of {at}"),
+            );
             if !lately {
                 same(&kept, then, &format!("seed {seed}, what was at {at}"));
             }

@@ -97,80 +97,79 @@ impl State {
         terms: &mut Dictionary,
         touched: BTreeSet<VertexId>,
     ) -> Result<Vec<EdgeKey>> {
-        let mut appeared = Vec::new();
+        // Names may pass from one to another, so all are known before any changes.
+        let mut all: BTreeMap<VertexId, (Vertex, Id)> = BTreeMap::new();
         let mut left = touched;
-        // Whoever loses a name to another is looked at again, once.
-        let mut seen = BTreeSet::new();
         while !left.is_empty() {
             let ids: Vec<VertexId> = std::mem::take(&mut left).into_iter().collect();
             for some in ids.chunks(CHUNK) {
                 source.go_on()?;
                 let found: Vec<Vertex> = source.vertices_of(some)?.into_iter().flatten().collect();
                 let names = source.names(&self.schema, &self.words, self.has_names, &found)?;
-                let (mut changes, mut renamed) = (Changes::default(), HashMap::new());
-                for (vertex, name) in found.iter().zip(&names) {
-                    let unnamed = self.unnamed.remove(&vertex.id);
-                    if unnamed || !self.ids.contains_key(&vertex.id) {
-                        appeared.push(vertex.id);
-                    }
-                    let others = self.vertex_again(
-                        source,
-                        terms,
-                        (vertex, name),
-                        &mut changes,
-                        &mut renamed,
-                    )?;
-                    seen.insert(vertex.id);
-                    left.extend(others.into_iter().filter(|id| !seen.contains(id)));
+                for (vertex, name) in found.into_iter().zip(names) {
+                    let s = intern(terms, &name)?;
+                    left.extend(self.others(terms, &vertex, s));
+                    all.insert(vertex.id, (vertex, s));
                 }
-                self.rename(&renamed, changes);
+            }
+            left.retain(|id| !all.contains_key(id));
+        }
+        let (mut changes, mut renamed) = (Changes::default(), HashMap::new());
+        let mut appeared = Vec::new();
+        for (vertex, s) in all.values() {
+            let unnamed = self.unnamed.remove(&vertex.id);
+            let old = self.ids.get(&vertex.id).copied();
+            if unnamed || old.is_none() {
+                appeared.push(vertex.id);
+            }
+            if let Some(old) = old {
+                self.forget_own(old, &mut changes);
+                if old != *s {
+                    renamed.insert(old, *s);
+                    self.holders.remove(&old);
+                }
             }
         }
+        let mut new: Vec<Quad> = Vec::new();
+        for (vertex, s) in all.values() {
+            self.ids.insert(vertex.id, *s);
+            if self.is_named_by_path(vertex) {
+                self.holders.insert(*s, vertex.id);
+            }
+            self.mapper(terms)
+                .vertex(*s, vertex, &mut new)
+                .map_err(super::super::error)?;
+            let events = source.events(vertex.id)?;
+            self.versions_of(terms, *s, &events, &mut new)?;
+        }
+        changes.0.extend(new.into_iter().map(|q| (q, true)));
+        self.rename(&renamed, changes);
         let mut edges = Vec::new();
         let types = self.words.edge_types();
         source.edges(&appeared, &types, &mut |some| {
-            edges.extend(some.iter().filter_map(|e| self.words.forward(&self.schema, e.key)));
+            edges.extend(
+                some.iter()
+                    .filter_map(|e| self.words.forward(&self.schema, e.key)),
+            );
             Flow::Continue(())
         })?;
         Ok(edges)
     }
 
-    /// Others that may have other names for it: who had that name until now, and who may have the one that is given up.
-    fn vertex_again(
-        &mut self,
-        source: Source<'_>,
-        terms: &mut Dictionary,
-        (vertex, name): (&Vertex, &str),
-        changes: &mut Changes,
-        renamed: &mut HashMap<Id, Id>,
-    ) -> Result<Vec<VertexId>> {
+    fn is_named_by_path(&self, vertex: &Vertex) -> bool {
+        self.has_names && self.words.is_file(vertex.type_id)
+    }
+
+    /// Others that may have other names if a vertex has that one: who had it until now, and who may have the one that is
+    /// given up.
+    fn others(&self, terms: &Dictionary, vertex: &Vertex, s: Id) -> Vec<VertexId> {
         let old = self.ids.get(&vertex.id).copied();
-        let s = intern(terms, name)?;
-        let is_file = self.has_names && self.words.is_file(vertex.type_id);
-        let mut others = Vec::new();
-        if is_file {
-            let robbed = self.holders.insert(s, vertex.id);
-            others.extend(robbed.filter(|id| *id != vertex.id));
+        if old == Some(s) || !self.is_named_by_path(vertex) {
+            return Vec::new();
         }
-        if let Some(old) = old {
-            self.forget_own(old, changes);
-            if old != s {
-                renamed.insert(old, s);
-                if self.holders.get(&old) == Some(&vertex.id) {
-                    self.holders.remove(&old);
-                    others.extend(self.first_of_name(terms, old, vertex));
-                }
-            }
-        }
-        self.ids.insert(vertex.id, s);
-        let mut new: Vec<Quad> = Vec::new();
-        self.mapper(terms)
-            .vertex(s, vertex, &mut new)
-            .map_err(super::super::error)?;
-        let events = source.events(vertex.id)?;
-        self.versions_of(terms, s, &events, &mut new)?;
-        changes.0.extend(new.into_iter().map(|q| (q, true)));
-        Ok(others)
+        let robbed = self.holders.get(&s).copied();
+        let heir = old.and_then(|old| self.first_of_name(terms, old, vertex));
+        robbed.into_iter().chain(heir).collect()
     }
 
     /// The vertex that a name means once nobody else has it.
