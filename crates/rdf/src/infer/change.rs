@@ -6,7 +6,7 @@ use super::rules::{Fact, View};
 use super::{Layer, Made};
 use crate::dictionary::Dictionary;
 use crate::id::{Id, UNBOUND};
-use crate::quads::{Dataset, Graph, Quad, pack};
+use crate::quads::{Dataset, Graph, Quad, pack, unpack};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -236,6 +236,29 @@ impl Dataset {
             self.change_anew(&anew, &list);
         }
         (added, removed)
+    }
+
+    /// Adds many quads at once, as (graph, predicate) to packed pairs.
+    pub(crate) fn add_inferring(&mut self, groups: BTreeMap<(Id, Id), Vec<u64>>) -> usize {
+        let few = groups.values().map(Vec::len).sum::<usize>() <= STEPS;
+        if few {
+            let list: Vec<(Quad, bool)> = groups
+                .into_iter()
+                .flat_map(|((g, p), pairs)| {
+                    pairs.into_iter().map(move |pair| {
+                        let (s, o) = unpack(pair);
+                        (Quad { s, p, o, g }, true)
+                    })
+                })
+                .collect();
+            return self.change_inferring(&list).0;
+        }
+        let kind = self.inference();
+        *self = self.asserted();
+        let new = self.add_sorted(groups);
+        // Without limits it fails only where the dictionary has no room for words, which it has already.
+        let _ = self.infer(kind, Limits::NONE);
+        new
     }
 
     /// Follows the changes of one graph. Nothing if it must be closed anew; it is as it was then.

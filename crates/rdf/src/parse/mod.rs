@@ -5,7 +5,6 @@ mod lines;
 use crate::dictionary::Key;
 use crate::error::{Error, Result};
 use crate::id::{Id, UNBOUND};
-use crate::infer::Limits;
 use crate::quads::{Dataset, pack};
 use lines::{Cut, Line};
 use oxrdf::{GraphName, NamedOrBlankNode, Quad, Term};
@@ -132,16 +131,7 @@ impl<'a> Loader<'a> {
             .iter()
             .map(|(key, at)| (*key, std::mem::take(&mut self.pairs[*at])))
             .collect();
-        // What is inferred is found again from all that is there then.
-        let inference = self.data.inference();
-        if inference.is_some() {
-            self.data = self.data.asserted();
-        }
         self.loaded.new = self.data.add_sorted(groups) as u64;
-        if inference.is_some() {
-            // It fails by limits only, or where the dictionary cannot take words that it has.
-            let _ = self.data.infer(inference, Limits::NONE);
-        }
         (self.data, self.loaded)
     }
 

@@ -278,6 +278,9 @@ impl Dataset {
 
     /// Adds many quads at once, as (graph, predicate) to packed pairs of subject and object.
     pub(crate) fn add_sorted(&mut self, groups: BTreeMap<(Id, Id), Vec<u64>>) -> usize {
+        if self.inferred.is_some() {
+            return self.add_inferring(groups);
+        }
         let before = self.len();
         for ((g, p), mut pairs) in groups {
             let graph = self.graph_mut(g);
@@ -315,7 +318,7 @@ impl Dataset {
     }
 
     /// Makes one graph the same as another. What is inferred is not looked at.
-    pub(crate) fn put_graph(&mut self, g: Id, graph: Arc<Graph>) {
+    pub fn put_graph(&mut self, g: Id, graph: Arc<Graph>) {
         if g == UNBOUND {
             self.default = graph;
         } else if graph.is_empty() {
