@@ -68,6 +68,8 @@ struct Shared {
     reopening: Mutex<()>,
     /// Numbers the batches that go through another process.
     sender: Arc<Sender>,
+    /// RDF data, once somebody asked for it to be held.
+    rdf: Mutex<Option<Arc<crate::rdf::Live>>>,
 }
 
 impl std::fmt::Debug for Database {
@@ -129,6 +131,7 @@ impl Database {
                 sessions,
                 reopening,
                 sender: Arc::new(Sender::new()),
+                rdf: Mutex::default(),
             }),
             asker: None,
         }
@@ -137,6 +140,10 @@ impl Database {
     /// Where it lies; a server's address for a server's.
     pub(crate) fn folder(&self) -> &Folder {
         &self.shared.folder
+    }
+
+    pub(crate) fn live(&self) -> &Mutex<Option<Arc<crate::rdf::Live>>> {
+        &self.shared.rdf
     }
 
     /// The same database, read on somebody's behalf: reads of the graph through this handle show only what they may see
@@ -407,6 +414,11 @@ impl Database {
     /// Persists and lets go of the database, for all clones of this handle. A call under way in another thread
     /// finishes first, and then it is that thread that lets go.
     pub fn close(self) -> Result<()> {
+        let live = {
+            let mut live = self.live().lock().unwrap_or_else(PoisonError::into_inner);
+            live.take()
+        };
+        drop(live);
         match self.shared.sessions.close() {
             Some(Session::Owner(owner)) => owner.close(),
             // Servers whose stores die with their machines have not persisted everything yet.

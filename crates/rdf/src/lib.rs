@@ -39,9 +39,10 @@ pub use oxrdf::Term;
 pub use oxrdfio::{JsonLdProfileSet, RdfFormat};
 pub use oxsdatatypes::DateTime;
 pub use quads::Dataset;
-pub use query::{Answer, Found, Graphs, answer, query};
+pub use query::{Answer, Found, Graphs, answer, query, query_parsed};
 pub use results::{Format, dump};
-pub use update::{Fetch, Updated, update, update_in_place};
+pub use spargebra::{Query, Update};
+pub use update::{Fetch, Updated, update, update_in_place, update_parsed};
 
 /// Whether a text is an absolute IRI.
 pub fn check_iri(text: &str) -> std::result::Result<(), String> {

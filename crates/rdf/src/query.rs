@@ -92,7 +92,26 @@ pub fn query<'a>(
     explain: bool,
     options: &'a Options<'a>,
 ) -> Result<Answer<'a>> {
-    let mut found = answer(data, &syntax::query(text, base)?, graphs, explain, options)?;
+    query_parsed(
+        data,
+        text,
+        &syntax::query(text, base)?,
+        graphs,
+        explain,
+        options,
+    )
+}
+
+/// As [`query`], of a text that is parsed.
+pub fn query_parsed<'a>(
+    data: &'a Dataset,
+    text: &str,
+    query: &Query,
+    graphs: Option<&Graphs>,
+    explain: bool,
+    options: &'a Options<'a>,
+) -> Result<Answer<'a>> {
+    let mut found = answer(data, query, graphs, explain, options)?;
     if let Found::Solutions(names, table) = &mut found.found
         && syntax::selects_all(text)
     {

@@ -12,11 +12,11 @@ use crate::query::{Graphs, choose, is_triple};
 use crate::syntax;
 use oxrdf::{NamedOrBlankNode, Term};
 use oxrdfio::RdfFormat;
-use spargebra::GraphUpdateOperation as Operation;
 use spargebra::algebra::{GraphPattern, GraphTarget, QueryDataset};
 use spargebra::term::{
     GraphNamePattern, GroundQuadPattern, GroundTermPattern, QuadPattern, TermPattern,
 };
+use spargebra::{GraphUpdateOperation as Operation, Update};
 use std::collections::HashMap;
 use std::io::Read;
 
@@ -46,7 +46,16 @@ pub fn update(
     fetch: &mut Fetch<'_>,
     options: &Options<'_>,
 ) -> Result<Updated> {
-    let request = syntax::update(text, base)?;
+    parsed(data, &syntax::update(text, base)?, graphs, fetch, options)
+}
+
+fn parsed(
+    data: &Dataset,
+    request: &Update,
+    graphs: Option<&Graphs>,
+    fetch: &mut Fetch<'_>,
+    options: &Options<'_>,
+) -> Result<Updated> {
     let mut work = Work {
         out: Updated {
             data: data.clone(),
@@ -73,13 +82,23 @@ pub fn update_in_place(
     fetch: &mut Fetch<'_>,
     options: &Options<'_>,
 ) -> Result<(Vec<Change>, usize, usize)> {
-    let request = syntax::update(text, None)?;
+    update_parsed(data, &syntax::update(text, None)?, graphs, fetch, options)
+}
+
+/// As [`update_in_place`], of a text that is parsed.
+pub fn update_parsed(
+    data: &mut Dataset,
+    request: &Update,
+    graphs: Option<&Graphs>,
+    fetch: &mut Fetch<'_>,
+    options: &Options<'_>,
+) -> Result<(Vec<Change>, usize, usize)> {
     let plain = matches!(
         request.operations.as_slice(),
         [Operation::InsertData { .. } | Operation::DeleteData { .. }]
     );
     if !plain {
-        let done = update(data, text, None, graphs, fetch, options)?;
+        let done = parsed(data, request, graphs, fetch, options)?;
         *data = done.data;
         return Ok((done.changes, done.added, done.removed));
     }

@@ -249,22 +249,17 @@ impl Writer {
 
     /// Appends a record.
     pub(super) fn append(&mut self, changes: &[u8], sync: bool) -> Result<()> {
+        self.append_records(&framed(changes)?, sync)
+    }
+
+    /// Appends records as [`framed`] makes them, all of them or none.
+    pub(super) fn append_records(&mut self, records: &[u8], sync: bool) -> Result<()> {
         let path = log_of(&self.folder, self.number);
-        let Ok(length) = u32::try_from(changes.len()) else {
-            return Err(Error::Invalid(format!(
-                "the update changes {} bytes of quads, a record holds 4 GiB; use `esker rdf load`",
-                changes.len()
-            )));
-        };
         let Some(file) = &mut self.log else {
             return Err(Error::Invalid(format!("`{}` is not open", path.display())));
         };
-        let mut record = Vec::with_capacity(HEAD + changes.len());
-        record.extend_from_slice(&length.to_le_bytes());
-        record.extend_from_slice(&blake3::hash(changes).as_bytes()[..8]);
-        record.extend_from_slice(changes);
         let written = file
-            .write_all(&record)
+            .write_all(records)
             .and_then(|()| if sync { file.sync_data() } else { Ok(()) });
         if let Err(e) = written {
             // What stands there in part must not be followed by anything.
@@ -272,26 +267,51 @@ impl Writer {
             let _ = file.seek(SeekFrom::Start(self.log_bytes));
             return Err(io(&path, "writing")(e));
         }
-        self.log_bytes += record.len() as u64;
+        self.log_bytes += records.len() as u64;
         Ok(())
     }
 
-    /// Writes an image that counts from now on.
+    /// Makes durable what the log holds.
+    pub(super) fn sync(&self) -> Result<()> {
+        let path = log_of(&self.folder, self.number);
+        self.log
+            .as_ref()
+            .map_or(Ok(()), File::sync_data)
+            .map_err(io(&path, "making durable"))
+    }
+
+    /// Writes an image that counts from now on. Its bytes.
     pub(super) fn checkpoint(&mut self, data: &Dataset) -> Result<u64> {
+        let new = self.draft(0);
+        let bytes = write_image(&new, data)?;
+        self.switch(&new, self.log_bytes)?;
+        Ok(bytes)
+    }
+
+    /// A name for an image that does not count yet.
+    pub(super) fn draft(&self, number: u64) -> PathBuf {
+        self.folder.join(format!("draft-{number}.new"))
+    }
+
+    /// Makes an image that was written aside the one that counts. It holds what the log's first bytes said; what stands
+    /// behind them is carried into the new log.
+    pub(super) fn switch(&mut self, draft: &Path, log_bytes: u64) -> Result<()> {
         let number = self.number + 1;
-        let body = data.encode();
-        let hash = blake3::hash(&body);
         let path = image(&self.folder, number);
-        let new = path.with_extension("new");
-        let mut file = File::create(&new).map_err(io(&new, "making"))?;
-        file.write_all(&body)
-            .and_then(|()| file.write_all(hash.as_bytes()))
-            .and_then(|()| file.sync_all())
-            .and_then(|()| fs::rename(&new, &path))
-            .map_err(io(&new, "writing"))?;
+        let mut rest = Vec::new();
+        if log_bytes < self.log_bytes {
+            let old = log_of(&self.folder, self.number);
+            let mut from = File::open(&old).map_err(io(&old, "opening"))?;
+            from.seek(SeekFrom::Start(log_bytes))
+                .and_then(|_| from.take(self.log_bytes - log_bytes).read_to_end(&mut rest))
+                .map_err(io(&old, "reading"))?;
+        }
+        fs::rename(draft, &path).map_err(io(&path, "making"))?;
         let log_path = log_of(&self.folder, number);
-        let log = File::create(&log_path).map_err(io(&log_path, "making"))?;
-        log.sync_all().map_err(io(&log_path, "making"))?;
+        let mut log = File::create(&log_path).map_err(io(&log_path, "making"))?;
+        log.write_all(&rest)
+            .and_then(|()| log.sync_all())
+            .map_err(io(&log_path, "writing"))?;
         sync_folder(&self.folder)?;
         let current = self.folder.join("CURRENT");
         let new = self.folder.join("CURRENT.new");
@@ -302,11 +322,38 @@ impl Writer {
             })
             .and_then(|()| fs::rename(&new, &current))
             .map_err(io(&current, "switching"))?;
-        sync_folder(&self.folder)?;
+        // From here on it counts, whether or not the folder can be made durable.
         self.number = number;
         self.log = Some(log);
-        self.log_bytes = 0;
+        self.log_bytes = rest.len() as u64;
         self.tidy();
-        Ok(body.len() as u64 + HASH as u64)
+        sync_folder(&self.folder)
     }
+}
+
+/// Writes an image aside. Its bytes.
+pub(super) fn write_image(to: &Path, data: &Dataset) -> Result<u64> {
+    let body = data.encode();
+    let hash = blake3::hash(&body);
+    let mut file = File::create(to).map_err(io(to, "making"))?;
+    file.write_all(&body)
+        .and_then(|()| file.write_all(hash.as_bytes()))
+        .and_then(|()| file.sync_all())
+        .map_err(io(to, "writing"))?;
+    Ok(body.len() as u64 + HASH as u64)
+}
+
+/// A record as it stands in the log.
+pub(super) fn framed(changes: &[u8]) -> Result<Vec<u8>> {
+    let Ok(length) = u32::try_from(changes.len()) else {
+        return Err(Error::Invalid(format!(
+            "the update changes {} bytes of quads, a record holds 4 GiB; use `esker rdf load`",
+            changes.len()
+        )));
+    };
+    let mut record = Vec::with_capacity(HEAD + changes.len());
+    record.extend_from_slice(&length.to_le_bytes());
+    record.extend_from_slice(&blake3::hash(changes).as_bytes()[..8]);
+    record.extend_from_slice(changes);
+    Ok(record)
 }

@@ -1,10 +1,12 @@
 //! The RDF door: data in memory, an image and a log of it in the database's folder.
 
 pub(crate) mod disk;
+mod live;
 mod source;
 #[cfg(test)]
 mod tests;
 
+pub use live::{Add, Added, Done, How, Live, Request, STACK, Stop};
 pub use source::{ENDINGS, files, format_of, open};
 
 use crate::database::Database;
@@ -16,6 +18,7 @@ use esker_rdf::{Dataset, DateTime, Graphs, Options, RdfFormat, log, update_in_pl
 use esker_rpc::Address;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use esker_rdf as engine;
@@ -77,6 +80,32 @@ impl Database {
     /// The database's RDF data, to be changed. One process at a time has it so.
     pub fn rdf_to_change(&self) -> Result<Rdf> {
         Rdf::change(&self.rdf_folder()?)
+    }
+
+    /// The database's RDF data, held in memory by this process for as long as the database is open: opened at the first
+    /// call, which is the only one that waits long.
+    pub fn rdf_live(&self) -> Result<Arc<Live>> {
+        let mut live = self.live().lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(live) = &*live {
+            return Ok(Arc::clone(live));
+        }
+        let opened = Arc::new(Live::open(&self.rdf_folder()?)?);
+        *live = Some(Arc::clone(&opened));
+        Ok(opened)
+    }
+
+    /// [`Self::rdf_live`], if it was called before and has answered.
+    pub fn rdf_opened(&self) -> Option<Arc<Live>> {
+        self.live().try_lock().ok()?.clone()
+    }
+
+    /// What a query asks: the one place where its snapshot is taken.
+    pub fn rdf_snapshot_for(
+        &self,
+        _query: &engine::Query,
+        _graphs: Option<&Graphs>,
+    ) -> Result<Arc<Dataset>> {
+        Ok(self.rdf_live()?.snapshot())
     }
 
     fn rdf_folder(&self) -> Result<PathBuf> {

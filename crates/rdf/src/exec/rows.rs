@@ -2,6 +2,7 @@
 
 use super::table::Table;
 use crate::id::Id;
+use crate::quads::sort;
 
 const K: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -97,6 +98,78 @@ impl Seen {
             }
             self.slots[at] = key;
         }
+    }
+}
+
+/// Takes rows out of a stream that came before, as long as that pays: where most rows are new it lets all through for
+/// a while, then looks again. For results in which repetitions do no harm.
+#[derive(Debug, Default)]
+pub(crate) struct Sieve {
+    seen: Seen,
+    looked: usize,
+    /// Rows that go through unseen.
+    off: usize,
+}
+
+impl Sieve {
+    /// Rows that are looked at before it is judged.
+    const LOOK: usize = 1 << 17;
+    /// Rows that then go through.
+    const PASS: usize = 1 << 20;
+
+    /// The rows that go on; `None`: all.
+    pub(crate) fn add(&mut self, table: &Table) -> Option<Vec<u32>> {
+        if self.off > 0 {
+            self.off = self.off.saturating_sub(table.len());
+            return None;
+        }
+        let kept = self.seen.add(table);
+        self.looked += table.len();
+        // One column has no more values than there are terms.
+        let pairs = table.columns().len() > 1;
+        if pairs && self.looked >= Self::LOOK && self.seen.len() * 4 > self.looked * 3 {
+            *self = Self {
+                off: Self::PASS,
+                ..Self::default()
+            };
+        }
+        (kept.len() < table.len()).then_some(kept)
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.seen.len()
+    }
+}
+
+/// Rows from which on sorting is cheaper than a hash table that no cache holds.
+const SORTED: usize = 1 << 18;
+
+/// Each row once, in any order.
+pub(crate) fn distinct(table: Table) -> Table {
+    let pack = |a: Id, b: Id| u64::from(a) << 32 | u64::from(b);
+    let mut keys: Vec<u64> = match table.columns() {
+        [a] if table.len() >= SORTED => a.iter().map(|a| u64::from(*a)).collect(),
+        [a, b] if table.len() >= SORTED => a.iter().zip(b).map(|(a, b)| pack(*a, *b)).collect(),
+        _ => return distinct_in_order(table),
+    };
+    let vars = table.vars().to_vec();
+    drop(table);
+    sort(&mut keys);
+    keys.dedup();
+    let mut columns = vec![keys.iter().map(|k| *k as Id).collect()];
+    if vars.len() == 2 {
+        columns.insert(0, keys.iter().map(|k| (*k >> 32) as Id).collect());
+    }
+    Table::new(vars, columns, keys.len())
+}
+
+/// Each row once, where it came first.
+pub(crate) fn distinct_in_order(table: Table) -> Table {
+    let kept = Seen::default().add(&table);
+    if kept.len() == table.len() {
+        table
+    } else {
+        table.select(&kept)
     }
 }
 

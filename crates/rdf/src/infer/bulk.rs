@@ -713,9 +713,9 @@ impl<'a> Work<'a> {
         let mut seen = std::collections::HashSet::new();
         let mut left = Vec::new();
         let mut found = Vec::new();
-        let mut near = 0;
+        let (mut here, mut near) = (0, 0);
         for (i, s) in edges.keys().iter().enumerate() {
-            let direct = edges.values_at(i);
+            let direct = edges.get_near(*s, &mut here);
             seen.clear();
             left.clear();
             left.extend_from_slice(direct);
@@ -842,11 +842,11 @@ fn join(list: &[Id], pairs: &Pairs, to: &mut Vec<Id>) {
             to.extend_from_slice(pairs.get_near(*x, &mut near));
         }
     } else {
-        let mut at = 0;
-        for (i, key) in pairs.keys().iter().enumerate() {
+        let (mut at, mut near) = (0, 0);
+        for key in pairs.keys() {
             at = crate::quads::seek(list, *key, at);
             if list.get(at) == Some(key) {
-                to.extend_from_slice(pairs.values_at(i));
+                to.extend_from_slice(pairs.get_near(*key, &mut near));
             }
         }
     }

@@ -1,7 +1,9 @@
 //! Quads: for each graph and predicate sorted columns of subjects and objects in both directions.
 
 mod codec;
+mod merge;
 mod pairs;
+mod patch;
 mod predicate;
 
 pub use pairs::Pairs;
@@ -127,12 +129,12 @@ impl Graph {
             let Some(known) = self.predicates.get(p) else {
                 continue;
             };
-            let (mut near, gone) = (0, gone.index());
+            let (mut here, mut near, gone) = (0, 0, gone.index());
             let mut left = Vec::with_capacity(known.len());
             let so = &known.index().so;
-            for (i, s) in so.keys().iter().enumerate() {
+            for s in so.keys() {
                 let list = gone.so.get_near(*s, &mut near);
-                let kept = so.values_at(i).iter();
+                let kept = so.get_near(*s, &mut here).iter();
                 left.extend(
                     kept.filter(|o| list.binary_search(o).is_err())
                         .map(|o| pack(*s, *o)),
