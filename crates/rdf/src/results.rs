@@ -2,12 +2,14 @@
 
 use crate::dictionary::{Head, Parts};
 use crate::exec::Context;
+use crate::exec::parallel::portions;
 use crate::id::{Id, UNBOUND, XSD};
 use crate::query::{Answer, Found};
 use oxrdf::Variable;
 use oxrdfio::{RdfFormat, RdfSerializer};
 use sparesults::{QueryResultsFormat, QueryResultsSerializer};
 use std::io::{self, Write};
+use std::ops::Range;
 
 /// How solutions are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +26,10 @@ pub enum Format {
 
 /// Bytes that are gathered before they are written.
 const BUFFER: usize = 1 << 16;
+/// Rows that a thread writes at a time.
+const PORTION: usize = 4096;
+/// Rows after which the buffer is looked at.
+const SMALL: usize = 128;
 
 impl Answer<'_> {
     /// Writes solutions or a truth. A graph is written as N-Triples.
@@ -107,29 +113,28 @@ fn json(
             name
         })
         .collect();
-    for r in 0..table.len() {
-        if r > 0 {
-            out.push(b',');
-        }
-        out.push(b'{');
-        let mut first = true;
-        for (name, column) in names.iter().zip(table.columns()) {
-            if column[r] == UNBOUND {
-                continue;
-            }
-            if !first {
+    let rows = |ctx: &Context<'_>, range: Range<usize>, out: &mut Vec<u8>| {
+        for r in range {
+            if r > 0 {
                 out.push(b',');
             }
-            first = false;
-            out.extend_from_slice(name);
-            json_term(ctx, column[r], &mut out);
+            out.push(b'{');
+            let mut first = true;
+            for (name, column) in names.iter().zip(table.columns()) {
+                if column[r] == UNBOUND {
+                    continue;
+                }
+                if !first {
+                    out.push(b',');
+                }
+                first = false;
+                out.extend_from_slice(name);
+                json_term(ctx, column[r], out);
+            }
+            out.push(b'}');
         }
-        out.push(b'}');
-        if out.len() > BUFFER {
-            to.write_all(&out)?;
-            out.clear();
-        }
-    }
+    };
+    in_order(ctx, table.len(), &mut out, to, &rows)?;
     out.extend_from_slice(b"]}}");
     to.write_all(&out)
 }
@@ -232,28 +237,76 @@ fn separated(
         out.extend_from_slice(var.as_bytes());
     }
     out.extend_from_slice(end);
-    for r in 0..table.len() {
-        for (i, column) in table.columns().iter().enumerate() {
-            if i > 0 {
-                out.push(between);
+    let rows = |ctx: &Context<'_>, range: Range<usize>, out: &mut Vec<u8>| {
+        for r in range {
+            for (i, column) in table.columns().iter().enumerate() {
+                if i > 0 {
+                    out.push(between);
+                }
+                if column[r] != UNBOUND {
+                    ctx.with_parts(column[r], |parts| {
+                        if tabs {
+                            turtle(parts, out);
+                        } else {
+                            bare(parts, out);
+                        }
+                    });
+                }
             }
-            if column[r] != UNBOUND {
-                ctx.with_parts(column[r], |parts| {
-                    if tabs {
-                        turtle(parts, &mut out);
-                    } else {
-                        bare(parts, &mut out);
-                    }
-                });
-            }
+            out.extend_from_slice(end);
         }
-        out.extend_from_slice(end);
+    };
+    in_order(ctx, table.len(), &mut out, to, &rows)?;
+    to.write_all(&out)
+}
+
+/// Writes rows in portions, many of them on several threads; what is made ahead is bounded. The last bytes stay in `out`.
+fn in_order(
+    ctx: &Context<'_>,
+    len: usize,
+    out: &mut Vec<u8>,
+    to: &mut dyn Write,
+    rows: &(dyn Fn(&Context<'_>, Range<usize>, &mut Vec<u8>) + Sync),
+) -> io::Result<()> {
+    let threads = ctx.options.threads;
+    let mut from = 0;
+    while from < len {
+        let each = if threads > 1 && len - from >= ctx.options.many {
+            PORTION
+        } else {
+            SMALL
+        };
+        if each == SMALL {
+            let end = (from + SMALL).min(len);
+            rows(ctx, from..end, out);
+            from = end;
+        } else {
+            let window = (len - from).min(PORTION * threads * 2);
+            let parts = portions(
+                ctx,
+                window,
+                PORTION,
+                || (),
+                |ctx, (), range| {
+                    let mut part = Vec::new();
+                    rows(ctx, from + range.start..from + range.end, &mut part);
+                    Ok(part)
+                },
+            )
+            .map_err(io::Error::other)?;
+            to.write_all(out)?;
+            out.clear();
+            for part in &parts {
+                to.write_all(part)?;
+            }
+            from += window;
+        }
         if out.len() > BUFFER {
-            to.write_all(&out)?;
+            to.write_all(out)?;
             out.clear();
         }
     }
-    to.write_all(&out)
+    Ok(())
 }
 
 /// Writes all quads, or those of one graph (0: the default one).

@@ -3,7 +3,8 @@
 use super::Var;
 use super::bits::Bits;
 use super::context::Context;
-use super::rows::RowSet;
+use super::parallel::portions;
+use super::rows::{Sieve, distinct};
 use super::steps::{Con, Side, Step, Wanted, steps};
 use super::table::{Row, Table, fits, gather};
 use crate::error::Result;
@@ -11,9 +12,12 @@ use crate::expr::Expr;
 use crate::id::Id;
 use crate::plan::{Pos, Triple, order};
 use crate::quads::{Graph, Index, Pairs, seek};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Rows of a batch at most, about.
 const BATCH: usize = 1 << 14;
+/// Rows of a result from which on repetitions are taken out of it, where they do not matter.
+const COMPACT: usize = 1 << 20;
 
 /// Solves a basic graph pattern, beginning with the solutions of `seed`, whose variables all have values.
 pub(crate) fn solve(
@@ -51,33 +55,78 @@ pub(crate) fn solve(
     let mut vars: Vec<Var> = seeded;
     vars.extend(order.iter().map(|(v, _)| *v));
     vars.retain(|v| wanted.vars.contains(v));
-    let states = steps.iter().map(|s| State::new(s, graph)).collect();
-    let mut run = Run {
-        ctx,
-        graph,
-        steps: &steps,
-        states,
-        out: Table::empty(vars),
-        limit: wanted.limit.unwrap_or(usize::MAX),
-    };
-    let mut from = 0;
-    // A large seed goes through in portions; the first are small, so that a limit is met early.
-    let mut portion = if wanted.limit.is_some() { 256 } else { BATCH };
-    if seed.len() <= portion {
-        run.push(0, seed)?;
-        return Ok(run.out);
+    let most = order.iter().map(|(_, n)| *n).fold(0.0, f64::max);
+    let plain = |f: &Expr| !f.has_exists() && !f.is_volatile();
+    let many = most.max(seed.len() as f64) >= ctx.options.many as f64;
+    if ctx.options.threads > 1 && wanted.limit.is_none() && many && filters.iter().all(plain) {
+        return parallel(ctx, graph, &steps, seed, vars, wanted.distinct);
     }
-    while from < seed.len() {
-        let rows: Vec<u32> = (from..(from + portion).min(seed.len()))
-            .map(|r| r as u32)
-            .collect();
-        from += rows.len();
-        portion = (portion * 4).min(BATCH);
-        if !run.push(0, seed.select(&rows))? {
-            break;
-        }
+    let mut run = Run::new(ctx, graph, &steps, vars, wanted.limit);
+    if wanted.distinct {
+        run.compact_at = COMPACT;
     }
+    run.all(seed)?;
     Ok(run.out)
+}
+
+/// As in [`solve`], on several threads: the first steps run until there are enough rows, which are then shared out.
+fn parallel(
+    ctx: &Context<'_>,
+    graph: &Graph,
+    steps: &[Step],
+    seed: Table,
+    vars: Vec<Var>,
+    unique: bool,
+) -> Result<Table> {
+    let (mut rows, mut at) = (seed, 0);
+    let enough = (ctx.options.threads * 64).min(ctx.options.many);
+    while at < steps.len() && rows.len() < enough {
+        let mut run = Run::new(ctx, graph, &steps[at..=at], Vec::new(), None);
+        run.narrow = false;
+        run.all(rows)?;
+        rows = run.out;
+        at += 1;
+    }
+    if at == steps.len() {
+        return Ok(rows.project(&vars));
+    }
+    let left = &steps[at..];
+    let each = (rows.len() / (ctx.options.threads * 8)).clamp(1, BATCH);
+    ctx.note(|| {
+        format!(
+            "from here on {} threads, {each} rows at a time",
+            ctx.options.threads
+        )
+    });
+    let total = AtomicUsize::new(0);
+    let parts = portions(
+        ctx,
+        rows.len(),
+        each,
+        || {
+            left.iter()
+                .map(|s| State::new(s, graph))
+                .collect::<Vec<_>>()
+        },
+        |fork, states, range| {
+            let mut run = Run::new(fork, graph, left, vars.clone(), None);
+            run.states = std::mem::take(states);
+            let list: Vec<u32> = range.map(|r| r as u32).collect();
+            run.push(0, rows.select(&list))?;
+            *states = run.states;
+            let sum = total.fetch_add(run.out.len(), Ordering::Relaxed) + run.out.len();
+            fits(sum, vars.len(), fork.options.memory)?;
+            Ok(run.out)
+        },
+    )?;
+    let mut out = Table::empty(vars);
+    out.reserve(total.into_inner());
+    parts.into_iter().for_each(|part| out.append(part));
+    Ok(if unique && out.len() >= COMPACT {
+        distinct(out)
+    } else {
+        out
+    })
 }
 
 /// Variables that only say that something is there: they stand in one place, nothing asks for them, and how often a
@@ -111,7 +160,7 @@ pub(crate) fn show_term(ctx: &Context<'_>, id: Id) -> String {
 struct State<'a> {
     /// For each constraint: the index when its predicate is fixed, where the last search ended, a bitmap.
     cons: Vec<ConState<'a>>,
-    seen: RowSet,
+    seen: Sieve,
 }
 
 struct ConState<'a> {
@@ -131,7 +180,7 @@ impl<'a> State<'a> {
         };
         Self {
             cons,
-            seen: RowSet::default(),
+            seen: Sieve::default(),
         }
     }
 }
@@ -209,10 +258,54 @@ struct Run<'a, 'b> {
     steps: &'b [Step],
     states: Vec<State<'a>>,
     out: Table,
+    /// Whether only the columns of `out` come out, or all that there are.
+    narrow: bool,
     limit: usize,
+    /// Rows of `out` at which repetitions are taken out, where they do not matter.
+    compact_at: usize,
 }
 
-impl Run<'_, '_> {
+impl<'a, 'b> Run<'a, 'b> {
+    fn new(
+        ctx: &'b Context<'b>,
+        graph: &'a Graph,
+        steps: &'b [Step],
+        vars: Vec<Var>,
+        limit: Option<usize>,
+    ) -> Self {
+        Self {
+            ctx,
+            graph,
+            steps,
+            states: steps.iter().map(|s| State::new(s, graph)).collect(),
+            out: Table::empty(vars),
+            narrow: true,
+            limit: limit.unwrap_or(usize::MAX),
+            compact_at: usize::MAX,
+        }
+    }
+
+    /// Sends a whole table through. A large one goes in portions; the first are small, so that a limit is met early.
+    fn all(&mut self, seed: Table) -> Result<()> {
+        let mut portion = if self.limit < usize::MAX { 256 } else { BATCH };
+        if seed.len() <= portion {
+            self.push(0, seed)?;
+            return Ok(());
+        }
+        let mut from = 0;
+        while from < seed.len() {
+            let rows: Vec<u32> = (from..(from + portion).min(seed.len()))
+                .map(|r| r as u32)
+                .collect();
+            from += rows.len();
+            portion = (portion * 4).min(BATCH);
+            if !self.push(0, seed.select(&rows))? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Sends rows through the steps from one on. False when enough was found.
     fn push(&mut self, at: usize, rows: Table) -> Result<bool> {
         if rows.is_empty() {
@@ -220,9 +313,15 @@ impl Run<'_, '_> {
         }
         let steps = self.steps;
         let Some(step) = steps.get(at) else {
-            let mut rows = rows;
-            rows = rows.project(self.out.vars());
-            self.out.append(rows);
+            self.out.append(if self.narrow {
+                rows.project(self.out.vars())
+            } else {
+                rows
+            });
+            if self.out.len() >= self.compact_at {
+                self.out = distinct(std::mem::take(&mut self.out));
+                self.compact_at = COMPACT.max(self.out.len() * 2);
+            }
             self.out.within(self.ctx.options.memory)?;
             if self.out.len() >= self.limit {
                 self.out.truncate(self.limit);
@@ -253,15 +352,8 @@ impl Run<'_, '_> {
                 self.push(at + 1, rows.select_vars(&kept, keep))
             }
             Step::Filter { expr, keep } => {
-                let mut kept = Vec::new();
-                for r in 0..rows.len() {
-                    if r % 1024 == 0 {
-                        self.ctx.check()?;
-                    }
-                    if expr.holds(self.ctx, rows.row(r)) {
-                        kept.push(r as u32);
-                    }
-                }
+                self.ctx.check()?;
+                let kept = expr.select(self.ctx, &rows, (0..rows.len() as u32).collect());
                 let next = if kept.len() == rows.len() && keep.len() == rows.vars().len() {
                     rows
                 } else {
@@ -273,10 +365,9 @@ impl Run<'_, '_> {
                 let seen = &mut self.states[at].seen;
                 let kept = seen.add(&rows);
                 fits(seen.len(), rows.vars().len() + 2, self.ctx.options.memory)?;
-                let next = if kept.len() == rows.len() {
-                    rows
-                } else {
-                    rows.select(&kept)
+                let next = match kept {
+                    Some(kept) => rows.select(&kept),
+                    None => rows,
                 };
                 self.push(at + 1, next)
             }

@@ -23,6 +23,10 @@ pub struct Options<'a> {
     pub now: DateTime,
     /// Where `RAND()`, `UUID()` and new blank nodes begin.
     pub seed: u64,
+    /// Threads that it may run on.
+    pub threads: usize,
+    /// Rows from which on work is shared out to them.
+    pub many: usize,
     /// Off: patterns in the order in which they are written, nothing pushed down (for tests).
     pub optimise: bool,
 }
@@ -32,18 +36,21 @@ impl std::fmt::Debug for Options<'_> {
         f.debug_struct("Options")
             .field("memory", &self.memory)
             .field("seed", &self.seed)
+            .field("threads", &self.threads)
             .finish_non_exhaustive()
     }
 }
 
 impl Options<'_> {
-    /// 4 GiB, never stopped, with that time and seed.
+    /// 4 GiB, never stopped, on one thread, with that time and seed.
     pub fn new(now: DateTime, seed: u64) -> Self {
         Self {
             memory: 4 << 30,
             stop: &|| None,
             now,
             seed,
+            threads: 1,
+            many: 1 << 14,
             optimise: true,
         }
     }
@@ -94,6 +101,26 @@ impl<'a> Context<'a> {
                 .names()
                 .filter_map(|g| Some((g, data.graph(g)?.clone())))
                 .collect(),
+            names: OnceCell::new(),
+            failed: RefCell::default(),
+        }
+    }
+
+    /// The same query for another thread: it sees the terms that were computed so far; those that it computes
+    /// itself are its own, so only work that gives no new terms may be done with it.
+    pub(crate) fn fork(&self) -> Context<'a> {
+        Context {
+            data: self.data,
+            options: self.options,
+            base: self.base.clone(),
+            local: RefCell::new(self.local.borrow().clone()),
+            random: Cell::new(self.random.get()),
+            labels: Cell::new(self.labels.get()),
+            notes: RefCell::new(None),
+            depth: Cell::new(0),
+            regexes: RefCell::default(),
+            graphs: RefCell::new(vec![self.graph()]),
+            named: self.named.clone(),
             names: OnceCell::new(),
             failed: RefCell::default(),
         }

@@ -2,7 +2,8 @@
 
 use super::bgp::solve;
 use super::join::{Mode, join};
-use super::rows::RowSet;
+use super::parallel::{portion, portions};
+use super::rows::distinct;
 use super::steps::Wanted;
 use super::{Context, Table, Var, Want, eval, exists, path};
 use crate::error::Result;
@@ -415,10 +416,7 @@ fn combine(
             table = join(ctx, &table, &right, &equal, &now, Mode::Inner, &keep)?;
         }
         if want.distinct && table.len() > 1024 {
-            let kept = RowSet::default().add(&table);
-            if kept.len() < table.len() {
-                table = table.select(&kept);
-            }
+            table = distinct(table);
         }
     }
     Ok(table)
@@ -455,16 +453,27 @@ fn apply(ctx: &Context<'_>, table: &mut Table, filters: &mut Vec<&Expr>, all: bo
         let kept = match exists::semi(ctx, table, f)? {
             Some(kept) => kept,
             None => {
-                let mut kept = Vec::new();
-                for r in 0..table.len() {
-                    if r % 256 == 0 {
-                        ctx.check()?;
-                    }
-                    if f.holds(ctx, table.row(r)) {
-                        kept.push(r as u32);
-                    }
-                }
-                kept
+                let each = if f.has_exists() || f.is_volatile() {
+                    table.len()
+                } else {
+                    portion(ctx, table.len())
+                };
+                let parts = portions(
+                    ctx,
+                    table.len(),
+                    each,
+                    || (),
+                    |ctx, (), range| {
+                        let mut kept = Vec::new();
+                        for from in range.clone().step_by(1024) {
+                            ctx.check()?;
+                            let to = (from + 1024).min(range.end);
+                            kept.extend(f.select(ctx, table, (from as u32..to as u32).collect()));
+                        }
+                        Ok(kept)
+                    },
+                )?;
+                parts.concat()
             }
         };
         if kept.len() < table.len() {
@@ -674,8 +683,7 @@ pub(crate) fn minus(ctx: &Context<'_>, left: &Node, right: &Node, want: &Want) -
     )?;
     let mut r = r;
     r.keep(&shared);
-    let kept = RowSet::default().add(&r);
-    super::join::minus(ctx, &l, &r.select(&kept))
+    super::join::minus(ctx, &l, &distinct(r))
 }
 
 impl Node {

@@ -1,11 +1,14 @@
 //! Joins of tables by hash: inner, outer, anti.
 
 use super::context::Context;
+use super::parallel::{portion, portions};
 use super::rows::KeyMap;
 use super::table::{Table, Var, fits};
 use crate::error::Result;
 use crate::expr::{self, Expr, value};
 use crate::id::{self, Id, UNBOUND};
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What becomes of rows of the left side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,81 +100,156 @@ pub(crate) fn join(
     // What filters need is made for the pairs, and dropped after.
     let mut made = keep.to_vec();
     made.extend(filters.iter().flat_map(Expr::vars));
-    let mut out = Table::empty(vars.clone());
-    let mut pairs: (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
-    let mut found = vec![false; if mode == Mode::Inner { 0 } else { left.len() }];
-    let mut flush = |pairs: &mut (Vec<u32>, Vec<u32>), found: &mut Vec<bool>| -> Result<()> {
-        ctx.check()?;
-        if mode == Mode::Anti && filters.is_empty() {
-            pairs.0.iter().for_each(|l| found[*l as usize] = true);
-        } else if !pairs.0.is_empty() {
-            let mut both = combine(left, right, &pairs.0, &pairs.1, &made);
-            if !filters.is_empty() {
-                let kept: Vec<u32> = (0..both.len() as u32)
-                    .filter(|r| {
-                        let row = both.row(*r as usize);
-                        filters.iter().all(|f| f.holds(ctx, row))
-                    })
-                    .collect();
-                if mode != Mode::Inner {
-                    kept.iter()
-                        .for_each(|r| found[pairs.0[*r as usize] as usize] = true);
-                }
-                both = both.select_vars(&kept, keep);
-            } else if mode != Mode::Inner {
-                pairs.0.iter().for_each(|l| found[*l as usize] = true);
-            }
-            if mode != Mode::Anti {
-                out.append(both.project(&vars));
-                fits(out.len(), vars.len(), ctx.options.memory)?;
-            }
-        }
-        pairs.0.clear();
-        pairs.1.clear();
-        Ok(())
+    let sides = Sides {
+        left,
+        right,
+        exact,
+        by_value: &by_value,
+        loose,
+        left_keys,
+        map,
+        filters,
+        mode,
+        keep,
+        made,
+        vars: vars.clone(),
     };
-    for l in 0..left.len() {
-        let mut meet = |r: usize| -> bool {
-            let same = exact.iter().all(|(a, b)| a[l] == b[r])
-                && by_value.iter().all(|(a, b)| a[l] == b[r])
-                && loose
-                    .iter()
-                    .all(|(a, b)| a[l] == b[r] || a[l] == UNBOUND || b[r] == UNBOUND);
-            if same {
-                pairs.0.push(l as u32);
-                pairs.1.push(r as u32);
-            }
-            same
-        };
-        let once = mode == Mode::Anti && filters.is_empty();
-        match &map {
-            Some(map) => {
-                for r in map.candidates(&left_keys, l) {
-                    if meet(r) && once {
-                        break;
-                    }
-                }
-            }
-            None => {
-                for r in 0..right.len() {
-                    if meet(r) && once {
-                        break;
-                    }
-                }
-            }
-        }
-        if pairs.0.len() >= CHUNK {
-            flush(&mut pairs, &mut found)?;
-        }
+    let plain = |f: &Expr| !f.has_exists() && !f.is_volatile();
+    let each = if filters.iter().all(plain) {
+        portion(ctx, left.len())
+    } else {
+        left.len()
+    };
+    let total = AtomicUsize::new(0);
+    let parts = portions(
+        ctx,
+        left.len(),
+        each,
+        || (),
+        |ctx, (), range| sides.probe(ctx, range, &total),
+    )?;
+    let mut out = Table::empty(vars.clone());
+    let mut alone = Vec::new();
+    out.reserve(total.into_inner());
+    for (part, mut lone) in parts {
+        out.append(part);
+        alone.append(&mut lone);
     }
-    flush(&mut pairs, &mut found)?;
     if mode != Mode::Inner {
-        let alone: Vec<u32> = (0..left.len() as u32)
-            .filter(|l| !found[*l as usize])
-            .collect();
         out.append(left.select_vars(&alone, keep).project(&vars));
     }
     Ok(out)
+}
+
+/// Both sides of a join, ready to be probed.
+struct Sides<'t> {
+    left: &'t Table,
+    right: &'t Table,
+    /// Columns that must be the same and have values everywhere.
+    exact: Vec<(&'t [Id], &'t [Id])>,
+    /// Keys of columns that must be equal by value.
+    by_value: &'t [(Vec<Id>, Vec<Id>)],
+    /// Columns that must be the same where both have values.
+    loose: Vec<(&'t [Id], &'t [Id])>,
+    left_keys: Vec<&'t [Id]>,
+    map: Option<KeyMap>,
+    filters: &'t [Expr],
+    mode: Mode,
+    keep: &'t [Var],
+    /// What is needed of a pair before the filters ran.
+    made: Vec<Var>,
+    vars: Vec<Var>,
+}
+
+impl Sides<'_> {
+    /// What rows of the left side find, and those that find nothing where that matters. `total` counts all rows.
+    fn probe(
+        &self,
+        ctx: &Context<'_>,
+        range: Range<usize>,
+        total: &AtomicUsize,
+    ) -> Result<(Table, Vec<u32>)> {
+        let first = range.start;
+        let mut out = Table::empty(self.vars.clone());
+        let mut pairs: (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
+        let alone = self.mode != Mode::Inner;
+        let mut found = vec![false; if alone { range.len() } else { 0 }];
+        let mut flush = |pairs: &mut (Vec<u32>, Vec<u32>)| -> Result<()> {
+            ctx.check()?;
+            if pairs.0.is_empty() {
+                return Ok(());
+            }
+            if alone && self.filters.is_empty() {
+                pairs
+                    .0
+                    .iter()
+                    .for_each(|l| found[*l as usize - first] = true);
+            }
+            if self.mode != Mode::Anti || !self.filters.is_empty() {
+                let mut both = combine(self.left, self.right, &pairs.0, &pairs.1, &self.made);
+                if !self.filters.is_empty() {
+                    let mut kept: Vec<u32> = (0..both.len() as u32).collect();
+                    for f in self.filters {
+                        kept = f.select(ctx, &both, kept);
+                    }
+                    if alone {
+                        kept.iter()
+                            .for_each(|r| found[pairs.0[*r as usize] as usize - first] = true);
+                    }
+                    both = both.select_vars(&kept, self.keep);
+                }
+                if self.mode != Mode::Anti {
+                    let sum = total.fetch_add(both.len(), Ordering::Relaxed) + both.len();
+                    fits(sum, self.vars.len(), ctx.options.memory)?;
+                    out.append(both.project(&self.vars));
+                }
+            }
+            pairs.0.clear();
+            pairs.1.clear();
+            Ok(())
+        };
+        let once = self.mode == Mode::Anti && self.filters.is_empty();
+        for l in range.clone() {
+            let mut meet = |r: usize| -> bool {
+                let same = self.exact.iter().all(|(a, b)| a[l] == b[r])
+                    && self.by_value.iter().all(|(a, b)| a[l] == b[r])
+                    && self
+                        .loose
+                        .iter()
+                        .all(|(a, b)| a[l] == b[r] || a[l] == UNBOUND || b[r] == UNBOUND);
+                if same {
+                    pairs.0.push(l as u32);
+                    pairs.1.push(r as u32);
+                }
+                same
+            };
+            match &self.map {
+                Some(map) => {
+                    for r in map.candidates(&self.left_keys, l) {
+                        if meet(r) && once {
+                            break;
+                        }
+                    }
+                }
+                None => {
+                    for r in 0..self.right.len() {
+                        if meet(r) && once {
+                            break;
+                        }
+                    }
+                }
+            }
+            if pairs.0.len() >= CHUNK {
+                flush(&mut pairs)?;
+            }
+        }
+        flush(&mut pairs)?;
+        let lone = range
+            .filter(|l| alone && !found[*l - first])
+            .map(|l| l as u32)
+            .collect();
+        Ok((out, lone))
+    }
 }
 
 /// Whether a filter says that two variables are equal which are known to be.

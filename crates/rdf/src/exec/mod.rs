@@ -7,6 +7,7 @@ mod context;
 mod exists;
 mod group;
 mod join;
+pub(crate) mod parallel;
 mod path;
 mod rows;
 mod sort;
@@ -22,7 +23,6 @@ use crate::error::Result;
 use crate::expr::Expr;
 use crate::id::{Id, UNBOUND};
 use crate::plan::{Node, Pos};
-use rows::RowSet;
 
 /// What is wanted of a pattern's solutions.
 #[derive(Debug, Clone, Default)]
@@ -157,12 +157,10 @@ fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
                 limit: None,
             };
             let table = eval(ctx, inner, &inner_want)?;
-            let mut seen = RowSet::default();
-            let kept = seen.add(&table);
-            Ok(if kept.len() == table.len() {
-                table
+            Ok(if ordered(inner) {
+                rows::distinct_in_order(table)
             } else {
-                table.select(&kept)
+                rows::distinct(table)
             })
         }
         Node::Reduced(inner) => eval(
@@ -210,6 +208,19 @@ fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
             let table = eval(ctx, inner, &inner_want)?;
             aggregate::aggregate(ctx, &table, by, aggregates)
         }
+    }
+}
+
+/// Whether solutions come in an order that somebody asked for.
+fn ordered(node: &Node) -> bool {
+    match node {
+        Node::OrderBy { .. } => true,
+        Node::Project { inner, .. }
+        | Node::Extend { inner, .. }
+        | Node::Reduced(inner)
+        | Node::Distinct(inner)
+        | Node::Slice { inner, .. } => ordered(inner),
+        _ => false,
     }
 }
 

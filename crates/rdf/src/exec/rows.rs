@@ -2,6 +2,7 @@
 
 use super::table::Table;
 use crate::id::Id;
+use crate::quads::sort;
 
 const K: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -10,50 +11,186 @@ pub(crate) fn mix(h: u64, id: Id) -> u64 {
     (wide as u64) ^ (wide >> 64) as u64
 }
 
+const fn mix64(key: u64) -> u64 {
+    let wide = (key as u128).wrapping_mul(K as u128);
+    (wide as u64) ^ (wide >> 64) as u64
+}
+
 fn hash_row<'a>(columns: impl Iterator<Item = &'a [Id]>, row: usize) -> u64 {
     columns.fold(K, |h, c| mix(h, c[row]))
 }
 
-/// Rows that were seen.
+/// Rows that were seen. Up to two columns are one number each, which stands in the hash table itself, so that a look
+/// costs one line of memory; wider rows are numbered.
 #[derive(Debug, Default)]
-pub(crate) struct RowSet {
-    /// Row numbers plus one, open addressing.
-    slots: Vec<u32>,
-    hashes: Vec<u32>,
-    columns: Vec<Vec<Id>>,
+pub(crate) struct Seen {
+    /// Two columns in one number; 0 is free.
+    slots: Vec<u64>,
+    /// How many of them are taken.
+    filled: usize,
+    /// Whether the row of zeros was seen.
+    zero: bool,
     len: usize,
+    wide: RowSet,
 }
 
-impl RowSet {
+impl Seen {
+    /// How many different rows.
     pub(crate) const fn len(&self) -> usize {
         self.len
     }
 
-    /// The rows of a table that were not seen before, which now are.
+    /// The rows of a table that were not seen before, which now are. Tables come with the same columns each time.
     pub(crate) fn add(&mut self, table: &Table) -> Vec<u32> {
-        let mut new = Vec::new();
-        if self.columns.is_empty() {
-            self.columns = vec![Vec::new(); table.columns().len()];
+        let rows = 0..table.len() as u32;
+        let new: Vec<u32> = match table.columns() {
+            [] => rows.take(usize::from(!self.zero)).collect(),
+            [a] => rows
+                .filter(|r| self.insert(u64::from(a[*r as usize])))
+                .collect(),
+            [a, b] => rows
+                .filter(|r| {
+                    self.insert(u64::from(a[*r as usize]) << 32 | u64::from(b[*r as usize]))
+                })
+                .collect(),
+            _ => rows
+                .filter(|r| self.wide.place(table, *r as usize).1)
+                .collect(),
+        };
+        if table.columns().is_empty() {
+            self.zero |= !new.is_empty();
         }
-        for r in 0..table.len() {
-            let (_, fresh) = self.place(table, r);
-            if fresh {
-                new.push(r as u32);
-            }
-        }
+        self.len += new.len();
         new
     }
 
-    /// The number of a row among the different ones, and whether it is new.
-    pub(crate) fn place(&mut self, table: &Table, r: usize) -> (usize, bool) {
-        if self.columns.len() != table.columns().len() {
-            self.columns = vec![Vec::new(); table.columns().len()];
+    /// Whether a number is new.
+    fn insert(&mut self, key: u64) -> bool {
+        if key == 0 {
+            return !std::mem::replace(&mut self.zero, true);
         }
-        let cells = table.columns();
-        if (self.len + 1) * 10 > self.slots.len() * 6 {
+        if self.filled * 2 >= self.slots.len() {
             self.grow();
         }
-        let hash = hash_row(cells.iter().map(Vec::as_slice), r);
+        let mask = self.slots.len() - 1;
+        let mut at = mix64(key) as usize & mask;
+        loop {
+            let slot = self.slots[at];
+            if slot == key {
+                return false;
+            }
+            if slot == 0 {
+                self.slots[at] = key;
+                self.filled += 1;
+                return true;
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    fn grow(&mut self) {
+        let size = (self.slots.len() * 4).max(256);
+        let old = std::mem::replace(&mut self.slots, vec![0; size]);
+        for key in old.into_iter().filter(|k| *k != 0) {
+            let mut at = mix64(key) as usize & (size - 1);
+            while self.slots[at] != 0 {
+                at = (at + 1) & (size - 1);
+            }
+            self.slots[at] = key;
+        }
+    }
+}
+
+/// Takes rows out of a stream that came before, as long as that pays: where most rows are new it lets all through for
+/// a while, then looks again. For results in which repetitions do no harm.
+#[derive(Debug, Default)]
+pub(crate) struct Sieve {
+    seen: Seen,
+    looked: usize,
+    /// Rows that go through unseen.
+    off: usize,
+}
+
+impl Sieve {
+    /// Rows that are looked at before it is judged.
+    const LOOK: usize = 1 << 17;
+    /// Rows that then go through.
+    const PASS: usize = 1 << 20;
+
+    /// The rows that go on; `None`: all.
+    pub(crate) fn add(&mut self, table: &Table) -> Option<Vec<u32>> {
+        if self.off > 0 {
+            self.off = self.off.saturating_sub(table.len());
+            return None;
+        }
+        let kept = self.seen.add(table);
+        self.looked += table.len();
+        // One column has no more values than there are terms.
+        let pairs = table.columns().len() > 1;
+        if pairs && self.looked >= Self::LOOK && self.seen.len() * 4 > self.looked * 3 {
+            *self = Self {
+                off: Self::PASS,
+                ..Self::default()
+            };
+        }
+        (kept.len() < table.len()).then_some(kept)
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.seen.len()
+    }
+}
+
+/// Rows from which on sorting is cheaper than a hash table that no cache holds.
+const SORTED: usize = 1 << 18;
+
+/// Each row once, in any order.
+pub(crate) fn distinct(table: Table) -> Table {
+    let pack = |a: Id, b: Id| u64::from(a) << 32 | u64::from(b);
+    let mut keys: Vec<u64> = match table.columns() {
+        [a] if table.len() >= SORTED => a.iter().map(|a| u64::from(*a)).collect(),
+        [a, b] if table.len() >= SORTED => a.iter().zip(b).map(|(a, b)| pack(*a, *b)).collect(),
+        _ => return distinct_in_order(table),
+    };
+    let vars = table.vars().to_vec();
+    drop(table);
+    sort(&mut keys);
+    keys.dedup();
+    let mut columns = vec![keys.iter().map(|k| *k as Id).collect()];
+    if vars.len() == 2 {
+        columns.insert(0, keys.iter().map(|k| (*k >> 32) as Id).collect());
+    }
+    Table::new(vars, columns, keys.len())
+}
+
+/// Each row once, where it came first.
+pub(crate) fn distinct_in_order(table: Table) -> Table {
+    let kept = Seen::default().add(&table);
+    if kept.len() == table.len() {
+        table
+    } else {
+        table.select(&kept)
+    }
+}
+
+/// Different rows, numbered in the order in which they came.
+#[derive(Debug, Default)]
+pub(crate) struct RowSet {
+    /// The upper half of the hash and the row's number plus one, open addressing.
+    slots: Vec<u64>,
+    /// The rows, one after another.
+    cells: Vec<Id>,
+    len: usize,
+}
+
+impl RowSet {
+    /// The number of a row among the different ones, and whether it is new. Tables come with the same columns each time.
+    pub(crate) fn place(&mut self, table: &Table, r: usize) -> (usize, bool) {
+        let columns = table.columns();
+        if (self.len + 1) * 2 > self.slots.len() {
+            self.grow(columns.len());
+        }
+        let hash = hash_row(columns.iter().map(Vec::as_slice), r);
         let mask = self.slots.len() - 1;
         let mut at = hash as usize & mask;
         loop {
@@ -61,33 +198,32 @@ impl RowSet {
             if slot == 0 {
                 break;
             }
-            let n = slot as usize - 1;
-            if self.hashes[n] == (hash >> 32) as u32
-                && self.columns.iter().zip(cells).all(|(a, b)| a[n] == b[r])
-            {
-                return (n, false);
+            if slot >> 32 == hash >> 32 {
+                let n = (slot as u32 - 1) as usize;
+                let row = &self.cells[n * columns.len()..][..columns.len()];
+                if row.iter().zip(columns).all(|(a, b)| *a == b[r]) {
+                    return (n, false);
+                }
             }
             at = (at + 1) & mask;
         }
-        self.slots[at] = self.len as u32 + 1;
-        self.hashes.push((hash >> 32) as u32);
-        for (to, from) in self.columns.iter_mut().zip(cells) {
-            to.push(from[r]);
-        }
+        self.slots[at] = hash >> 32 << 32 | (self.len as u64 + 1);
+        self.cells.extend(columns.iter().map(|c| c[r]));
         self.len += 1;
         (self.len - 1, true)
     }
 
-    fn grow(&mut self) {
-        let size = (self.slots.len() * 2).max(64);
+    fn grow(&mut self, width: usize) {
+        let size = (self.slots.len() * 4).max(64);
         self.slots = vec![0; size];
         for n in 0..self.len {
-            let hash = hash_row(self.columns.iter().map(Vec::as_slice), n);
+            let row = &self.cells[n * width..][..width];
+            let hash = row.iter().fold(K, |h, id| mix(h, *id));
             let mut at = hash as usize & (size - 1);
             while self.slots[at] != 0 {
                 at = (at + 1) & (size - 1);
             }
-            self.slots[at] = n as u32 + 1;
+            self.slots[at] = hash >> 32 << 32 | (n as u64 + 1);
         }
     }
 }

@@ -169,6 +169,13 @@ impl Table {
         }
     }
 
+    /// Makes room for that many solutions.
+    pub(crate) fn reserve(&mut self, rows: usize) {
+        for column in &mut self.columns {
+            column.reserve(rows);
+        }
+    }
+
     /// Adds the solutions of another table; variables that one of them lacks are unbound there.
     pub fn append(&mut self, mut other: Self) {
         if self.len == 0 && self.vars.is_empty() {

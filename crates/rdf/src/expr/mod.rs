@@ -2,6 +2,7 @@
 
 mod call;
 mod hidden;
+mod select;
 pub(crate) mod value;
 
 use crate::dictionary::{Head, Parts};

@@ -3,10 +3,11 @@
 mod codec;
 mod merge;
 mod pairs;
+mod patch;
 mod predicate;
 
 pub use pairs::Pairs;
-pub(crate) use pairs::{pack, seek};
+pub(crate) use pairs::{pack, seek, sort};
 pub use predicate::{Index, Predicate};
 
 use crate::dictionary::Dictionary;

@@ -1,16 +1,26 @@
 //! Pairs of numbers, grouped by the first and sorted: one direction of one predicate.
 
+use super::patch::Patch;
 use crate::codec::{Reader, put_column};
 use crate::error::{Error, Result};
 use crate::id::Id;
+use std::sync::Arc;
 
-/// For each key its values, ascending.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// For each key its values, ascending. A copy shares them.
+#[derive(Debug, Clone, Default)]
 pub struct Pairs {
-    keys: Vec<Id>,
+    columns: Arc<Columns>,
+    /// What changed since.
+    patch: Option<Box<Patch>>,
+}
+
+/// The sorted columns.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Columns {
+    pub(crate) keys: Vec<Id>,
     /// Where the values of a key begin; one more than there are keys.
     offsets: Vec<u32>,
-    values: Vec<Id>,
+    pub(crate) values: Vec<Id>,
 }
 
 /// Places within which the next key is looked for from the last one's place.
@@ -25,14 +35,13 @@ pub(crate) const fn unpack(pair: u64) -> (Id, Id) {
     ((pair >> 32) as Id, pair as Id)
 }
 
-impl Pairs {
-    /// From packed pairs that ascend and have no doubles.
-    pub(crate) fn from_sorted(pairs: &[u64]) -> Self {
+impl Columns {
+    fn from_sorted(pairs: impl Iterator<Item = u64>, len: usize) -> Self {
         let mut keys = Vec::new();
         let mut offsets = Vec::new();
-        let mut values = Vec::with_capacity(pairs.len());
+        let mut values = Vec::with_capacity(len);
         for pair in pairs {
-            let (key, value) = unpack(*pair);
+            let (key, value) = unpack(pair);
             if keys.last() != Some(&key) {
                 keys.push(key);
                 offsets.push(values.len() as u32);
@@ -49,27 +58,7 @@ impl Pairs {
         }
     }
 
-    /// All keys, ascending.
-    pub fn keys(&self) -> &[Id] {
-        &self.keys
-    }
-
-    /// How many pairs.
-    pub fn len(&self) -> usize {
-        self.values.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.values.is_empty()
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        4 * (self.keys.capacity() + self.offsets.capacity() + self.values.capacity())
-    }
-
-    /// The values of the key that stands there.
-    pub fn values_at(&self, i: usize) -> &[Id] {
+    fn values_at(&self, i: usize) -> &[Id] {
         match (self.offsets.get(i), self.offsets.get(i + 1)) {
             (Some(from), Some(to)) => self.values.get(*from as usize..*to as usize).unwrap_or(&[]),
             _ => &[],
@@ -77,7 +66,7 @@ impl Pairs {
     }
 
     /// The values of a key.
-    pub fn get(&self, key: Id) -> &[Id] {
+    pub(crate) fn get(&self, key: Id) -> &[Id] {
         let mut near = self.guess(key);
         self.get_near(key, &mut near)
     }
@@ -91,8 +80,7 @@ impl Pairs {
         (part / u64::from((last - first).max(1))).min(self.keys.len() as u64 - 1) as usize
     }
 
-    /// The values of a key; the search begins where the last one ended, which is near when keys ascend.
-    pub fn get_near(&self, key: Id, near: &mut usize) -> &[Id] {
+    fn get_near(&self, key: Id, near: &mut usize) -> &[Id] {
         let is_near = self.keys.get(*near).is_some_and(|k| *k <= key)
             && self.keys.get(*near + NEAR).is_none_or(|k| *k >= key);
         let from = if is_near { *near } else { self.guess(key) };
@@ -105,6 +93,101 @@ impl Pairs {
         }
     }
 
+    fn iter(&self) -> impl Iterator<Item = u64> + '_ {
+        self.keys
+            .iter()
+            .enumerate()
+            .flat_map(|(i, k)| self.values_at(i).iter().map(|v| pack(*k, *v)))
+    }
+}
+
+impl Pairs {
+    /// From packed pairs that ascend and have no doubles.
+    pub(crate) fn from_sorted(pairs: &[u64]) -> Self {
+        Columns::from_sorted(pairs.iter().copied(), pairs.len()).into()
+    }
+
+    /// The same with changes, which are read beside the columns. They ascend, and each changes something.
+    pub(crate) fn patched(&self, changes: &[(u64, bool)]) -> Self {
+        Self {
+            patch: Some(Box::new(Patch::new(&self.columns, changes))),
+            columns: self.columns.clone(),
+        }
+    }
+
+    /// New columns with changes that ascend.
+    pub(crate) fn merged(&self, changes: &[(u64, bool)]) -> Self {
+        let len = self.columns.values.len() + changes.len();
+        let mut old = self.columns.iter().peekable();
+        let mut new = changes.iter().peekable();
+        let pairs = std::iter::from_fn(|| {
+            loop {
+                let Some((pair, added)) = new.peek() else {
+                    return old.next();
+                };
+                if let Some(before) = old.next_if(|o| o < pair) {
+                    return Some(before);
+                }
+                // What is added was not there, what is taken away was.
+                new.next();
+                if *added {
+                    return Some(*pair);
+                }
+                old.next();
+            }
+        });
+        let mut columns = Columns::from_sorted(pairs, len);
+        columns.values.shrink_to_fit();
+        columns.into()
+    }
+
+    /// All keys, ascending.
+    pub fn keys(&self) -> &[Id] {
+        match &self.patch {
+            None => &self.columns.keys,
+            Some(patch) => patch.all(&self.columns),
+        }
+    }
+
+    /// How many pairs.
+    pub fn len(&self) -> usize {
+        self.patch
+            .as_ref()
+            .map_or(self.columns.values.len(), |patch| patch.len)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of the columns.
+    pub(crate) fn bytes(&self) -> usize {
+        let c = &self.columns;
+        4 * (c.keys.capacity() + c.offsets.capacity() + c.values.capacity())
+    }
+
+    /// Bytes of what changed since.
+    pub(crate) fn patch_bytes(&self) -> usize {
+        self.patch.as_ref().map_or(0, |p| p.bytes())
+    }
+
+    /// The values of a key.
+    pub fn get(&self, key: Id) -> &[Id] {
+        match self.patch.as_ref().and_then(|p| p.get(key)) {
+            Some(list) => list,
+            None => self.columns.get(key),
+        }
+    }
+
+    /// The values of a key; the search begins where the last one ended, which is near when keys ascend.
+    pub fn get_near(&self, key: Id, near: &mut usize) -> &[Id] {
+        match self.patch.as_ref().and_then(|p| p.get(key)) {
+            Some(list) => list,
+            None => self.columns.get_near(key, near),
+        }
+    }
+
     /// Whether that pair is there.
     pub fn contains(&self, key: Id, value: Id) -> bool {
         self.get(key).binary_search(&value).is_ok()
@@ -112,24 +195,20 @@ impl Pairs {
 
     /// All pairs.
     pub fn iter(&self) -> impl Iterator<Item = (Id, Id)> + '_ {
-        self.keys
+        let mut near = 0;
+        self.keys()
             .iter()
-            .enumerate()
-            .flat_map(|(i, k)| self.values_at(i).iter().map(|v| (*k, *v)))
-    }
-
-    /// The pairs turned round.
-    #[cfg(test)]
-    pub(crate) fn reversed(&self) -> Self {
-        let mut pairs: Vec<u64> = self.iter().map(|(k, v)| pack(v, k)).collect();
-        sort(&mut pairs);
-        Self::from_sorted(&pairs)
+            .flat_map(move |k| self.get_near(*k, &mut near).iter().map(|v| (*k, *v)))
     }
 
     pub(crate) fn encode(&self, to: &mut Vec<u8>) {
-        put_column(&self.keys, to);
-        put_column(&self.offsets, to);
-        put_column(&self.values, to);
+        if self.patch.is_some() {
+            let pairs: Vec<u64> = self.iter().map(|(k, v)| pack(k, v)).collect();
+            return Self::from_sorted(&pairs).encode(to);
+        }
+        put_column(&self.columns.keys, to);
+        put_column(&self.columns.offsets, to);
+        put_column(&self.columns.values, to);
     }
 
     pub(crate) fn decode(from: &mut Reader<'_>) -> Result<Self> {
@@ -143,11 +222,21 @@ impl Pairs {
                 "columns of a predicate do not fit together".into(),
             ));
         }
-        Ok(Self {
+        let columns = Columns {
             keys,
             offsets,
             values,
-        })
+        };
+        Ok(columns.into())
+    }
+}
+
+impl From<Columns> for Pairs {
+    fn from(columns: Columns) -> Self {
+        Self {
+            columns: Arc::new(columns),
+            patch: None,
+        }
     }
 }
 

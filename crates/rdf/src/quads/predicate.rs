@@ -1,4 +1,5 @@
-//! One predicate of one graph: its pairs in both directions, and what changed since they were sorted.
+//! One predicate of one graph: its pairs in both directions, and what changed since they were sorted. Readers see the
+//! changes as patches; past some length they are merged into new columns.
 
 use super::pairs::{Pairs, pack, sort, unpack};
 use crate::codec::Reader;
@@ -28,10 +29,6 @@ impl Index {
         let os = Pairs::from_sorted(&pairs);
         Self { so, os }
     }
-
-    fn pairs(&self) -> Vec<u64> {
-        self.so.iter().map(|(s, o)| pack(s, o)).collect()
-    }
 }
 
 /// A predicate's pairs: sorted ones, and a short list of changes to them.
@@ -41,7 +38,7 @@ pub struct Predicate {
     /// Pairs that are added (true) or taken away; ascending. Each changes something.
     delta: Arc<Vec<(u64, bool)>>,
     /// Both together, made when somebody reads.
-    merged: OnceLock<Arc<Index>>,
+    patched: OnceLock<Arc<Index>>,
     count: usize,
 }
 
@@ -69,7 +66,12 @@ impl Predicate {
         if self.delta.is_empty() {
             return &self.base;
         }
-        self.merged.get_or_init(|| Arc::new(self.merge()))
+        self.patched.get_or_init(|| {
+            Arc::new(Index {
+                so: self.base.so.patched(&self.delta),
+                os: self.base.os.patched(&self.turned()),
+            })
+        })
     }
 
     /// Whether that pair is there.
@@ -80,29 +82,22 @@ impl Predicate {
         }
     }
 
+    /// The changes turned round, for the other direction.
+    fn turned(&self) -> Vec<(u64, bool)> {
+        let mut turned: Vec<(u64, bool)> = self
+            .delta
+            .iter()
+            .map(|(pair, added)| (pair.rotate_left(32), *added))
+            .collect();
+        turned.sort_unstable();
+        turned
+    }
+
     fn merge(&self) -> Index {
-        let base = self.base.pairs();
-        let mut pairs = Vec::with_capacity(base.len() + self.delta.len());
-        let mut changes = self.delta.iter().peekable();
-        for pair in base {
-            while let Some((p, added)) = changes.peek().filter(|c| c.0 < pair) {
-                if *added {
-                    pairs.push(*p);
-                }
-                changes.next();
-            }
-            match changes.peek() {
-                Some((p, added)) if *p == pair => {
-                    if *added {
-                        pairs.push(pair);
-                    }
-                    changes.next();
-                }
-                _ => pairs.push(pair),
-            }
+        Index {
+            so: self.base.so.merged(&self.delta),
+            os: self.base.os.merged(&self.turned()),
         }
-        pairs.extend(changes.filter(|c| c.1).map(|c| c.0));
-        Index::build(pairs)
     }
 
     /// Does changes, each a packed pair and whether it is added; later ones win. How many were added and taken away.
@@ -144,7 +139,7 @@ impl Predicate {
                 removed += usize::from(!*add);
             }
         }
-        self.merged = OnceLock::new();
+        self.patched = OnceLock::new();
         self.count = self.count + added - removed;
         if self.delta.len() > self.delta_max() {
             self.settle();
@@ -154,23 +149,24 @@ impl Predicate {
 
     /// Changes that are kept beside the sorted pairs: more when sorting again costs more.
     fn delta_max(&self) -> usize {
-        (self.base.so.len() / 64).clamp(512, 8192)
+        (self.base.so.len() / 256).clamp(512, 16_384)
     }
 
     /// Makes the changes a part of the sorted pairs.
     pub(crate) fn settle(&mut self) {
         if !self.delta.is_empty() {
-            self.base = match self.merged.take() {
-                Some(merged) => merged,
-                None => Arc::new(self.merge()),
-            };
+            self.base = Arc::new(self.merge());
             self.delta = Arc::default();
+            self.patched = OnceLock::new();
         }
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        let merged = self.merged.get().map_or(0, |m| m.so.bytes() + m.os.bytes());
-        self.base.so.bytes() + self.base.os.bytes() + self.delta.len() * 16 + merged
+        let patches = self
+            .patched
+            .get()
+            .map_or(0, |x| x.so.patch_bytes() + x.os.patch_bytes());
+        self.base.so.bytes() + self.base.os.bytes() + self.delta.len() * 16 + patches
     }
 
     pub(crate) fn encode(&self, to: &mut Vec<u8>) {
@@ -215,9 +211,26 @@ mod tests {
             assert_eq!(before + added - removed, expected.len());
             assert_eq!(predicate.len(), expected.len());
             if round % 3 == 0 {
-                let pairs: Vec<u64> = predicate.index().pairs();
-                assert_eq!(pairs, expected.iter().copied().collect::<Vec<_>>());
-                assert_eq!(predicate.index().os, predicate.index().so.reversed());
+                let index = predicate.index();
+                let pairs = |x: &Pairs| x.iter().map(|(k, v)| pack(k, v)).collect::<Vec<_>>();
+                assert_eq!(
+                    pairs(&index.so),
+                    expected.iter().copied().collect::<Vec<_>>()
+                );
+                let mut turned: Vec<u64> = expected.iter().map(|p| p.rotate_left(32)).collect();
+                turned.sort_unstable();
+                assert_eq!(pairs(&index.os), turned);
+                assert_eq!(
+                    (index.so.len(), index.os.len()),
+                    (expected.len(), expected.len())
+                );
+                for key in 0..60 {
+                    let (so, os) = (index.so.get(key), index.os.get(key));
+                    assert!(so.iter().all(|v| expected.contains(&pack(key, *v))));
+                    assert!(os.iter().all(|v| expected.contains(&pack(*v, key))));
+                    assert_eq!(index.so.keys().contains(&key), !so.is_empty());
+                    assert_eq!(index.os.keys().contains(&key), !os.is_empty());
+                }
             }
         }
     }

@@ -2,7 +2,7 @@
 //! without its, must agree.
 
 use crate::{load, options};
-use esker_rdf::{Dataset, Found, query};
+use esker_rdf::{Dataset, Format, Found, query};
 use oxrdf::{Dataset as Quads, Term};
 use oxrdfio::{RdfFormat, RdfParser};
 use proptest::prelude::*;
@@ -202,6 +202,15 @@ fn agree(data: &str, text: &str) -> Result<(), TestCaseError> {
     let dataset = load(data);
     let fast = ours(&dataset, text, true);
     let plain = ours(&dataset, text, false);
+    let written = |threads: usize| {
+        let mut options = options();
+        (options.threads, options.many) = (threads, 1);
+        let answer = query(&dataset, text, None, None, false, &options).unwrap();
+        let mut out = Vec::new();
+        answer.write(Format::Json, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    prop_assert_eq!(written(1), written(3), "threads\n{}\n{}", text, data);
     prop_assert_eq!(&fast, &plain, "optimised and not\n{}\n{}", text, data);
     // The library forgets the graph's name when a sub-query or another GRAPH stands in GRAPH.
     let inner = text.matches("SELECT").count() + text.matches("GRAPH").count() > 2;

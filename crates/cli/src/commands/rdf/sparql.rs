@@ -29,6 +29,7 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
     let stop = move || interrupt.stopped().map(crate::interrupt::Stopped::name);
     let (now, seed) = moment();
     let mut options = Options::new(now, seed);
+    options.threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     // The data is in memory already; this bounds what a query may put beside it.
     options.memory = usize::try_from(context.globals.memory)
         .unwrap_or(usize::MAX)
