@@ -478,6 +478,14 @@ impl Clients {
     }
 }
 
+impl Clients {
+    /// How many there are of all addresses, at least one.
+    pub(crate) fn busy(&self) -> usize {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.values().sum::<usize>().max(1)
+    }
+}
+
 impl Drop for Turn {
     fn drop(&mut self) {
         let Some(address) = self.address else { return };

@@ -77,6 +77,9 @@ fn answer(service: &Service, watch: &Watch, how: &How, mut out: Out) {
     let mut options = Options::new(moment().0, seed);
     options.memory = service.settings.sparql.memory_bytes;
     options.stop = &stop;
+    // Many at once share the processors as they are.
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    options.threads = (cores / service.sparql_clients.busy()).max(1);
     let found = query_parsed(&data, &how.text, &query, graphs, how.explain, &options);
     let found = match found {
         Ok(found) => found,
