@@ -7,7 +7,7 @@ mod source;
 mod tests;
 
 pub use live::{Add, Added, Done, How, Live, Request, STACK, Stop};
-pub use source::{ENDINGS, files, format_of, open};
+pub use source::{ENDINGS, Packing, files, format_of, open, unpacked};
 
 use crate::database::Database;
 use disk::Writer;
@@ -89,7 +89,7 @@ impl Database {
         if let Some(live) = &*live {
             return Ok(Arc::clone(live));
         }
-        let opened = Arc::new(Live::open(&self.rdf_folder()?)?);
+        let opened = Arc::new(Live::open(&self.rdf_folder()?, self.is_sync())?);
         *live = Some(Arc::clone(&opened));
         Ok(opened)
     }
