@@ -21,6 +21,7 @@ mod error;
 pub mod exec;
 mod expr;
 pub mod id;
+pub mod infer;
 pub mod log;
 pub mod parse;
 pub mod plan;
@@ -33,13 +34,14 @@ mod update;
 pub use error::{Error, Mistake, Result};
 pub use exec::Options;
 pub use expr::Expr;
+pub use infer::Inference;
 pub use oxrdf::Term;
 pub use oxrdfio::{JsonLdProfileSet, RdfFormat};
 pub use oxsdatatypes::DateTime;
 pub use quads::Dataset;
 pub use query::{Answer, Found, Graphs, answer, query, query_parsed};
 pub use results::{Format, dump};
-pub use spargebra::{Query, Update};
+pub use spargebra::{GraphUpdateOperation as UpdateOperation, Query, Update};
 pub use update::{Fetch, Updated, update, update_in_place, update_parsed};
 
 /// Whether a text is an absolute IRI.

@@ -282,12 +282,7 @@ impl Work<'_> {
             }
         }
         // Only what changes something is kept for the log.
-        let there = |q: &Quad| {
-            self.out
-                .data
-                .graph(q.g)
-                .is_some_and(|g| g.contains(q.s, q.p, q.o))
-        };
+        let there = |q: &Quad| self.out.data.is_asserted(q);
         let kept: Vec<(Quad, bool)> = if changes.len() == 1 {
             changes
                 .iter()
@@ -483,7 +478,7 @@ impl Work<'_> {
             if self.is_derived_id(g) {
                 continue;
             }
-            self.out.removed += self.out.data.graph(g).map_or(0, |x| x.len());
+            self.out.removed += self.out.data.asserted_len(g);
             if self.out.data.clear(g) {
                 self.out.changes.push(Change::Clear(g));
             }

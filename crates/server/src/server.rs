@@ -281,6 +281,7 @@ impl Running {
         let _ = self.writer.join();
         self.service.readers.stop();
         self.service.scanners.stop();
+        self.service.sparql.stop();
         self.runtime.shutdown_timeout(FLUSH_MAX);
         let database = match Arc::into_inner(self.service) {
             Some(service) => {

@@ -88,13 +88,25 @@ pub(crate) enum RdfCommand {
     Drop(RdfPlainArgs),
 }
 
+/// By which rules triples are inferred.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum InferRules {
+    /// Subclasses, subproperties, domains, ranges
+    Rdfs,
+    /// OWL 2 RL: those, and equivalence, inverses, transitivity, restrictions and more
+    OwlRl,
+    /// None: what was inferred is forgotten
+    None,
+}
+
 #[derive(Debug, Args)]
 #[command(
     after_help = "N-Triples, N-Quads, Turtle, TriG, RDF/XML and JSON-LD, by the names' endings: .nt .nq .ttl .trig .rdf .owl .xml \
     .jsonld, each also with .gz or .zst. Folders are read with all below them.\n\n\
     Examples:\n  \
     esker rdf load lab.esker data.nt.zst more.ttl dir/\n  \
-    esker rdf load lab.esker people.ttl --graph http://example.org/people"
+    esker rdf load lab.esker people.ttl --graph http://example.org/people\n  \
+    esker rdf load lab.esker univ-bench.owl data.nt --infer owl-rl"
 )]
 pub(crate) struct RdfLoadArgs {
     #[command(flatten)]
@@ -108,6 +120,9 @@ pub(crate) struct RdfLoadArgs {
     /// Pass over broken lines, and list them
     #[arg(long)]
     pub(crate) lenient: bool,
+    /// Keep what follows from the data beside it, from now on; without it as at the last load
+    #[arg(long, value_enum, value_name = "RULES")]
+    pub(crate) infer: Option<InferRules>,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }
@@ -143,6 +158,9 @@ pub(crate) struct RdfDumpArgs {
     /// That graph only; `default` is the default graph
     #[arg(long, value_name = "IRI")]
     pub(crate) graph: Option<String>,
+    /// Write inferred triples too
+    #[arg(long)]
+    pub(crate) inferred: bool,
     /// How to write
     #[arg(long, value_enum, default_value_t = DumpFormat::Nq)]
     pub(crate) format: DumpFormat,

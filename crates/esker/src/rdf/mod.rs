@@ -8,11 +8,12 @@ mod source;
 mod tests;
 
 pub use live::{Add, Added, Done, How, Live, Request, STACK, Stop};
-pub use source::{ENDINGS, files, format_of, open};
+pub use source::{ENDINGS, Packing, files, format_of, open, unpacked};
 
 use crate::database::Database;
 use disk::Writer;
 use esker_model::{Error, Result};
+use esker_rdf::infer::{Inference, Limits};
 use esker_rdf::parse::{Loaded, Loader};
 use esker_rdf::{Dataset, DateTime, Graphs, Options, RdfFormat, log, update_in_place};
 use esker_rpc::Address;
@@ -44,6 +45,15 @@ pub struct Changed {
     pub added: usize,
     /// Quads that are gone.
     pub removed: usize,
+}
+
+/// By which rules a load infers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rules {
+    /// By those of the load before.
+    AsBefore,
+    /// By these, or by none, from now on.
+    Now(Option<Inference>),
 }
 
 /// A log of more bytes than this, and than the image's half, becomes an image when a writer opens it.
@@ -88,7 +98,7 @@ impl Database {
         if let Some(live) = &*live {
             return Ok(Arc::clone(live));
         }
-        let opened = Arc::new(Live::open(&self.rdf_folder()?)?);
+        let opened = Arc::new(Live::open(&self.rdf_folder()?, self.is_sync())?);
         *live = Some(Arc::clone(&opened));
         Ok(opened)
     }
@@ -240,17 +250,24 @@ impl Rdf {
         Ok(Changed { added, removed })
     }
 
-    /// Adds files, all or nothing, and writes an image with them.
+    /// Adds files, all or nothing, and writes an image with them. What is inferred is found again from all data, by the
+    /// rules that were asked for last.
     pub fn load(
         &mut self,
         files: &[(PathBuf, RdfFormat)],
         graph: Option<&str>,
         lenient: bool,
+        infer: Rules,
+        limits: Limits<'_>,
         tick: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Loaded> {
         graph.map_or(Ok(()), meta::check_target)?;
         let (_, seed) = moment();
-        let mut loader = Loader::new(self.data.clone(), &format!("f{seed:x}n"), lenient);
+        let kind = match infer {
+            Rules::AsBefore => self.data.inference(),
+            Rules::Now(kind) => kind,
+        };
+        let mut loader = Loader::new(self.data.asserted(), &format!("f{seed:x}n"), lenient);
         loader.on_tick(Box::new(tick));
         for (path, format) in files {
             let name = path.display().to_string();
@@ -263,8 +280,9 @@ impl Rdf {
                 .read(&name, &mut *from, *format, graph, base.as_deref())
                 .map_err(error)?;
         }
-        let (data, loaded) = loader.finish();
+        let (mut data, loaded) = loader.finish();
         meta::check_names(&data)?;
+        data.infer(kind, limits).map_err(error)?;
         let before = std::mem::replace(&mut self.data, data);
         if let Err(e) = self.checkpoint() {
             self.data = before;

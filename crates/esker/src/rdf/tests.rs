@@ -3,6 +3,11 @@
 use super::*;
 use std::fs;
 
+const LIMITS: Limits<'static> = Limits {
+    memory: usize::MAX,
+    stop: &|| None,
+};
+
 fn options() -> Options<'static> {
     let (now, seed) = moment();
     Options::new(now, seed)
@@ -121,13 +126,20 @@ fn a_load_that_fails_leaves_nothing() {
         (bad, RdfFormat::NTriples),
     ];
     let message = rdf
-        .load(&both, None, false, &mut |_| true)
+        .load(&both, None, false, Rules::AsBefore, LIMITS, &mut |_| true)
         .unwrap_err()
         .to_string();
     assert!(message.contains("bad.nt:2:1"), "{message}");
     assert_eq!(rdf.data().len(), 0);
     let loaded = rdf
-        .load(&both, Some("http://g"), true, &mut |_| true)
+        .load(
+            &both,
+            Some("http://g"),
+            true,
+            Rules::AsBefore,
+            LIMITS,
+            &mut |_| true,
+        )
         .unwrap();
     assert_eq!((loaded.new, loaded.skipped_count), (2, 1));
     let load = format!("LOAD <file://{}>", encoded(&good));

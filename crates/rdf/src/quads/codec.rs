@@ -3,7 +3,8 @@
 use super::{Arc, Dataset, Dictionary, Graph, Predicate};
 use crate::codec::{Reader, put_u32, put_u64};
 use crate::error::{Error, Result};
-use crate::id::UNBOUND;
+use crate::id::{Id, UNBOUND};
+use crate::infer::{Inference, Layer};
 
 /// What an image begins with; the last two bytes are the version of the format.
 const MAGIC: &[u8; 8] = b"ESKRDF01";
@@ -18,11 +19,14 @@ impl Dataset {
         let graphs = std::iter::once((UNBOUND, &self.default))
             .chain(self.named.iter().map(|(g, graph)| (*g, graph)));
         for (g, graph) in graphs {
-            put_u32(g, &mut to);
-            put_u64(graph.predicates.len() as u64, &mut to);
-            for (p, predicate) in &graph.predicates {
-                put_u32(*p, &mut to);
-                predicate.encode(&mut to);
+            graph.encode(g, &mut to);
+        }
+        // What is inferred comes last, and not at all where nothing is.
+        if let Some(layer) = &self.inferred {
+            to.push(layer.kind.code());
+            put_u64(layer.graphs.len() as u64, &mut to);
+            for (g, graph) in &layer.graphs {
+                graph.encode(*g, &mut to);
             }
         }
         to
@@ -41,13 +45,7 @@ impl Dataset {
             ..Self::default()
         };
         for _ in 0..from.len(12)? {
-            let g = from.u32()?;
-            let mut graph = Graph::default();
-            for _ in 0..from.len(4)? {
-                let p = from.u32()?;
-                graph.predicates.insert(p, Predicate::decode(&mut from)?);
-            }
-            graph.relist();
+            let (g, graph) = Graph::decode(&mut from)?;
             if g == UNBOUND {
                 dataset.default = Arc::new(graph);
             } else {
@@ -55,10 +53,40 @@ impl Dataset {
             }
         }
         if !from.is_empty() {
+            let mut layer = Layer::new(Inference::of_code(from.u8()?)?);
+            for _ in 0..from.len(12)? {
+                let (g, graph) = Graph::decode(&mut from)?;
+                layer.graphs.insert(g, Arc::new(graph));
+            }
+            dataset.inferred = Some(Arc::new(layer));
+        }
+        if !from.is_empty() {
             return Err(Error::Corrupt(
                 "bytes follow the last graph of the image".into(),
             ));
         }
         Ok(dataset)
+    }
+}
+
+impl Graph {
+    fn encode(&self, g: Id, to: &mut Vec<u8>) {
+        put_u32(g, to);
+        put_u64(self.predicates.len() as u64, to);
+        for (p, predicate) in &self.predicates {
+            put_u32(*p, to);
+            predicate.encode(to);
+        }
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Result<(Id, Self)> {
+        let g = from.u32()?;
+        let mut graph = Self::default();
+        for _ in 0..from.len(4)? {
+            let p = from.u32()?;
+            graph.predicates.insert(p, Predicate::decode(from)?);
+        }
+        graph.relist();
+        Ok((g, graph))
     }
 }

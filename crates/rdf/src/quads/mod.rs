@@ -7,7 +7,7 @@ mod patch;
 mod predicate;
 
 pub use pairs::Pairs;
-pub(crate) use pairs::{pack, seek, sort};
+pub(crate) use pairs::{pack, seek, sort, unpack};
 pub use predicate::{Index, Predicate};
 
 use crate::dictionary::Dictionary;
@@ -89,17 +89,80 @@ impl Graph {
             .flat_map(|(p, x)| x.index().so.iter().map(|(s, o)| (s, *p, o)))
     }
 
-    /// A graph of pairs by predicate: subject in the upper half, object in the lower one, in any order.
-    pub fn of_columns(columns: BTreeMap<Id, Vec<u64>>) -> Self {
+    /// Of pairs by predicate, in any order: the subject in the upper half, the object in the lower one.
+    pub fn from_pairs(all: BTreeMap<Id, Vec<u64>>) -> Self {
         let mut graph = Self::default();
-        for (p, pairs) in columns {
-            let predicate = Predicate::new(Index::build(pairs));
-            if !predicate.is_empty() {
-                graph.predicates.insert(p, predicate);
-            }
+        for (p, pairs) in all {
+            graph
+                .predicates
+                .insert(p, Predicate::new(Index::build(pairs)));
         }
         graph.relist();
         graph
+    }
+
+    /// Both graphs as one, which shares the predicates that only the first has.
+    pub(crate) fn union_of(one: &Self, other: &Self) -> Self {
+        let mut graph = one.clone();
+        for (p, predicate) in &other.predicates {
+            let pairs = |x: &Predicate| -> Vec<u64> {
+                x.index().so.iter().map(|(s, o)| pack(s, o)).collect()
+            };
+            let whole = match one.predicates.get(p) {
+                None => predicate.clone(),
+                Some(known) => {
+                    let mut all = pairs(known);
+                    all.extend(pairs(predicate));
+                    Predicate::new(Index::build(all))
+                }
+            };
+            graph.predicates.insert(*p, whole);
+        }
+        graph.relist();
+        graph
+    }
+
+    /// This graph without the triples of another one; it shares the predicates that the other has not.
+    pub(crate) fn without(&self, other: &Self) -> Self {
+        let mut graph = self.clone();
+        for (p, gone) in &other.predicates {
+            let Some(known) = self.predicates.get(p) else {
+                continue;
+            };
+            let (mut here, mut near, gone) = (0, 0, gone.index());
+            let mut left = Vec::with_capacity(known.len());
+            let so = &known.index().so;
+            for s in so.keys() {
+                let list = gone.so.get_near(*s, &mut near);
+                let kept = so.get_near(*s, &mut here).iter();
+                left.extend(
+                    kept.filter(|o| list.binary_search(o).is_err())
+                        .map(|o| pack(*s, *o)),
+                );
+            }
+            graph.insert(*p, Predicate::new(Index::build(left)));
+        }
+        graph
+    }
+
+    /// Changes pairs of a predicate, each added (true) or taken away. How many were.
+    pub(crate) fn change(&mut self, p: Id, list: &[(u64, bool)]) -> (usize, usize) {
+        if let Some(predicate) = self.predicates.get_mut(&p) {
+            let done = predicate.change(list);
+            if predicate.is_empty() {
+                self.predicates.remove(&p);
+                self.relist();
+            }
+            return done;
+        }
+        let mut predicate = Predicate::default();
+        let done = predicate.change(list);
+        self.insert(p, predicate);
+        done
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.predicates.values().map(Predicate::bytes).sum()
     }
 
     /// Several graphs as one.
@@ -128,6 +191,8 @@ pub struct Dataset {
     pub dictionary: Dictionary,
     default: Arc<Graph>,
     named: BTreeMap<Id, Arc<Graph>>,
+    /// Which triples of the graphs are inferred only.
+    pub(crate) inferred: Option<Arc<crate::infer::Layer>>,
 }
 
 impl Dataset {
@@ -173,6 +238,9 @@ impl Dataset {
 
     /// Does changes in their order: quads that are added (true) or taken away. How many were.
     pub fn change(&mut self, changes: &[(Quad, bool)]) -> (usize, usize) {
+        if self.inferred.is_some() {
+            return self.change_inferring(changes);
+        }
         let mut groups: BTreeMap<(Id, Id), Vec<(u64, bool)>> = BTreeMap::new();
         for (q, add) in changes {
             groups
@@ -212,6 +280,9 @@ impl Dataset {
 
     /// Adds many quads at once, as (graph, predicate) to packed pairs of subject and object.
     pub(crate) fn add_sorted(&mut self, groups: BTreeMap<(Id, Id), Vec<u64>>) -> usize {
+        if self.inferred.is_some() {
+            return self.add_inferring(groups);
+        }
         let before = self.len();
         for ((g, p), mut pairs) in groups {
             let graph = self.graph_mut(g);
@@ -225,6 +296,13 @@ impl Dataset {
 
     /// Takes a graph away. Whether it was there.
     pub fn clear(&mut self, g: Id) -> bool {
+        if self.inferred.is_some() {
+            return self.clear_inferring(g);
+        }
+        self.remove_graph(g)
+    }
+
+    pub(crate) fn remove_graph(&mut self, g: Id) -> bool {
         if g == UNBOUND {
             !std::mem::take(&mut self.default).is_empty()
         } else {
@@ -232,7 +310,16 @@ impl Dataset {
         }
     }
 
-    /// Makes one graph the same as another.
+    /// A graph, which is not there afterwards.
+    pub(crate) fn take_graph(&mut self, g: Id) -> Arc<Graph> {
+        if g == UNBOUND {
+            std::mem::take(&mut self.default)
+        } else {
+            self.named.remove(&g).unwrap_or_default()
+        }
+    }
+
+    /// Makes one graph the same as another. What is inferred is not looked at.
     pub fn put_graph(&mut self, g: Id, graph: Arc<Graph>) {
         if g == UNBOUND {
             self.default = graph;
@@ -246,6 +333,14 @@ impl Dataset {
     /// Sorts what changed into the columns.
     pub fn settle(&mut self) {
         self.dictionary.settle();
+        if let Some(layer) = &mut self.inferred {
+            for graph in Arc::make_mut(layer).graphs.values_mut() {
+                Arc::make_mut(graph)
+                    .predicates
+                    .values_mut()
+                    .for_each(Predicate::settle);
+            }
+        }
         let graphs = std::iter::once(&mut self.default).chain(self.named.values_mut());
         for graph in graphs {
             Arc::make_mut(graph)

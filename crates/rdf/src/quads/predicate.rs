@@ -82,6 +82,39 @@ impl Predicate {
         }
     }
 
+    /// Appends the objects of a subject, without sorting changes into the pairs.
+    pub(crate) fn objects(&self, s: Id, to: &mut Vec<Id>) {
+        let from = self.delta.partition_point(|d| d.0 < pack(s, 0));
+        let changed = self.delta.get(from..).unwrap_or_default();
+        let end = changed.partition_point(|d| unpack(d.0).0 == s);
+        let changed = changed.get(..end).unwrap_or_default();
+        let base = self.base.so.get(s);
+        if changed.is_empty() {
+            to.extend_from_slice(base);
+            return;
+        }
+        let gone = |o: &Id| changed.binary_search_by_key(&pack(s, *o), |d| d.0).is_ok();
+        to.extend(base.iter().filter(|o| !gone(o)));
+        to.extend(changed.iter().filter(|d| d.1).map(|d| unpack(d.0).1));
+    }
+
+    /// Appends the subjects of an object, without sorting changes into the pairs.
+    pub(crate) fn subjects(&self, o: Id, to: &mut Vec<Id>) {
+        let base = self.base.os.get(o);
+        if self.delta.is_empty() {
+            to.extend_from_slice(base);
+            return;
+        }
+        to.extend(base.iter().filter(|s| self.contains(**s, o)));
+        let changed = self.delta.iter().filter(|d| d.1);
+        to.extend(
+            changed
+                .map(|d| unpack(d.0))
+                .filter(|x| x.1 == o)
+                .map(|x| x.0),
+        );
+    }
+
     /// The changes turned round, for the other direction.
     fn turned(&self) -> Vec<(u64, bool)> {
         let mut turned: Vec<(u64, bool)> = self

@@ -12,7 +12,7 @@ use esker_rdf::{Dataset, RdfFormat, dump as write};
 pub(super) fn checkpoint(args: &RdfPlainArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let mut rdf = context.open(&args.target)?.rdf_to_change()?;
     let bytes = rdf.checkpoint()?;
-    let quads = rdf.data().len() as u64;
+    let quads = asserted(rdf.data());
     let sentence = format!(
         "{} in an image of {}",
         units::counted(quads, "quad", "quads"),
@@ -31,7 +31,7 @@ pub(super) fn checkpoint(args: &RdfPlainArgs, context: &mut Context) -> anyhow::
 
 pub(super) fn drop_all(args: &RdfPlainArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let mut rdf = context.open(&args.target)?.rdf_to_change()?;
-    let quads = rdf.data().len() as u64;
+    let quads = asserted(rdf.data());
     rdf.drop_all()?;
     let sentence = format!("dropped {}", units::counted(quads, "quad", "quads"));
     report(
@@ -46,7 +46,13 @@ pub(super) fn drop_all(args: &RdfPlainArgs, context: &mut Context) -> anyhow::Re
 
 pub(super) fn dump(args: &RdfDumpArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let rdf = context.open(&args.target)?.rdf()?;
-    let data = rdf.data();
+    let asserted;
+    let data = if args.inferred {
+        rdf.data()
+    } else {
+        asserted = rdf.data().asserted();
+        &asserted
+    };
     let graph = match args.graph.as_deref() {
         None => None,
         Some("default") => Some(UNBOUND),
@@ -74,6 +80,11 @@ pub(super) fn dump(args: &RdfDumpArgs, context: &mut Context) -> anyhow::Result<
     Ok(Outcome::Done)
 }
 
+/// Quads without those that are inferred.
+fn asserted(data: &Dataset) -> u64 {
+    (data.len() - data.inferred_len()) as u64
+}
+
 fn names(data: &Dataset) -> String {
     let all: Vec<String> = data
         .names()
@@ -92,9 +103,13 @@ pub(super) fn stats(args: &RdfStatsArgs, context: &mut Context) -> anyhow::Resul
     let rdf = context.open(&args.target)?.rdf()?;
     let data = rdf.data();
     let (quads, terms) = (data.len() as u64, data.dictionary.len() as u64);
-    let (columns, dictionary) = (data.quad_bytes() as u64, data.dictionary.bytes() as u64);
+    let (columns, dictionary) = (
+        (data.quad_bytes() + data.inferred_bytes()) as u64,
+        data.dictionary.bytes() as u64,
+    );
+    let inferred = data.inferred_len() as u64;
     let each = |bytes: u64, n: u64| bytes as f64 / n.max(1) as f64;
-    let list: Vec<(&'static str, u64, String)> = vec![
+    let mut list: Vec<(&'static str, u64, String)> = vec![
         ("quads", quads, units::count(quads)),
         (
             "named graphs",
@@ -126,6 +141,12 @@ pub(super) fn stats(args: &RdfStatsArgs, context: &mut Context) -> anyhow::Resul
             units::size(rdf.log_bytes()),
         ),
     ];
+    if let Some(kind) = data.inference() {
+        let asserted = quads - inferred;
+        list.insert(1, ("asserted", asserted, units::count(asserted)));
+        let text = format!("{} by {}", units::count(inferred), kind.name());
+        list.insert(2, ("inferred", inferred, text));
+    }
     let format = args.format.format;
     let mut rows = Rows::new(&mut context.out, format, context.style, &["what", "value"]);
     for (name, number, text) in list {

@@ -1,12 +1,15 @@
 //! `esker rdf load`.
 
-use crate::args::RdfLoadArgs;
+use crate::args::{InferRules, RdfLoadArgs};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::output::{Cell, report};
 use crate::progress::Progress;
 use crate::units;
+use esker::rdf::Rules;
+use esker_rdf::Inference;
 use esker_rdf::dictionary::Key;
+use esker_rdf::infer::Limits;
 use std::time::Instant;
 
 pub(crate) fn load(args: &RdfLoadArgs, context: &mut Context) -> anyhow::Result<Outcome> {
@@ -30,7 +33,27 @@ pub(crate) fn load(args: &RdfLoadArgs, context: &mut Context) -> anyhow::Result<
         bar.at(read);
         interrupt.stopped().is_none()
     };
-    let loaded = rdf.load(&files, args.graph.as_deref(), args.lenient, &mut tick);
+    let infer = match args.infer {
+        None => Rules::AsBefore,
+        Some(InferRules::None) => Rules::Now(None),
+        Some(InferRules::Rdfs) => Rules::Now(Some(Inference::Rdfs)),
+        Some(InferRules::OwlRl) => Rules::Now(Some(Inference::OwlRl)),
+    };
+    let interrupt = context.interrupt.clone();
+    let limits = Limits {
+        memory: usize::try_from(context.globals.memory)
+            .unwrap_or(usize::MAX)
+            .max(4 << 30),
+        stop: &move || interrupt.stopped().map(crate::interrupt::Stopped::name),
+    };
+    let loaded = rdf.load(
+        &files,
+        args.graph.as_deref(),
+        args.lenient,
+        infer,
+        limits,
+        &mut tick,
+    );
     drop(bar);
     let loaded = match loaded {
         Err(esker::Error::Interrupted) => {
@@ -50,8 +73,17 @@ pub(crate) fn load(args: &RdfLoadArgs, context: &mut Context) -> anyhow::Result<
         Some(iri) if rdf.data().dictionary.find(&Key::Iri(iri)).is_some() => format!(" in <{iri}>"),
         _ => String::new(),
     };
+    let inferred = rdf.data().inferred_len() as u64;
+    let also = match rdf.data().inference() {
+        Some(kind) => format!(
+            ", {} by {}",
+            units::counted(inferred, "triple inferred", "triples inferred"),
+            kind.name()
+        ),
+        None => String::new(),
+    };
     let sentence = format!(
-        "read {} of {}, {} new{graph}, in {}",
+        "read {} of {}, {} new{graph}{also}, in {}",
         units::counted(loaded.read, "quad", "quads"),
         units::counted(files.len() as u64, "file", "files"),
         units::count(loaded.new),
@@ -61,12 +93,13 @@ pub(crate) fn load(args: &RdfLoadArgs, context: &mut Context) -> anyhow::Result<
         context,
         args.format.format,
         &sentence,
-        &["files", "read", "new", "skipped"],
+        &["files", "read", "new", "skipped", "inferred"],
         vec![
             Cell::Count(files.len() as u64),
             Cell::Count(loaded.read),
             Cell::Count(loaded.new),
             Cell::Count(loaded.skipped_count),
+            Cell::Count(inferred),
         ],
     )?;
     Ok(Outcome::partly_if(loaded.skipped_count > 0))

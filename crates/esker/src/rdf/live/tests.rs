@@ -12,7 +12,7 @@ fn insert(n: usize) -> Request {
 }
 
 fn open(folder: &Path) -> Live {
-    Live::open(&folder.join("rdf")).unwrap()
+    Live::open(&folder.join("rdf"), false).unwrap()
 }
 
 #[test]

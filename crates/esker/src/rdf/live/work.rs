@@ -29,6 +29,8 @@ pub(super) struct Work {
     aside: Option<Aside>,
     drafts: u64,
     image_bytes: u64,
+    /// Whether all must survive a power failure.
+    sync: bool,
 }
 
 struct Aside {
@@ -149,7 +151,7 @@ impl Group {
             graph.map_or(0, |g| g.len())
         };
         let into = add.into.as_deref();
-        let existed = into.is_none() || size(&self.data, into) > 0;
+        let existed = size(&self.data, into) > 0;
         let before = self.data.len();
         let mut changes = Vec::new();
         let mut gone = 0;
@@ -188,13 +190,14 @@ fn not_written(e: &Error) -> Error {
 }
 
 impl Work {
-    pub(super) fn new(shared: Arc<Shared>, disk: Writer) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, disk: Writer, sync: bool) -> Self {
         Self {
             shared,
             disk,
             aside: None,
             drafts: 0,
             image_bytes: 0,
+            sync,
         }
     }
 
@@ -246,7 +249,8 @@ impl Work {
             }
             return;
         } else {
-            self.disk.append_records(&group.records, group.sync)
+            self.disk
+                .append_records(&group.records, group.sync || self.sync)
         };
         drop(group.before);
         match written {

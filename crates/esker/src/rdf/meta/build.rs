@@ -105,7 +105,7 @@ pub(super) fn build(source: Source<'_>, terms: &mut Dictionary, place: u64) -> R
             .schema(&schema, &mut columns)
             .map_err(super::super::error)?;
     }
-    let graph = Graph::of_columns(columns.all);
+    let graph = Graph::from_pairs(columns.all);
     state.data.put_graph(state.words.graph, Arc::new(graph));
     state.anchor(terms);
     Ok(state)

@@ -184,7 +184,7 @@ impl Meta {
 /// Takes the metadata graphs out of data that they were put into.
 pub fn take_out(data: &mut Dataset) {
     for id in in_data(data) {
-        data.clear(id);
+        data.put_graph(id, Arc::default());
     }
 }
 

@@ -1,0 +1,458 @@
+//! Closures equal those of the rules as they are written, applied to all triples until nothing is new; what changes
+//! leave equals what a closure from the beginning gives.
+
+use super::{Inference, Limits};
+use crate::dictionary::Key;
+use crate::id::{Id, UNBOUND};
+use crate::parse::Loader;
+use crate::quads::{Dataset, Quad};
+use oxrdfio::RdfFormat;
+use std::collections::{BTreeSet, HashMap};
+use std::fmt::Write as _;
+
+type Triples = BTreeSet<(Id, Id, Id)>;
+
+const PREFIXES: &str = "@prefix : <http://e/> . @prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix owl: <http://www.w3.org/2002/07/owl#> .\n";
+
+fn load(text: &str) -> Dataset {
+    let mut loader = Loader::new(Dataset::default(), "t", false);
+    let text = format!("{PREFIXES}{text}");
+    loader
+        .read("test", &mut text.as_bytes(), RdfFormat::TriG, None, None)
+        .unwrap_or_else(|e| panic!("{e} in {text}"));
+    loader.finish().0
+}
+
+fn closed(text: &str, kind: Inference) -> Dataset {
+    let mut data = load(text);
+    data.infer(Some(kind), Limits::NONE).unwrap();
+    data
+}
+
+fn triples(data: &Dataset, g: Id) -> Triples {
+    data.graph(g)
+        .map(|g| g.triples().collect())
+        .unwrap_or_default()
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+
+    fn of(&mut self, kind: &str, n: u64) -> String {
+        format!(":{kind}{}", self.below(n))
+    }
+
+    fn thing(&mut self) -> String {
+        match self.below(8) {
+            0 => "\"x\"".into(),
+            1 => "7".into(),
+            _ => self.of("i", 7),
+        }
+    }
+
+    fn class(&mut self) -> String {
+        match self.below(4) {
+            0 => self.of("r", 3),
+            _ => self.of("c", 5),
+        }
+    }
+
+    /// A triple about things.
+    fn data(&mut self) -> String {
+        match self.below(12) {
+            0..=2 => format!("{} a {} .", self.of("i", 7), self.class()),
+            3 if self.below(3) == 0 => {
+                format!("{} owl:sameAs {} .", self.of("i", 7), self.of("i", 7))
+            }
+            _ => format!("{} {} {} .", self.of("i", 7), self.of("p", 5), self.thing()),
+        }
+    }
+
+    /// A triple, or a few, about classes and properties.
+    fn schema(&mut self, owl: bool) -> String {
+        let (p, q, c, d) = (self.of("p", 5), self.of("p", 5), self.class(), self.class());
+        match self.below(if owl { 18 } else { 4 }) {
+            0 => format!("{c} rdfs:subClassOf {d} ."),
+            1 => format!("{p} rdfs:subPropertyOf {q} ."),
+            2 => format!("{p} rdfs:domain {c} ."),
+            3 => format!("{p} rdfs:range {c} ."),
+            4 => format!("{c} owl:equivalentClass {d} ."),
+            5 => format!("{p} owl:equivalentProperty {q} ."),
+            6 => format!("{p} owl:inverseOf {q} ."),
+            7 => format!("{p} a owl:TransitiveProperty ."),
+            8 => format!("{p} a owl:SymmetricProperty ."),
+            9 => match self.below(3) {
+                0 => format!("{p} a owl:FunctionalProperty ."),
+                1 => format!("{p} a owl:InverseFunctionalProperty ."),
+                _ => format!("{p} rdfs:subPropertyOf rdf:type ."),
+            },
+            10 => format!("{c} owl:intersectionOf ( {d} {} ) .", self.class()),
+            11 => format!("{c} owl:unionOf ( {d} {} ) .", self.class()),
+            12 => format!("{c} owl:oneOf ( {} :i1 ) .", self.of("i", 7)),
+            13 => format!("{p} owl:propertyChainAxiom ( {q} {} ) .", self.of("p", 5)),
+            14 => format!("{p} owl:propertyChainAxiom ( {q} :p0 {q} ) ."),
+            n => {
+                let what = match n {
+                    15 => format!("owl:someValuesFrom {d}"),
+                    16 => format!("owl:allValuesFrom {d}"),
+                    _ => format!("owl:hasValue {}", self.thing()),
+                };
+                format!("{} owl:onProperty {p} ; {what} .", self.of("r", 3))
+            }
+        }
+    }
+}
+
+/// Rules as the standards write them: `body => head`, words in CURIEs, variables with a question mark.
+const RDFS: &[&str] = &[
+    "?p rdfs:domain ?c . ?x ?p ?y => ?x rdf:type ?c",
+    "?p rdfs:range ?c . ?x ?p ?y => ?y rdf:type ?c",
+    "?p rdfs:subPropertyOf ?q . ?q rdfs:subPropertyOf ?r => ?p rdfs:subPropertyOf ?r",
+    "?p rdfs:subPropertyOf ?q . ?x ?p ?y => ?x ?q ?y",
+    "?c rdfs:subClassOf ?d . ?x rdf:type ?c => ?x rdf:type ?d",
+    "?c rdfs:subClassOf ?d . ?d rdfs:subClassOf ?e => ?c rdfs:subClassOf ?e",
+];
+
+const OWL: &[&str] = &[
+    "?x owl:sameAs ?y => ?y owl:sameAs ?x",
+    "?x owl:sameAs ?y . ?y owl:sameAs ?z => ?x owl:sameAs ?z",
+    "?s owl:sameAs ?t . ?s ?p ?o => ?t ?p ?o",
+    "?o owl:sameAs ?t . ?s ?p ?o => ?s ?p ?t",
+    "?p rdf:type owl:FunctionalProperty . ?x ?p ?y . ?x ?p ?z => ?y owl:sameAs ?z",
+    "?p rdf:type owl:InverseFunctionalProperty . ?x ?p ?z . ?y ?p ?z => ?x owl:sameAs ?y",
+    "?p rdf:type owl:SymmetricProperty . ?x ?p ?y => ?y ?p ?x",
+    "?p rdf:type owl:TransitiveProperty . ?x ?p ?y . ?y ?p ?z => ?x ?p ?z",
+    "?p owl:inverseOf ?q . ?x ?p ?y => ?y ?q ?x",
+    "?p owl:inverseOf ?q . ?x ?q ?y => ?y ?p ?x",
+    "?r owl:someValuesFrom ?c . ?r owl:onProperty ?p . ?x ?p ?y . ?y rdf:type ?c => ?x rdf:type ?r",
+    "?r owl:allValuesFrom ?c . ?r owl:onProperty ?p . ?x rdf:type ?r . ?x ?p ?y => ?y rdf:type ?c",
+    "?r owl:hasValue ?v . ?r owl:onProperty ?p . ?x rdf:type ?r => ?x ?p ?v",
+    "?r owl:hasValue ?v . ?r owl:onProperty ?p . ?x ?p ?v => ?x rdf:type ?r",
+    "?c owl:equivalentClass ?d => ?c rdfs:subClassOf ?d",
+    "?c owl:equivalentClass ?d => ?d rdfs:subClassOf ?c",
+    "?c rdfs:subClassOf ?d . ?d rdfs:subClassOf ?c => ?c owl:equivalentClass ?d",
+    "?c owl:equivalentProperty ?d => ?c rdfs:subPropertyOf ?d",
+    "?c owl:equivalentProperty ?d => ?d rdfs:subPropertyOf ?c",
+    "?c rdfs:subPropertyOf ?d . ?d rdfs:subPropertyOf ?c => ?c owl:equivalentProperty ?d",
+    "?p rdfs:domain ?c . ?c rdfs:subClassOf ?d => ?p rdfs:domain ?d",
+    "?q rdfs:domain ?c . ?p rdfs:subPropertyOf ?q => ?p rdfs:domain ?c",
+    "?p rdfs:range ?c . ?c rdfs:subClassOf ?d => ?p rdfs:range ?d",
+    "?q rdfs:range ?c . ?p rdfs:subPropertyOf ?q => ?p rdfs:range ?c",
+    "?a owl:hasValue ?v . ?a owl:onProperty ?p . ?b owl:hasValue ?v . ?b owl:onProperty ?q . ?p rdfs:subPropertyOf ?q => ?a rdfs:subClassOf ?b",
+    "?a owl:someValuesFrom ?c . ?a owl:onProperty ?p . ?b owl:someValuesFrom ?d . ?b owl:onProperty ?p . ?c rdfs:subClassOf ?d => ?a rdfs:subClassOf ?b",
+    "?a owl:someValuesFrom ?c . ?a owl:onProperty ?p . ?b owl:someValuesFrom ?c . ?b owl:onProperty ?q . ?p rdfs:subPropertyOf ?q => ?a rdfs:subClassOf ?b",
+    "?a owl:allValuesFrom ?c . ?a owl:onProperty ?p . ?b owl:allValuesFrom ?d . ?b owl:onProperty ?p . ?c rdfs:subClassOf ?d => ?a rdfs:subClassOf ?b",
+    "?a owl:allValuesFrom ?c . ?a owl:onProperty ?p . ?b owl:allValuesFrom ?c . ?b owl:onProperty ?q . ?p rdfs:subPropertyOf ?q => ?b rdfs:subClassOf ?a",
+    // Lists of two and of three.
+    "?c owl:intersectionOf ?l . ?l rdf:first ?a . ?l rdf:rest ?m . ?m rdf:first ?b . ?m rdf:rest rdf:nil . ?x rdf:type ?a . ?x rdf:type ?b => ?x rdf:type ?c",
+    "?c owl:intersectionOf ?l . ?l rdf:first ?a => ?c rdfs:subClassOf ?a",
+    "?c owl:intersectionOf ?l . ?l rdf:rest ?m . ?m rdf:first ?a => ?c rdfs:subClassOf ?a",
+    "?c owl:unionOf ?l . ?l rdf:first ?a => ?a rdfs:subClassOf ?c",
+    "?c owl:unionOf ?l . ?l rdf:rest ?m . ?m rdf:first ?a => ?a rdfs:subClassOf ?c",
+    "?c owl:oneOf ?l . ?l rdf:first ?a => ?a rdf:type ?c",
+    "?c owl:oneOf ?l . ?l rdf:rest ?m . ?m rdf:first ?a => ?a rdf:type ?c",
+    "?p owl:propertyChainAxiom ?l . ?l rdf:first ?a . ?l rdf:rest ?m . ?m rdf:first ?b . ?m rdf:rest rdf:nil . ?x ?a ?y . ?y ?b ?z => ?x ?p ?z",
+    "?p owl:propertyChainAxiom ?l . ?l rdf:first ?a . ?l rdf:rest ?m . ?m rdf:first ?b . ?m rdf:rest ?n . ?n rdf:first ?d . ?n rdf:rest rdf:nil . ?x ?a ?y . ?y ?b ?z . ?z ?d ?w => ?x ?p ?w",
+];
+
+#[derive(Clone, Copy)]
+enum Slot {
+    Var(usize),
+    Word(Id),
+}
+
+/// All that follows, by trying each rule on all triples again and again.
+fn naive(data: &Dataset, owl: bool) -> Triples {
+    let term = |curie: &str| {
+        let spaces = [
+            ("rdf:", "http://www.w3.org/1999/02/22-rdf-syntax-ns#"),
+            ("rdfs:", "http://www.w3.org/2000/01/rdf-schema#"),
+            ("owl:", "http://www.w3.org/2002/07/owl#"),
+        ];
+        let (space, local) = spaces
+            .iter()
+            .find_map(|(p, s)| Some((s, curie.strip_prefix(p)?)))
+            .unwrap();
+        data.dictionary
+            .find(&Key::Iri(&format!("{space}{local}")))
+            .unwrap_or(Id::MAX)
+    };
+    let mut rules: Vec<(Vec<[Slot; 3]>, [Slot; 3])> = Vec::new();
+    let texts = RDFS.iter().chain(if owl { OWL } else { &[] });
+    for text in texts {
+        let mut names: HashMap<String, usize> = HashMap::new();
+        let mut pattern = |text: &str| -> [Slot; 3] {
+            let words: Vec<&str> = text.split_whitespace().collect();
+            assert_eq!(words.len(), 3, "{text}");
+            std::array::from_fn(|i| {
+                if words[i].starts_with('?') {
+                    let next = names.len();
+                    Slot::Var(*names.entry(words[i].to_owned()).or_insert(next))
+                } else {
+                    Slot::Word(term(words[i]))
+                }
+            })
+        };
+        let (body, head) = text.split_once(" => ").unwrap();
+        let body = body.split(" . ").map(&mut pattern).collect();
+        rules.push((body, pattern(head)));
+    }
+    let text = |id: Id| data.dictionary.term(id).unwrap().to_string();
+    let mut all = triples(data, UNBOUND);
+    loop {
+        let before = all.len();
+        for (body, head) in &rules {
+            let mut rows: Vec<[Id; 16]> = vec![[0; 16]];
+            for pattern in body {
+                let mut next = Vec::new();
+                for row in &rows {
+                    for (s, p, o) in &all {
+                        let mut row = *row;
+                        let fits = pattern
+                            .iter()
+                            .zip([*s, *p, *o])
+                            .all(|(slot, id)| match slot {
+                                Slot::Word(w) => *w == id,
+                                Slot::Var(v) if row[*v] == 0 => {
+                                    row[*v] = id;
+                                    true
+                                }
+                                Slot::Var(v) => row[*v] == id,
+                            });
+                        if fits {
+                            next.push(row);
+                        }
+                    }
+                }
+                rows = next;
+            }
+            for row in rows {
+                let [s, p, o] = head.map(|slot| match slot {
+                    Slot::Word(w) => w,
+                    Slot::Var(v) => row[v],
+                });
+                let same = p == term("owl:sameAs");
+                let literal = same && text(o).starts_with('"');
+                // Lists are not rewritten.
+                if p == term("rdf:first") || p == term("rdf:rest") {
+                    continue;
+                }
+                if !text(s).starts_with('"') && text(p).starts_with('<') && !literal {
+                    all.insert((s, p, o));
+                }
+            }
+        }
+        if all.len() == before {
+            return all;
+        }
+    }
+}
+
+/// A thing is the same as itself, and a class a part of itself: some rules say that by the way, and it does not matter.
+fn without_selves(data: &Dataset, mut all: Triples) -> Triples {
+    let words = super::Words::find(&data.dictionary);
+    let relations = [
+        words.same,
+        words.sub_class,
+        words.sub_property,
+        words.same_class,
+        words.same_property,
+    ];
+    all.retain(|(s, p, o)| s != o || !relations.contains(p));
+    all
+}
+
+fn shown(data: &Dataset, list: impl IntoIterator<Item = (Id, Id, Id)>) -> String {
+    let term = |id: Id| data.dictionary.term(id).unwrap().to_string();
+    list.into_iter().fold(String::new(), |mut text, (s, p, o)| {
+        let _ = writeln!(text, "{} {} {}", term(s), term(p), term(o));
+        text
+    })
+}
+
+#[track_caller]
+fn assert_same(data: &Dataset, ours: &Triples, right: &Triples, about: &str) {
+    let missing: Vec<_> = right.difference(ours).copied().collect();
+    let more: Vec<_> = ours.difference(right).copied().collect();
+    assert!(
+        missing.is_empty() && more.is_empty(),
+        "{about}\nmissing:\n{}too many:\n{}",
+        shown(data, missing),
+        shown(data, more)
+    );
+}
+
+#[test]
+fn a_closure_is_what_the_rules_give_one_by_one() {
+    for seed in 0..120 {
+        let mut random = Random(seed);
+        let owl = seed % 3 > 0;
+        let mut text = String::new();
+        for _ in 0..random.below(8) {
+            text.push_str(&random.schema(owl));
+        }
+        for _ in 0..random.below(14) {
+            text.push_str(&random.data());
+        }
+        let kind = if owl {
+            Inference::OwlRl
+        } else {
+            Inference::Rdfs
+        };
+        let data = closed(&text, kind);
+        let right = naive(&data.asserted(), owl);
+        let ours = without_selves(&data, triples(&data, UNBOUND));
+        let right = without_selves(&data, right);
+        assert_same(&data, &ours, &right, &format!("seed {seed}: {text}"));
+    }
+}
+
+/// What a named graph has: its own closure with the default graph's schema, but for what that schema gives by itself.
+#[test]
+fn a_named_graph_sees_the_default_graphs_schema() {
+    let data = closed(
+        ":c1 rdfs:subClassOf :c2 . :c2 rdfs:subClassOf :c3 . :p0 rdfs:domain :c1 .
+         :i0 a :c1 .
+         :g { :i1 a :c1 . :i2 :p0 :i3 . :c3 rdfs:subClassOf :c4 }
+         :h { :i1 a :c2 }",
+        Inference::Rdfs,
+    );
+    let graph = |name: &str| {
+        let g = data.dictionary.find(&Key::Iri(name)).unwrap();
+        let inferred = data.inferred_graph(g).unwrap().triples();
+        let text = shown(&data, inferred)
+            .replace("http://e/", "")
+            .replace("http://www.w3.org/1999/02/22-rdf-syntax-ns#", "")
+            .replace("http://www.w3.org/2000/01/rdf-schema#", "");
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(
+        graph("http://e/g"),
+        [
+            "<c1> <subClassOf> <c4>",
+            "<c2> <subClassOf> <c4>",
+            "<i1> <type> <c2>",
+            "<i1> <type> <c3>",
+            "<i1> <type> <c4>",
+            "<i2> <type> <c1>",
+            "<i2> <type> <c2>",
+            "<i2> <type> <c3>",
+            "<i2> <type> <c4>",
+        ]
+    );
+    assert_eq!(graph("http://e/h"), ["<i1> <type> <c3>"]);
+    assert_eq!(data.inferred_len(), 9 + 1 + 3);
+}
+
+/// Random changes: data and, now and then, schema, in three graphs.
+#[test]
+fn changes_leave_what_a_closure_from_the_beginning_gives() {
+    for seed in 0..45 {
+        let mut random = Random(1000 + seed);
+        let owl = seed % 3 > 0;
+        let kind = if owl {
+            Inference::OwlRl
+        } else {
+            Inference::Rdfs
+        };
+        let part = |random: &mut Random, schema: u64, triples: u64| {
+            let mut text = String::new();
+            for _ in 0..schema {
+                text.push_str(&random.schema(owl));
+            }
+            for _ in 0..triples {
+                text.push_str(&random.data());
+            }
+            text
+        };
+        let text = format!(
+            "{} :g {{ {} }} :h {{ {} }}",
+            part(&mut random, 6, 12),
+            part(&mut random, seed % 2, 8),
+            part(&mut random, 0, 4)
+        );
+        let mut data = closed(&text, kind);
+        for step in 0..12 {
+            let schema = u64::from(random.below(6) == 0);
+            let mut changes: Vec<(Quad, bool)> = Vec::new();
+            let new = part(&mut random, schema, 2);
+            let graph = ["", ":g", ":h", ":new"][random.below(4) as usize];
+            let added = load(&format!("{graph} {{ {new} }}"));
+            for q in added.quads() {
+                let mut number = |id: Id| {
+                    let term = added.dictionary.term(id).unwrap();
+                    data.dictionary.intern(&Key::of(term.as_ref())).unwrap()
+                };
+                let g = if q.g == UNBOUND { UNBOUND } else { number(q.g) };
+                let quad = Quad {
+                    s: number(q.s),
+                    p: number(q.p),
+                    o: number(q.o),
+                    g,
+                };
+                changes.push((quad, true));
+            }
+            let asserted: Vec<Quad> = data.asserted().quads().collect();
+            for _ in 0..random.below(3) {
+                if !asserted.is_empty() {
+                    let at = random.below(asserted.len() as u64) as usize;
+                    changes.push((asserted[at], false));
+                }
+            }
+            let snapshot = data.clone();
+            let before: Vec<Quad> = snapshot.quads().collect();
+            let mut expected: BTreeSet<Quad> = asserted.iter().copied().collect();
+            if random.below(20) == 0 {
+                let g = changes.first().map_or(UNBOUND, |c| c.0.g);
+                data.clear(g);
+                expected.retain(|q| q.g != g);
+            } else {
+                let (added, removed) = data.change(&changes);
+                let count = expected.len();
+                for (q, add) in &changes {
+                    if *add {
+                        expected.insert(*q);
+                    } else {
+                        expected.remove(q);
+                    }
+                }
+                assert_eq!(count + added - removed, expected.len());
+            }
+            let mut right = data.asserted();
+            assert_eq!(right.quads().collect::<BTreeSet<Quad>>(), expected);
+            right.infer(Some(kind), Limits::NONE).unwrap();
+            let graphs = std::iter::once(UNBOUND).chain(right.names());
+            for g in graphs {
+                let list: Vec<_> = changes.iter().map(|c| (c.0.s, c.0.p, c.0.o)).collect();
+                let about = format!(
+                    "seed {seed} step {step} graph {g}: {text}\nchanges {changes:?}:\n{}",
+                    shown(&data, list)
+                );
+                let (ours, all) = (triples(&data, g), triples(&right, g));
+                assert_same(
+                    &data,
+                    &without_selves(&data, ours),
+                    &without_selves(&data, all),
+                    &about,
+                );
+            }
+            assert_eq!(data.names().count(), right.names().count());
+            assert!(snapshot.quads().eq(before), "a snapshot changed");
+            // What an image holds is the same, and changes go on from it.
+            if step % 4 == 0 {
+                data = Dataset::decode(&data.encode()).unwrap();
+            }
+        }
+    }
+}
