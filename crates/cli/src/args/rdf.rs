@@ -1,5 +1,6 @@
 //! Arguments of `esker sparql` and `esker rdf`.
 
+use super::object::AskerArg;
 use super::{FormatArgs, Target};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -66,6 +67,8 @@ pub(crate) struct SparqlArgs {
     /// A graph that GRAPH may ask, instead of FROM NAMED
     #[arg(long, value_name = "IRI")]
     pub(crate) named_graph: Vec<String>,
+    #[command(flatten)]
+    pub(crate) asker: AskerArg,
 }
 
 #[derive(Debug, Args)]
@@ -161,6 +164,8 @@ pub(crate) struct RdfDumpArgs {
     /// Write inferred triples too
     #[arg(long)]
     pub(crate) inferred: bool,
+    #[command(flatten)]
+    pub(crate) asker: AskerArg,
     /// How to write
     #[arg(long, value_enum, default_value_t = DumpFormat::Nq)]
     pub(crate) format: DumpFormat,
