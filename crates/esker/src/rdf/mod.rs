@@ -54,6 +54,11 @@ pub enum Rules {
 /// A log of more bytes than this, and than the image's half, becomes an image when a writer opens it.
 const LOG_MAX: u64 = 64 << 20;
 
+/// Threads that one load or query may have.
+pub fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
 /// An engine's error as the library has them.
 pub fn error(e: engine::Error) -> Error {
     match e {
@@ -209,6 +214,7 @@ impl Rdf {
         };
         let mut loader = Loader::new(self.data.asserted(), &format!("f{seed:x}n"), lenient);
         loader.on_tick(Box::new(tick));
+        loader.on_threads(threads());
         for (path, format) in files {
             let name = path.display().to_string();
             let mut from = open(path)?;
