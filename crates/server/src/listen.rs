@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
@@ -73,9 +73,43 @@ pub(crate) async fn accept(
         tokio::spawn(async move {
             let routes = From {
                 routes,
-                peer: Peer(from.ip()),
+                peer: Some(Peer(from.ip())),
             };
             serve(stream, routes, tls, stop).await;
+            service.metrics.connections.add(-1);
+        });
+    }
+}
+
+/// The same for processes of this machine, at a socket in the database's folder.
+pub(crate) async fn accept_local(
+    listener: UnixListener,
+    service: Arc<Esker>,
+    routes: Router,
+    mut stop: watch::Receiver<Phase>,
+) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = reached(&mut stop, Phase::Draining) => return,
+        };
+        let Ok((stream, _)) = accepted else {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let open = usize::try_from(service.metrics.connections.get()).unwrap_or(0);
+        if open >= service.settings.limits.connections {
+            service.metrics.connections_refused.add(1);
+            continue;
+        }
+        service.metrics.connections.add(1);
+        let routes = From {
+            routes: routes.clone(),
+            peer: None,
+        };
+        let (service, stop) = (Arc::clone(&service), stop.clone());
+        tokio::spawn(async move {
+            talk(stream, routes, stop).await;
             service.metrics.connections.add(-1);
         });
     }
@@ -115,7 +149,7 @@ pub(crate) struct Peer(pub(crate) IpAddr);
 #[derive(Clone)]
 struct From {
     routes: Router,
-    peer: Peer,
+    peer: Option<Peer>,
 }
 
 impl Service<http::Request<Incoming>> for From {
@@ -128,7 +162,9 @@ impl Service<http::Request<Incoming>> for From {
     }
 
     fn call(&mut self, mut request: http::Request<Incoming>) -> Self::Future {
-        request.extensions_mut().insert(self.peer);
+        if let Some(peer) = self.peer {
+            request.extensions_mut().insert(peer);
+        }
         self.routes.call(request)
     }
 }

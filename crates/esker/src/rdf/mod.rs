@@ -43,9 +43,10 @@ pub struct Changed {
 }
 
 /// By which rules a load infers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Rules {
     /// By those of the load before.
+    #[default]
     AsBefore,
     /// By these, or by none, from now on.
     Now(Option<Inference>),
@@ -255,7 +256,7 @@ impl Rdf {
 }
 
 /// A path as a part of an IRI.
-fn encoded(path: &Path) -> String {
+pub fn encoded(path: &Path) -> String {
     let mut text = String::new();
     for b in path.as_os_str().as_encoded_bytes() {
         if b.is_ascii_alphanumeric() || b"/._-~".contains(b) {

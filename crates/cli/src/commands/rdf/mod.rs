@@ -2,6 +2,7 @@
 
 mod keep;
 mod load;
+mod remote;
 mod sparql;
 
 pub(crate) use sparql::sparql;

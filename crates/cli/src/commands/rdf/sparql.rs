@@ -1,6 +1,7 @@
 //! `esker sparql`: queries and updates.
 
 use super::on_large_stack;
+use super::remote::{self, Door, door};
 use crate::args::{AnswerFormat, SparqlArgs};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
@@ -18,7 +19,10 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
         named: args.named_graph.clone(),
     });
     let began = Instant::now();
-    let database = context.open(&args.target)?;
+    let database = match door(&args.target, false, context)? {
+        Door::There(place) => return remote::sparql(args, &text, &place, context),
+        Door::Here(database) => database,
+    };
     let mut rdf = if args.update {
         database.rdf_to_change()?
     } else {
@@ -173,7 +177,7 @@ fn print(
 }
 
 /// A term for people: numbers and booleans without their types.
-fn shown(term: &engine::Term) -> String {
+pub(super) fn shown(term: &engine::Term) -> String {
     if let engine::Term::Literal(l) = term {
         let datatype = l.datatype();
         let local = datatype

@@ -12,7 +12,7 @@
 mod tests;
 mod work;
 
-use super::{Changed, disk, moment};
+use super::{Changed, Rules, disk, moment};
 use esker_model::{Error, Result};
 use esker_rdf::{Dataset, Graphs, Update};
 use std::collections::VecDeque;
@@ -87,6 +87,8 @@ pub struct Add {
     pub instead_of: Option<Option<String>>,
     /// A graph that is asked for whether it was there.
     pub into: Option<String>,
+    /// By which rules to infer from now on.
+    pub infer: Rules,
     /// Whether the change must survive a power failure.
     pub sync: bool,
 }

@@ -84,7 +84,8 @@ async fn get(asked: &Asked, graph: Option<String>) -> Answered {
     asked
         .on_thread(timeout, move |service, _, mut out| {
             let data = match service.database.rdf_live() {
-                Ok(live) => live.snapshot(),
+                // What comes back from a graph can be put again: what is inferred is not a part.
+                Ok(live) => live.snapshot().asserted(),
                 Err(e) => return out.instead(refused(&e)),
             };
             let id = match &graph {
@@ -264,6 +265,7 @@ async fn put(asked: &Asked, graph: Option<String>, body: Body) -> Answered {
             instead_of: replace.then(|| into.clone()),
             into: into.clone(),
             sync,
+            ..Add::default()
         });
         out.instead(match done {
             Err(e) => refused(&e),

@@ -18,8 +18,8 @@ use axum::body::Body;
 use esker::rdf::engine::dictionary::Key;
 use esker::rdf::engine::id::UNBOUND;
 use esker::rdf::engine::parse::{Loaded, Loader};
-use esker::rdf::engine::{Dataset, RdfFormat, check_iri, dump as write};
-use esker::rdf::{Add, Packing, unpacked};
+use esker::rdf::engine::{Dataset, Inference, RdfFormat, check_iri, dump as write};
+use esker::rdf::{Add, Packing, Rules, unpacked};
 use esker_model::{Error, ErrorKind};
 use http::{Method, StatusCode};
 use serde_json::{Value as Json, json};
@@ -41,7 +41,9 @@ pub(super) async fn answer(asked: &Asked, body: Body) -> Answered {
                 .on_thread(None, |service, _, out| {
                     let done = service.database.rdf_live().and_then(|live| {
                         let bytes = live.checkpoint()?;
-                        Ok(json!({"quads": live.snapshot().len(), "bytes": bytes}))
+                        let data = live.snapshot();
+                        let quads = data.len() - data.inferred_len();
+                        Ok(json!({"quads": quads, "bytes": bytes}))
                     });
                     tell(out, done);
                 })
@@ -77,9 +79,11 @@ async fn stats(asked: &Asked) -> Answered {
                 let data = live.snapshot();
                 json!({
                     "quads": data.len(),
+                    "inferred": data.inferred_len(),
+                    "inference": data.inference().map(Inference::name),
                     "named_graphs": data.names().count(),
                     "terms": data.dictionary.len(),
-                    "quad_bytes": data.quad_bytes(),
+                    "quad_bytes": data.quad_bytes() + data.inferred_bytes(),
                     "term_bytes": data.dictionary.bytes(),
                     "log_bytes": live.log_bytes(),
                 })
@@ -95,6 +99,7 @@ async fn dump(asked: &Asked) -> Answered {
         .one("graph")
         .map_err(bad)?
         .map(str::to_owned);
+    let inferred = asked.parameters.flag("inferred").map_err(bad)?;
     let (format, content_type, one) = match asked.parameters.one("format").map_err(bad)? {
         None | Some("nq") => (RdfFormat::NQuads, "application/n-quads", false),
         Some("trig") => (RdfFormat::TriG, "application/trig", false),
@@ -109,7 +114,8 @@ async fn dump(asked: &Asked) -> Answered {
     asked
         .on_thread(None, move |service, _, mut out| {
             let data = match service.database.rdf_live() {
-                Ok(live) => live.snapshot(),
+                Ok(live) if inferred => live.snapshot(),
+                Ok(live) => Arc::new(live.snapshot().asserted()),
                 Err(e) => return out.instead(refused(&e)),
             };
             let id = match graph.as_deref() {
@@ -166,6 +172,17 @@ async fn load(asked: &Asked, body: Body) -> Answered {
     }
     let lenient = asked.parameters.flag("lenient").map_err(bad)?;
     let sync = asked.parameters.flag("sync").map_err(bad)?;
+    let infer = match asked.parameters.one("infer").map_err(bad)? {
+        None => Rules::AsBefore,
+        Some("none") => Rules::Now(None),
+        Some("rdfs") => Rules::Now(Some(Inference::Rdfs)),
+        Some("owl-rl") => Rules::Now(Some(Inference::OwlRl)),
+        Some(other) => {
+            return Err(bad(format!(
+                "parameter `infer`: expected none, rdfs or owl-rl; got `{other}`"
+            )));
+        }
+    };
     let (source, arriving) = arriving(body, asked.service.settings.sparql.upload_bytes);
     let work = move |service: &Arc<Service>, watch: &Arc<Watch>, out: Out| {
         let live = match service.database.rdf_live() {
@@ -191,19 +208,26 @@ async fn load(asked: &Asked, body: Body) -> Answered {
             data,
             into: graph.clone(),
             instead_of: None,
+            infer,
             sync,
         });
-        tell(out, added.map(|added| report(files, &loaded, added.new)));
+        let done = added.map(|added| {
+            let data = live.snapshot();
+            report(files, &loaded, added.new, &data)
+        });
+        tell(out, done);
     };
     let (answer, ()) = tokio::join!(asked.on_thread(None, work), source.run());
     answer
 }
 
-fn report(files: u64, loaded: &Loaded, new: usize) -> Json {
+fn report(files: u64, loaded: &Loaded, new: usize, data: &Dataset) -> Json {
     json!({
         "files": files,
         "read": loaded.read,
         "new": new,
+        "inferred": data.inferred_len(),
+        "inference": data.inference().map(Inference::name),
         "skipped": loaded.skipped_count,
         "skipped_lines": loaded.skipped,
     })
