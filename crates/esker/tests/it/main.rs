@@ -12,6 +12,7 @@ mod messages;
 mod names;
 mod objects;
 mod parity;
+mod private;
 mod processes;
 mod retention;
 mod speed;
