@@ -15,6 +15,7 @@
     reason = "what is found and what is not stand side by side"
 )]
 
+pub mod algorithm;
 mod codec;
 pub mod dictionary;
 mod error;
