@@ -117,6 +117,7 @@ impl Engine {
             engine.make_promises(settings.promises)?;
         }
         engine.recover_bulk_load()?;
+        engine.recover_subtree()?;
         engine.load_unindexed()?;
         Ok(engine)
     }

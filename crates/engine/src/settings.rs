@@ -21,6 +21,8 @@ pub struct Settings {
     pub staged_bytes: usize,
     /// Memory of the cache of files' rows, in bytes. It uses what the adjacency cache leaves, too, up to four times as much.
     pub entries_bytes: u64,
+    /// A subtree with fewer rows comes in as other changes do; with more, as a sorted table.
+    pub sorted_least: usize,
     /// For how many milliseconds at most it promises that files stay as they are ([`crate::Engine::make_promises`]); 0 for no promises.
     pub promises: u32,
 }
@@ -35,6 +37,7 @@ impl Default for Settings {
             pending_counters_max: 1 << 18,
             staged_bytes: 32 << 20,
             entries_bytes: 32 << 20,
+            sorted_least: 1 << 13,
             promises: 0,
         }
     }

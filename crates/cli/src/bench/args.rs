@@ -5,6 +5,7 @@ use super::cluster::ClusterBenchArgs;
 use super::namespace::NamespaceBenchArgs;
 use super::objects::ObjectsBenchArgs;
 use super::placement::PlacementBenchArgs;
+use super::rdf::RdfBenchArgs;
 use super::serve::ServeBenchArgs;
 use super::source::GraphSource;
 use crate::args::{EngineArg, FormatArgs};
@@ -43,6 +44,8 @@ pub(crate) enum Workload {
     Boss(BossBenchArgs),
     /// Create, ask for, change and list files, beside tmpfs and ext4
     Namespace(NamespaceBenchArgs),
+    /// Load RDF and answer SPARQL, beside other stores
+    Rdf(RdfBenchArgs),
 }
 
 /// What is measured by the clock.

@@ -49,12 +49,13 @@ pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Seconds of processor time of all threads of this process, from `/proc/self/stat`; a hundredth is the least step.
+/// Seconds of processor time of all threads of this process.
 pub(crate) fn process_seconds() -> f64 {
-    seconds_of("self")
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// The same of another process, by its id.
+/// The same of another process, by its id, from `/proc`; a hundredth is the least step.
 pub(crate) fn seconds_of(process: &str) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // The name before the last bracket may hold blanks. The 14th and 15th fields are the 12th and 13th after it.

@@ -5,10 +5,10 @@
 //! scratch folder that is removed after. `docs/book/bench.md` has figures and says how to read them.
 //!
 //! Suggested reading order: [`args`], [`source`] (which graph), [`sides`] (what both sides are given), then a workload:
-//! [`ingest`], [`hot_vertex`], [`read`], [`scan`], [`travel`], [`open`], [`serve`]. [`report`] prints. Five stand apart:
+//! [`ingest`], [`hot_vertex`], [`read`], [`scan`], [`travel`], [`open`], [`serve`]. [`report`] prints. Six stand apart:
 //! [`placement`] counts, and neither stores nor times anything; [`cluster`] measures several servers against one;
 //! [`objects`] and [`boss`] measure what SoMeta's paper measured, the latter beside other databases; [`namespace`] measures
-//! files beside file systems.
+//! files beside file systems; [`rdf`] measures queries beside other stores of RDF.
 
 mod args;
 mod batches;
@@ -23,6 +23,7 @@ mod objects;
 mod open;
 mod placement;
 mod random;
+mod rdf;
 mod read;
 mod report;
 mod rmat;
@@ -72,6 +73,7 @@ pub(crate) fn run(args: &BenchArgs, context: &mut Context) -> anyhow::Result<Out
         Workload::Objects(args) => objects::run(args, context),
         Workload::Boss(args) => boss::run(args, context),
         Workload::Namespace(args) => namespace::run(args, context),
+        Workload::Rdf(args) => rdf::run(args, context),
     }
 }
 

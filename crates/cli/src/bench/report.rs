@@ -21,6 +21,8 @@ pub(crate) enum Unit {
     Seconds,
     CpuSeconds,
     Millis,
+    /// Of processor time, for one query.
+    CpuMillis,
     /// Of wall time, for one operation.
     Micros,
     /// Of processor time, for one edge.
@@ -32,6 +34,7 @@ pub(crate) enum Unit {
     Bytes,
     BytesPerObject,
     BytesPerFile,
+    BytesPerQuad,
     /// A number of something that the case names.
     Count,
 }
@@ -47,6 +50,8 @@ impl Unit {
             Self::Seconds => "s",
             Self::CpuSeconds => "CPU s",
             Self::Millis => "ms",
+            Self::CpuMillis => "CPU ms",
+            Self::BytesPerQuad => "bytes/quad",
             Self::Micros => "us",
             Self::CpuMicros => "CPU us/edge",
             Self::CpuMicrosPerObject => "CPU us/object",
@@ -80,7 +85,8 @@ impl Unit {
             | Self::BytesPerFile
             | Self::Count => crate::units::count(figure.round() as u64),
             Self::Bytes => size(figure as u64),
-            Self::Seconds | Self::CpuSeconds => format!("{figure:.3}"),
+            Self::Seconds | Self::CpuSeconds | Self::CpuMillis => format!("{figure:.3}"),
+            Self::BytesPerQuad => format!("{figure:.1}"),
             Self::Millis
             | Self::Micros
             | Self::CpuMicros

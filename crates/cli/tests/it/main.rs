@@ -6,6 +6,7 @@
 mod bench_cluster;
 mod bench_names;
 mod bench_objects;
+mod bench_rdf;
 mod cases;
 mod cluster;
 mod cluster_objects;

@@ -56,6 +56,7 @@ fn about(change: &Change) -> (Kind, &NamePath) {
         | Change::Link { to: path, .. }
         | Change::Set { path, .. }
         | Change::Xattr { path, .. } => (Kind::File, path),
+        Change::Merge(subtree) => (Kind::Directory, subtree.path()),
     }
 }
 

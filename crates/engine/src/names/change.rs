@@ -73,6 +73,7 @@ impl Txn<'_, '_> {
                 value,
                 mode,
             } => self.set_xattr(names, asker, path, name, value.as_deref(), *mode)?,
+            Change::Merge(subtree) => self.merge(names, asker, subtree)?,
         };
         Ok(Done {
             id,
@@ -336,7 +337,7 @@ impl Txn<'_, '_> {
         Ok(if taken { within(self.version) } else { id })
     }
 
-    fn make(
+    pub(super) fn make(
         &mut self,
         names: &mut NamesTxn<'_>,
         asker: Option<&Asker>,
@@ -355,35 +356,19 @@ impl Txn<'_, '_> {
             Reached::Entry(parent, name, Err(place)) => (parent, name, place),
         };
         parent.inode.demand(asker, 3, path.as_bytes())?;
-        let size = check_content(kind, &make.content, path)?.unwrap_or(make.size);
+        let shown = || path.to_string();
+        let size = check_content(kind, &make.content, &shown)?;
         let inherits = parent.inode.mode & SETGID != 0;
-        let (uid, gid) = owner(asker, make, inherits.then_some(parent.inode.gid), path)?;
+        check_owner(asker, make, inherits, &shown)?;
         let now = self.now_nanos();
-        let [atime, mtime, ctime, btime] = make.times.map(|t| t.unwrap_or(now));
-        let inherited = if inherits && kind == Kind::Directory {
-            SETGID
-        } else {
-            0
-        };
-        let inode = Inode {
-            id: self.new_id(names, kind, &parent, (&name, place.0))?,
-            version: self.version,
-            mode: kind.bits() | make.mode & MODE_BITS | inherited,
-            uid,
-            gid,
-            links: if kind == Kind::Directory { 2 } else { 1 },
-            size,
-            blocks: make.blocks,
-            rdev: make.rdev,
-            atime,
-            mtime,
-            ctime,
-            btime,
-            content: make.content.clone(),
-            xattrs: make.xattrs.clone(),
-            tracked: false,
-        };
-        let id = inode.id;
+        let id = self.new_id(names, kind, &parent, (&name, place.0))?;
+        let mut inode = new_inode(id, kind, make, size, (self.version, now));
+        if inherits {
+            inode.gid = parent.inode.gid;
+            if kind == Kind::Directory {
+                inode.mode |= SETGID;
+            }
+        }
         names.note_file(parent.id, &name, &inode, 1);
         if make.times[2].is_none() {
             // Else it has been there before, elsewhere: nothing changes now.
@@ -405,27 +390,61 @@ impl Txn<'_, '_> {
     }
 }
 
+/// What a new file is, with the size of its content if that says it.
+pub(super) fn new_inode(
+    id: VertexId,
+    kind: Kind,
+    make: &Make,
+    size: Option<u64>,
+    (version, now): (Version, i64),
+) -> Inode {
+    let [atime, mtime, ctime, btime] = make.times.map(|t| t.unwrap_or(now));
+    Inode {
+        id,
+        version,
+        mode: kind.bits() | make.mode & MODE_BITS,
+        uid: make.uid,
+        gid: make.gid,
+        links: if kind == Kind::Directory { 2 } else { 1 },
+        size: size.unwrap_or(make.size),
+        blocks: make.blocks,
+        rdev: make.rdev,
+        atime,
+        mtime,
+        ctime,
+        btime,
+        content: make.content.clone(),
+        xattrs: make.xattrs.clone(),
+        tracked: false,
+    }
+}
+
 /// Refuses content that a file of that kind does not have; its size, if it has any.
-fn check_content(kind: Kind, content: &Content, path: &NamePath) -> Result<Option<u64>, Error> {
+pub(super) fn check_content(
+    kind: Kind,
+    content: &Content,
+    path: &dyn Fn() -> String,
+) -> Result<Option<u64>, Error> {
     match (kind, content) {
         (Kind::Symlink, Content::Symlink(target)) if target.is_empty() => {
-            Err(Errno::NotFound.at(path).into())
+            Err(Errno::NotFound.at(path()).into())
         }
         (Kind::Symlink, Content::Symlink(target))
             if target.len() >= PATH_BYTES_MAX || target.contains(&0) =>
         {
-            Err(Errno::NameTooLong.at(path).into())
+            Err(Errno::NameTooLong.at(path()).into())
         }
         (Kind::Symlink, Content::Symlink(target)) => Ok(Some(target.len() as u64)),
         (Kind::File, Content::Inline(data)) if data.len() > INLINE_BYTES_MAX => {
-            Err(Errno::TooBig.at(path).into())
+            Err(Errno::TooBig.at(path()).into())
         }
         (Kind::File, Content::Inline(data)) => Ok(Some(data.len() as u64)),
         (Kind::File, Content::Object(_) | Content::None) => Ok(None),
         (Kind::Symlink, _) | (_, Content::Symlink(_) | Content::Inline(_) | Content::Object(_)) => {
             Err(Errno::Invalid
                 .at(format!(
-                    "{path}: a {} does not have such content",
+                    "{}: a {} does not have such content",
+                    path(),
                     kind.name()
                 ))
                 .into())
@@ -434,20 +453,19 @@ fn check_content(kind: Kind, content: &Content, path: &NamePath) -> Result<Optio
     }
 }
 
-/// Who owns what someone makes: they themselves; its group is one of theirs, or the directory's where its mode says so.
-fn owner(
+/// Who owns what someone makes: they themselves; its group is one of theirs, or the directory's where it is inherited.
+pub(super) fn check_owner(
     asker: Option<&Asker>,
     make: &Make,
-    inherited: Option<u32>,
-    path: &NamePath,
-) -> Result<(u32, u32)> {
-    let gid = inherited.unwrap_or(make.gid);
+    inherited: bool,
+    path: &dyn Fn() -> String,
+) -> Result<()> {
     if let Some(asker) = asker
         && asker.uid != 0
         && (i64::from(make.uid) != asker.uid
-            || inherited.is_none() && !asker.gids.contains(&i64::from(gid)))
+            || !inherited && !asker.gids.contains(&i64::from(make.gid)))
     {
-        return Err(Errno::NotPermitted.at(path).into());
+        return Err(Errno::NotPermitted.at(path()).into());
     }
-    Ok((make.uid, gid))
+    Ok(())
 }

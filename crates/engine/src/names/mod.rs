@@ -21,6 +21,7 @@ mod rows;
 mod shown;
 pub(crate) mod space;
 mod spread;
+mod subtree;
 mod together;
 mod vertices;
 
@@ -47,6 +48,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use subtree::{NewRows, unmark};
 use together::{Admitted, Outcomes, Set};
 
 /// What the engine keeps of the namespace in memory.
@@ -129,6 +131,10 @@ pub(crate) struct NamesTxn<'n> {
     present: Vec<(esker_model::key::Counter, i64)>,
     /// How many changes there were: tells files of one name made in one commit apart.
     salt: u64,
+    /// Rows of a subtree that are to be in the table before this is committed.
+    fresh: NewRows,
+    /// From how many on: else the commit brings them.
+    sorted_least: usize,
 }
 
 impl NamesTxn<'_> {
@@ -169,6 +175,8 @@ impl Engine {
             space: space::Differences::default(),
             present: Vec::new(),
             salt: 0,
+            fresh: NewRows::default(),
+            sorted_least: self.settings.sorted_least,
         };
         writer.senders.begin();
         let mut total = Effects::default();
@@ -230,9 +238,11 @@ impl Engine {
         }
         self.names.note_any();
         let structural = names.structural;
+        let mut fresh = std::mem::take(&mut names.fresh);
         let writing = self.begin_changes(&overlay, structural);
         let committed = match &writing {
-            Ok(_) => self.commit_group(writer, overlay, &mut total),
+            Ok(_) if fresh.is_empty() => self.commit_group(writer, overlay, &mut total),
+            Ok(_) => self.commit_subtree(writer, overlay, &mut total, &mut fresh),
             Err(e) => Err(repeat(e)),
         };
         writer.senders.end(committed.is_ok());
@@ -244,5 +254,26 @@ impl Engine {
         }
         committed?;
         Ok(answers)
+    }
+
+    /// Commits a subtree whose rows become a table first; whatever fails, nothing of it stays.
+    fn commit_subtree(
+        &self,
+        writer: &mut Writer,
+        mut overlay: Overlay<'_>,
+        total: &mut Effects,
+        fresh: &mut NewRows,
+    ) -> Result<()> {
+        // One that failed, and could not be taken out.
+        self.recover_subtree()?;
+        unmark(&mut overlay);
+        let committed = self
+            .write_subtree(writer, fresh)
+            .and_then(|()| self.commit_group(writer, overlay, total));
+        if committed.is_err() {
+            // Else it is done when the database is opened.
+            let _ = self.recover_subtree();
+        }
+        committed
     }
 }

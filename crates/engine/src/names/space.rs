@@ -65,6 +65,14 @@ pub(crate) fn of_inode(inode: &Inode, name: &Name, sign: i64, add: &mut dyn FnMu
     } else {
         Measure::Files
     };
+    for key in keys(inode, name) {
+        add(Counter::Space(key, count), sign);
+        of_size(key, inode, sign, add);
+    }
+}
+
+/// The sums that one file is a part of, whatever directory it is in.
+pub(crate) fn keys(inode: &Inode, name: &Name) -> impl Iterator<Item = SpaceKey> {
     let keys = [
         SpaceKey::User(inode.uid),
         SpaceKey::Group(inode.gid),
@@ -72,13 +80,8 @@ pub(crate) fn of_inode(inode: &Inode, name: &Name, sign: i64, add: &mut dyn FnMu
         SpaceKey::Day(day(inode.mtime)),
         SpaceKey::Ending(ending(name)),
     ];
-    let keys = keys
-        .iter()
-        .take(if inode.kind() == Kind::File { 5 } else { 4 });
-    for key in keys {
-        add(Counter::Space(*key, count), sign);
-        of_size(*key, inode, sign, add);
-    }
+    keys.into_iter()
+        .take(if inode.kind() == Kind::File { 5 } else { 4 })
 }
 
 /// Its bytes and blocks, if it has any.

@@ -332,6 +332,8 @@ impl Engine {
             space: Differences::default(),
             present: Vec::new(),
             salt: 0,
+            fresh: super::subtree::NewRows::default(),
+            sorted_least: usize::MAX,
         }
     }
 

@@ -20,6 +20,13 @@ pub(crate) struct Set<'a> {
     pub(crate) once: Option<&'a [u8]>,
 }
 
+impl Set<'_> {
+    /// Whether a subtree comes in.
+    fn merges(&self) -> bool {
+        self.changes.iter().any(|c| matches!(c, Change::Merge(_)))
+    }
+}
+
 impl<'a> From<&'a Changes> for Set<'a> {
     fn from(changes: &'a Changes) -> Self {
         Self {
@@ -78,6 +85,13 @@ impl Engine {
     pub fn change_together(&self, all: &[Changes]) -> Vec<Result<Vec<Result<Done>>>> {
         let sets: Vec<Set<'_>> = all.iter().map(Set::from).collect();
         let mut writer = lock_soon(&self.writer);
+        if sets.len() > 1 && sets.iter().any(Set::merges) {
+            // The rows of a subtree are in their table before its commit: no other change is part of that.
+            let each = sets
+                .into_iter()
+                .map(|set| self.change_one(&mut writer, set));
+            return each.collect();
+        }
         let done = self.change_holding(&mut writer, &sets);
         if let Err(Error::Promised { .. }) = done
             && sets.len() > 1
@@ -104,6 +118,11 @@ impl Engine {
                 got: set.changes.len() as u64,
                 limit: BATCH_MUTATIONS_MAX as u64,
             });
+        }
+        if set.changes.len() > 1 && set.merges() {
+            return Err(Error::Invalid(
+                "a subtree was sent with other changes: expected it alone in its call".into(),
+            ));
         }
         let Some(marker) = set.once else {
             return Ok(Admitted::Now(None));

@@ -289,15 +289,20 @@ impl Engine {
 
     /// Merges pending degree changes into their rows. Only the holder of the write lock may.
     pub(crate) fn merge_counters(&self, writer: &Writer) -> Result<()> {
-        self.merge_counters_and(writer, false)
+        self.merge_counters_and(writer.clock.last(), false)
+    }
+
+    /// The same on the way to a commit that has its version already.
+    pub(crate) fn merge_counters_before(&self, version: Version) -> Result<()> {
+        self.merge_counters_and(Version(version.0.saturating_sub(1)), false)
     }
 
     /// Merges pending degree changes and removes their rows, so that the next opening has none to read.
     pub(crate) fn tidy_counters(&self, writer: &Writer) -> Result<()> {
-        self.merge_counters_and(writer, true)
+        self.merge_counters_and(writer.clock.last(), true)
     }
 
-    fn merge_counters_and(&self, writer: &Writer, tidy: bool) -> Result<()> {
+    fn merge_counters_and(&self, newest: Version, tidy: bool) -> Result<()> {
         let due = |pending: &PendingCounters| pending.rows() > 0 || tidy && pending.has_leftovers();
         if !due(&lock(&self.counters)) {
             return Ok(());
@@ -305,7 +310,6 @@ impl Engine {
         self.staged.write_out()?;
         // Readers of counters wait here, so that they see each change once: in its row or pending.
         let mut pending = lock(&self.counters);
-        let newest = writer.clock.last();
         let mut batch = pending.merge(&*self.store, newest, tidy)?;
         batch.put(Table::Meta, NEWEST_KEY, version_value(newest));
         // Nothing new is acknowledged here, so there is nothing to sync.

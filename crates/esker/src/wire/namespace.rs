@@ -8,7 +8,7 @@ use esker_model::codec::{DecodeError, Reader, put_bytes};
 use esker_model::namespace::record::{put_inode, take_inode};
 use esker_model::namespace::{
     Change, Changes, Content, Cookie, Done, Entry, Inode, Kind, Make, Name, NamePath, Partition,
-    SetAttributes, Space, SpaceBy, Usage, XattrMode,
+    SetAttributes, Space, SpaceBy, Subtree, Usage, XattrMode,
 };
 
 impl Wire for Name {
@@ -81,6 +81,18 @@ wire_struct!(SetAttributes {
     ctime,
     content
 });
+/// The path of what comes first, and the bytes.
+impl Wire for Subtree {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.path().put(out);
+        put_bytes(out, self.as_bytes());
+    }
+    fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let path = Wire::take(r)?;
+        Ok(Self::new(path, r.bytes("a subtree")?.to_vec()))
+    }
+}
+
 wire_enum!(XattrMode {
     0 Any,
     1 Create,
@@ -94,6 +106,7 @@ wire_enum!(Change {
     4 Link { from, to },
     5 Set { path, follow, set },
     6 Xattr { path, name, value, mode },
+    7 Merge(subtree),
 });
 wire_struct!(Changes {
     asker,
@@ -219,6 +232,7 @@ mod tests {
                 value: None,
                 mode: XattrMode::Create,
             },
+            Change::Merge(Subtree::new(path("/a/b"), vec![1, 2, 3])),
         ] {
             comes_back(&change);
         }

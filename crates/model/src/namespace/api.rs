@@ -1,6 +1,6 @@
 //! The trait of the namespace's door, and what travels through it.
 
-use super::{Content, Inode, Kind, Name, NamePath, Partition};
+use super::{Content, Inode, Kind, Name, NamePath, Partition, Subtree};
 use crate::error::{Error, Result};
 use crate::graph::{Cancel, Flow};
 use crate::id::VertexId;
@@ -145,6 +145,8 @@ pub enum Change {
         /// Whether it may be there.
         mode: XattrMode,
     },
+    /// Makes all of a subtree at once, or nothing of it: `EEXIST` if any of its first names is taken. Comes alone in a call.
+    Merge(Subtree),
 }
 
 impl Change {
@@ -158,6 +160,7 @@ impl Change {
             | Self::Link { from: path, .. }
             | Self::Set { path, .. }
             | Self::Xattr { path, .. } => path,
+            Self::Merge(subtree) => subtree.path(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use super::{Change, Content, Make, Name, NamePath, SetAttributes, XattrMode};
+use super::{Change, Content, Make, Name, NamePath, SetAttributes, Subtree, XattrMode};
 use crate::codec::{DecodeError, Reader, put_bytes, put_u64, put_varint};
 
 /// Appends a change.
@@ -58,6 +58,11 @@ pub fn put_change(out: &mut Vec<u8>, change: &Change) {
                 XattrMode::Replace => 2,
             });
         }
+        Change::Merge(subtree) => {
+            out.push(7);
+            put_path(out, subtree.path());
+            put_bytes(out, subtree.as_bytes());
+        }
     }
 }
 
@@ -94,7 +99,8 @@ pub fn take_change(r: &mut Reader<'_>) -> Result<Change, DecodeError> {
                 _ => return Err(r.error("how an attribute is set (0 to 2)")),
             },
         },
-        _ => return Err(r.error("a kind of change (0 to 6)")),
+        7 => Change::Merge(Subtree::new(path, r.bytes("a subtree")?.to_vec())),
+        _ => return Err(r.error("a kind of change (0 to 7)")),
     })
 }
 
@@ -165,7 +171,7 @@ fn take_u32(r: &mut Reader<'_>) -> Result<u32, DecodeError> {
     u32::try_from(r.varint("a number")?).map_err(|_| r.error("a number of 32 bits"))
 }
 
-fn put_content(out: &mut Vec<u8>, content: &Content) {
+pub(super) fn put_content(out: &mut Vec<u8>, content: &Content) {
     let (kind, bytes): (u8, &[u8]) = match content {
         Content::None => (0, &[]),
         Content::Symlink(target) => (1, target),
@@ -176,7 +182,7 @@ fn put_content(out: &mut Vec<u8>, content: &Content) {
     put_bytes(out, bytes);
 }
 
-fn take_content(r: &mut Reader<'_>) -> Result<Content, DecodeError> {
+pub(super) fn take_content(r: &mut Reader<'_>) -> Result<Content, DecodeError> {
     let kind = r.u8("a kind of content")?;
     let bytes = r.bytes("content")?.to_vec();
     Ok(match kind {
@@ -318,6 +324,7 @@ mod tests {
                 follow,
                 set
             }),
+            (paths(), bytes()).prop_map(|(p, b)| Change::Merge(Subtree::new(p, b))),
             (paths(), bytes(), prop::option::of(bytes()), mode).prop_map(
                 |(path, name, value, mode)| Change::Xattr {
                     path,

@@ -14,6 +14,7 @@ mod inode;
 mod path;
 pub mod record;
 mod refs;
+mod subtree;
 pub mod tags;
 
 pub use api::{
@@ -25,6 +26,7 @@ pub use fields::{FIELD_NAMES, FileFields};
 pub use inode::{Content, Inode, Kind};
 pub use path::{Name, NamePath, display, shown};
 pub use refs::{Resolving, Settled, names_a_path, resolve};
+pub use subtree::{Item, Items, SUBTREE_BYTES_MAX, Subtree, SubtreeBuilder, path_in, too_large};
 
 use crate::id::VertexId;
 use crate::place;

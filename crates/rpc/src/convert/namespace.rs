@@ -13,7 +13,7 @@ use crate::proto::set_xattr::Mode as ModeMessage;
 use crate::proto::space_request::By;
 use esker_model::namespace::{
     Change, Changes, Content, Cookie, Done, Entry, Inode, Kind, Make, Name, NamePath, Partition,
-    Route, SetAttributes, Space, SpaceBy, Usage, XattrMode,
+    Route, SetAttributes, Space, SpaceBy, Subtree, Usage, XattrMode,
 };
 use esker_model::{Result, Version, VertexId};
 
@@ -246,6 +246,10 @@ pub fn file_change_out(change: &Change) -> proto::FileChange {
             }
             .into(),
         }),
+        Change::Merge(subtree) => Message::Merge(proto::MergeFiles {
+            path: path_out(subtree.path()),
+            subtree: subtree.as_bytes().to_vec(),
+        }),
     };
     proto::FileChange {
         change: Some(message),
@@ -305,6 +309,9 @@ pub fn file_change_in(change: proto::FileChange) -> Decoded<Change> {
             name: xattr.name,
             value: xattr.value,
         },
+        Some(Message::Merge(merge)) => {
+            Change::Merge(Subtree::new(path_in(&merge.path)?, merge.subtree))
+        }
         None => return Err(Malformed::new("change", "one of its fields to be set")),
     })
 }

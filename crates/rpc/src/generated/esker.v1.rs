@@ -1665,9 +1665,17 @@ pub mod set_xattr {
         }
     }
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MergeFiles {
+    /// Of what comes first in it.
+    #[prost(bytes = "vec", tag = "1")]
+    pub path: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub subtree: ::prost::alloc::vec::Vec<u8>,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FileChange {
-    #[prost(oneof = "file_change::Change", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "file_change::Change", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
     pub change: ::core::option::Option<file_change::Change>,
 }
 /// Nested message and enum types in `FileChange`.
@@ -1690,6 +1698,9 @@ pub mod file_change {
         Set(super::SetFile),
         #[prost(message, tag = "7")]
         Xattr(super::SetXattr),
+        /// Makes a whole subtree at once. The only change of its call.
+        #[prost(message, tag = "8")]
+        Merge(super::MergeFiles),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]

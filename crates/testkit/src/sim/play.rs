@@ -104,6 +104,7 @@ impl Scenario {
                 index_objects_least: 4,
                 staged_bytes: *rng.pick(&[1, 3000, 1 << 20]),
                 entries_bytes: *rng.pick(&[0, 1 << 16]),
+                sorted_least: 1 << 13,
                 promises: 0,
             },
             windows: false,

@@ -9,7 +9,8 @@ use crate::vnode::ServerId;
 use esker_engine::{DirectorySums, RawEntry, show_tags, sums_of};
 use esker_model::key::{Counter, Measure};
 use esker_model::namespace::{
-    Answer, Call, Cookie, Entry, Inode, Name, NamePath, Partition as Portion, Space, SpaceBy, Usage,
+    Answer, Call, Change, Cookie, Entry, Inode, Name, NamePath, Partition as Portion, Space,
+    SpaceBy, Usage,
 };
 use esker_model::object::Asker;
 use esker_model::{Error, Result, Version, VertexId};
@@ -51,7 +52,12 @@ impl Node {
                 let (entries, more) = page.await?;
                 Answer::Page { entries, more }
             }
-            Call::Change(changes) => Answer::Changed(self.change_names(changes).await?),
+            Call::Change(changes) => Answer::Changed(match changes.changes.as_slice() {
+                [Change::Merge(subtree)] => {
+                    vec![self.merge_names(changes.asker.as_ref(), subtree).await]
+                }
+                _ => self.change_names(changes).await?,
+            }),
             Call::Usage { asker, path } => {
                 Answer::Usage(self.usage_of(asker.as_ref(), &path, false).await?)
             }

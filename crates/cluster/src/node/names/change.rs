@@ -422,6 +422,7 @@ fn is_plain(change: &NameChange, root: bool) -> bool {
         NameChange::Rmdir(_)
         | NameChange::Rename { .. }
         | NameChange::Link { .. }
-        | NameChange::Xattr { .. } => false,
+        | NameChange::Xattr { .. }
+        | NameChange::Merge(_) => false,
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `place` says which rows lie here, `fetch` gets those that do not, `change` applies changes (once, however often
 //! they arrive: `calls`), `ask` answers questions, `route` tells clients
-//! whom to ask, `lease` promises them that answers stay what they are, `split`
+//! whom to ask, `merge` takes subtrees in, `lease` promises them that answers stay what they are, `split`
 //! moves halves of partitions to other servers. What a change does is the engine's affair (`esker_engine`, `names::apart`).
 
 mod answer;
@@ -13,6 +13,7 @@ mod fetch;
 mod graph;
 pub(crate) mod known;
 mod lease;
+mod merge;
 pub(crate) mod place;
 mod route;
 mod split;

@@ -7,6 +7,7 @@ mod kept;
 mod like_a_file_system;
 mod promises;
 mod sight;
+mod subtree;
 
 use crate::small::Small;
 use esker_engine::{CheckOptions, Engine};

@@ -211,7 +211,10 @@ fn write(
             Ok(_) => match change {
                 Change::Make(..) | Change::Link { .. } => tally.made += 1,
                 Change::Unlink(_) | Change::Rmdir(_) => tally.removed += 1,
-                Change::Set { .. } | Change::Rename { .. } | Change::Xattr { .. } => {
+                Change::Set { .. }
+                | Change::Rename { .. }
+                | Change::Xattr { .. }
+                | Change::Merge(_) => {
                     tally.changed += 1;
                 }
             },

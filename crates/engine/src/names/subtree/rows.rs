@@ -1,0 +1,169 @@
+//! Rows of new directories on their way into their table.
+//!
+//! ```text
+//!  marker, synced ─► sorted table ─► commit: what leads to it, sums, marker gone
+//! ```
+//!
+//! Whoever dies between the first and the last leaves rows that nothing leads to: the marker says of which directories, and
+//! whoever opens the database takes them out.
+
+use crate::Engine;
+use crate::catalog::SUBTREE_KEY;
+use crate::txn::{Overlay, Writer};
+use esker_model::codec::Reader;
+use esker_model::namespace::record::{
+    children_prefix, dentries_prefix, dentry_key, whereabouts_key,
+};
+use esker_model::{Error, Flow, Result, VertexId};
+use esker_store::{Durability, KeyRange, Table, WriteBatch};
+
+/// Rows that are taken out at once.
+const PORTION: usize = 1 << 13;
+
+/// An entry's row, without its directory: in the order of keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::names) struct Row {
+    pub(super) hash: u64,
+    pub(super) n: u8,
+    /// Whether it comes with the commit: something is done to it there.
+    pub(super) awaited: bool,
+    pub(super) at: usize,
+    pub(super) len: u32,
+}
+
+/// The rows of the entries of one directory, in the order of keys.
+#[derive(Debug)]
+pub(in crate::names) struct Entries {
+    pub(super) directory: VertexId,
+    pub(super) rows: Vec<Row>,
+}
+
+/// Rows of a subtree.
+#[derive(Debug, Default)]
+pub(in crate::names) struct NewRows {
+    pub(super) entries: Vec<Entries>,
+    /// Other rows.
+    pub(super) others: Vec<(Vec<u8>, usize, u32)>,
+    pub(super) values: Vec<u8>,
+}
+
+impl NewRows {
+    pub(in crate::names) fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.others.is_empty()
+    }
+
+    /// Keeps a value.
+    pub(super) fn value(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> (usize, u32) {
+        let at = self.values.len();
+        encode(&mut self.values);
+        (at, (self.values.len() - at) as u32)
+    }
+
+    fn get(&self, at: usize, len: u32) -> &[u8] {
+        self.values.get(at..at + len as usize).unwrap_or_default()
+    }
+
+    /// Moves into the commit what belongs there: rows that something is done to, and all if they are fewer than so many.
+    pub(super) fn settle(&mut self, overlay: &mut Overlay<'_>, least: usize) {
+        let count: usize = self.entries.iter().map(|e| e.rows.len()).sum();
+        let few = count + self.others.len() < least;
+        for of in &self.entries {
+            for row in of.rows.iter().filter(|row| few || row.awaited) {
+                let key = dentry_key(of.directory, row.hash, row.n);
+                overlay.put(Table::Names, key, self.get(row.at, row.len));
+            }
+        }
+        if few {
+            for (key, at, len) in &self.others {
+                overlay.put(Table::Names, key, self.get(*at, *len));
+            }
+            *self = Self::default();
+        }
+    }
+
+    /// Calls `push` with all rows in the order of their keys.
+    fn in_order(&mut self, push: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        self.entries.sort_unstable_by_key(|e| e.directory);
+        self.others.sort_unstable();
+        for of in &self.entries {
+            for row in of.rows.iter().filter(|row| !row.awaited) {
+                let key = dentry_key(of.directory, row.hash, row.n);
+                push(&key, self.get(row.at, row.len))?;
+            }
+        }
+        // Their keys begin with a larger byte.
+        for (key, at, len) in &self.others {
+            push(key, self.get(*at, *len))?;
+        }
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Writes the rows of a subtree as a sorted table. Nothing leads to them until a commit with [`unmark`] is made.
+    pub(in crate::names) fn write_subtree(
+        &self,
+        writer: &Writer,
+        rows: &mut NewRows,
+    ) -> Result<()> {
+        // Rows in memory would stand before those of the table.
+        self.merge_counters_before(writer.clock.last())?;
+        let mut marker = Vec::with_capacity(16 * rows.entries.len());
+        for of in &rows.entries {
+            marker.extend_from_slice(&of.directory.0);
+        }
+        let mut batch = WriteBatch::default();
+        batch.put(Table::Meta, SUBTREE_KEY, marker);
+        self.store.commit(batch, Durability::Sync)?;
+        let mut load = self.store.bulk_load(Table::Names)?;
+        rows.in_order(&mut |key, value| load.push(key, value))?;
+        load.finish()
+    }
+
+    /// Takes out the rows of a subtree that nothing leads to, if there are such.
+    pub(crate) fn recover_subtree(&self) -> Result<()> {
+        let Some(marker) = self.store.get(Table::Meta, SUBTREE_KEY)? else {
+            return Ok(());
+        };
+        let mut r = Reader::new(&marker);
+        while r.remaining() > 0 {
+            let id = r.array("a directory's id");
+            let id = VertexId(id.map_err(|e| Error::corrupt("row `subtree` of table `meta`", e))?);
+            for range in [&dentries_prefix(id), &children_prefix(id)] {
+                self.remove_all(&KeyRange::prefix(range))?;
+            }
+            let mut batch = WriteBatch::default();
+            batch.remove(Table::Names, whereabouts_key(id));
+            self.store.commit(batch, Durability::Relaxed)?;
+        }
+        let mut done = WriteBatch::default();
+        done.remove(Table::Meta, SUBTREE_KEY);
+        self.store.commit(done, Durability::Sync)
+    }
+
+    fn remove_all(&self, range: &KeyRange) -> Result<()> {
+        loop {
+            let mut batch = WriteBatch::default();
+            self.store.scan(Table::Names, range, &mut |key, _| {
+                batch.remove(Table::Names, key);
+                if batch.len() < PORTION {
+                    Flow::Continue(())
+                } else {
+                    Flow::Break(())
+                }
+            })?;
+            let last = batch.len() < PORTION;
+            if !batch.is_empty() {
+                self.store.commit(batch, Durability::Relaxed)?;
+            }
+            if last {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Has a commit say that the rows of a subtree are led to.
+pub(in crate::names) fn unmark(overlay: &mut Overlay<'_>) {
+    overlay.remove(Table::Meta, SUBTREE_KEY);
+}

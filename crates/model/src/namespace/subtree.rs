@@ -1,0 +1,423 @@
+//! A subtree that somebody has built where nobody else sees it, as bytes: what comes into the namespace at once.
+//!
+//! ```text
+//!  [01][path]            what follows lies in this directory, which is there already
+//!  [02][number]          what follows lies in a directory of this subtree: they are numbered from 0 as they come
+//!  [80 | flags][name]([mode][uid][gid])([size][blocks][rdev])([which times][times])([content])([attributes])
+//!  [03][change]          made when all that is in front of it is there: further names of files, and tags
+//! ```
+//!
+//! An entry says of itself what differs from the entry before it: times as distances, mode and owners if they are others.
+
+#![deny(clippy::indexing_slicing)]
+
+use super::codec::{put_change, put_content, put_path, take_change, take_content, take_path};
+use super::{Change, Content, FileError, Kind, Make, Name, NamePath, PATH_BYTES_MAX};
+use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
+use crate::error::{Error, Result};
+use std::fmt;
+use std::sync::Arc;
+
+/// Most bytes of a subtree: some two million files with short names.
+pub const SUBTREE_BYTES_MAX: usize = 60 << 20;
+
+const EXISTING: u8 = 1;
+const MADE: u8 = 2;
+const CHANGE: u8 = 3;
+const ENTRY: u8 = 0x80;
+
+/// Mode and owners are those of the entry before.
+const SAME: u8 = 1;
+const SIZED: u8 = 2;
+const TIMED: u8 = 4;
+const CONTENT: u8 = 8;
+const XATTRS: u8 = 16;
+const AWAITED: u8 = 32;
+
+/// A subtree as it travels. Copies share their bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Subtree {
+    path: NamePath,
+    bytes: Arc<Vec<u8>>,
+}
+
+impl fmt::Debug for Subtree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subtree")
+            .field("path", &self.path)
+            .field("bytes", &self.bytes.len())
+            .finish()
+    }
+}
+
+/// One thing that a subtree says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Item {
+    /// What follows lies in this directory, which is there already.
+    Existing(NamePath),
+    /// What follows lies in this directory of the subtree.
+    Made(u64),
+    /// An entry, and whether a change behind is about it.
+    Entry(Name, Make, bool),
+    /// A further name, or a tag.
+    Change(Change),
+}
+
+impl Subtree {
+    /// From what [`Self::as_bytes`] gave. Whoever takes it in checks it.
+    pub fn new(path: NamePath, bytes: Vec<u8>) -> Self {
+        let bytes = Arc::new(bytes);
+        Self { path, bytes }
+    }
+
+    /// What comes first in it.
+    pub fn path(&self) -> &NamePath {
+        &self.path
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// What it says.
+    pub fn items(&self) -> Items<'_> {
+        Items {
+            reader: Reader::new(&self.bytes),
+            last: Last::default(),
+        }
+    }
+}
+
+/// What the next entry is told by.
+#[derive(Debug, Clone, Copy, Default)]
+struct Last {
+    owner: (u32, u32, u32),
+    time: i64,
+}
+
+/// Builds a [`Subtree`].
+#[derive(Debug, Default)]
+pub struct SubtreeBuilder {
+    bytes: Vec<u8>,
+    changes: Vec<u8>,
+    last: Last,
+    directory: Option<NamePath>,
+    path: Option<NamePath>,
+    directories: u64,
+    entries: u64,
+}
+
+impl SubtreeBuilder {
+    /// What follows lies in this directory, which is there already.
+    pub fn existing(&mut self, directory: &NamePath) {
+        self.bytes.push(EXISTING);
+        put_path(&mut self.bytes, directory);
+        if self.path.is_none() {
+            self.directory = Some(directory.clone());
+        }
+    }
+
+    /// What follows lies in a directory of this subtree, by its number.
+    pub fn made(&mut self, number: u64) {
+        self.bytes.push(MADE);
+        put_varint(&mut self.bytes, number);
+    }
+
+    /// Adds an entry; `awaited` if a change is about it. The number of a directory.
+    pub fn entry(&mut self, name: &Name, make: &Make, awaited: bool) -> Option<u64> {
+        if let Some(directory) = self.directory.take() {
+            self.path = Some(directory.join(name));
+        }
+        let flag = |on: bool, bit: u8| if on { bit } else { 0 };
+        let owner = (make.mode, make.uid, make.gid);
+        let same = owner == self.last.owner;
+        let sized = (make.size, make.blocks, make.rdev) != (0, 0, 0);
+        let timed = make.times != [None; 4];
+        let content = make.content != Content::None;
+        let out = &mut self.bytes;
+        out.push(
+            ENTRY
+                | flag(same, SAME)
+                | flag(sized, SIZED)
+                | flag(timed, TIMED)
+                | flag(content, CONTENT)
+                | flag(!make.xattrs.is_empty(), XATTRS)
+                | flag(awaited, AWAITED),
+        );
+        put_bytes(out, name.as_bytes());
+        if !same {
+            for n in [make.mode, make.uid, make.gid] {
+                put_varint(out, n.into());
+            }
+            self.last.owner = owner;
+        }
+        if sized {
+            for n in [make.size, make.blocks, make.rdev] {
+                put_varint(out, n);
+            }
+        }
+        if timed {
+            let bits = [1, 2, 4, 8].into_iter().zip(make.times);
+            out.push(bits.fold(0, |mask, (bit, t)| mask | flag(t.is_some(), bit)));
+            for time in make.times.into_iter().flatten() {
+                put_varint(out, zigzag(time.wrapping_sub(self.last.time)));
+                self.last.time = time;
+            }
+        }
+        if content {
+            put_content(out, &make.content);
+        }
+        if !make.xattrs.is_empty() {
+            put_varint(out, make.xattrs.len() as u64);
+            for (name, value) in &make.xattrs {
+                put_bytes(out, name);
+                put_bytes(out, value);
+            }
+        }
+        self.entries += 1;
+        let number = self.directories;
+        let directory = Kind::of_mode(make.mode) == Some(Kind::Directory);
+        self.directories += u64::from(directory);
+        directory.then_some(number)
+    }
+
+    /// Adds a change: a further name of a file, or a tag.
+    pub fn change(&mut self, change: &Change) {
+        self.changes.push(CHANGE);
+        put_change(&mut self.changes, change);
+    }
+
+    /// How many entries there are.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// How many bytes it has.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len() + self.changes.len()
+    }
+
+    /// The whole. Refused if it has nothing, or more than [`SUBTREE_BYTES_MAX`].
+    pub fn finish(self) -> Result<Subtree> {
+        let bytes = self.bytes();
+        if bytes > SUBTREE_BYTES_MAX {
+            return Err(too_large(bytes as u64, SUBTREE_BYTES_MAX as u64));
+        }
+        let Some(path) = self.path else {
+            return Err(Error::Invalid(
+                "a subtree without entries: expected one entry of a directory that is there at least".into(),
+            ));
+        };
+        let mut bytes = self.bytes;
+        bytes.extend(self.changes);
+        Ok(Subtree::new(path, bytes))
+    }
+}
+
+/// That a subtree is larger than it may be.
+pub fn too_large(got: u64, limit: u64) -> Error {
+    Error::Limit {
+        what: "a private subtree, in bytes (merge it sooner, or make several),".into(),
+        got,
+        limit,
+    }
+}
+
+fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)).cast_unsigned()
+}
+
+fn unzigzag(value: u64) -> i64 {
+    (value >> 1).cast_signed() ^ -((value & 1).cast_signed())
+}
+
+/// Reads a subtree. Ends after the first error.
+#[derive(Debug)]
+pub struct Items<'a> {
+    reader: Reader<'a>,
+    last: Last,
+}
+
+impl Items<'_> {
+    fn item(&mut self) -> std::result::Result<Item, DecodeError> {
+        let r = &mut self.reader;
+        let tag = r.u8("a part of a subtree")?;
+        Ok(match tag {
+            EXISTING => Item::Existing(take_path(r)?),
+            MADE => Item::Made(r.varint("a directory's number")?),
+            CHANGE => Item::Change(take_change(r)?),
+            tag if tag & ENTRY != 0 && tag & 0x40 == 0 => return self.entry(tag),
+            _ => return Err(r.error("a part of a subtree (01 to 03, 80 to bf)")),
+        })
+    }
+
+    fn entry(&mut self, flags: u8) -> std::result::Result<Item, DecodeError> {
+        let r = &mut self.reader;
+        let name = super::codec::take_name(r)?;
+        if flags & SAME == 0 {
+            let mut number =
+                || u32::try_from(r.varint("a number")?).map_err(|_| r.error("a number of 32 bits"));
+            self.last.owner = (number()?, number()?, number()?);
+        }
+        let (mode, uid, gid) = self.last.owner;
+        let mut make = Make::new(mode, uid, gid);
+        if flags & SIZED != 0 {
+            make.size = r.varint("a size")?;
+            make.blocks = r.varint("a count of blocks")?;
+            make.rdev = r.varint("a device")?;
+        }
+        if flags & TIMED != 0 {
+            let which = r.u8("which times")?;
+            for (bit, time) in [1, 2, 4, 8].into_iter().zip(&mut make.times) {
+                if which & bit != 0 {
+                    let distance = unzigzag(r.varint("a time")?);
+                    self.last.time = self.last.time.wrapping_add(distance);
+                    *time = Some(self.last.time);
+                }
+            }
+        }
+        if flags & CONTENT != 0 {
+            make.content = take_content(r)?;
+        }
+        if flags & XATTRS != 0 {
+            for _ in 0..r.count(2, "a count of attributes")? {
+                let name = r.bytes("an attribute's name")?.to_vec();
+                let value = r.bytes("an attribute's value")?.to_vec();
+                make.xattrs.push((name, value));
+            }
+        }
+        Ok(Item::Entry(name, make, flags & AWAITED != 0))
+    }
+}
+
+impl Iterator for Items<'_> {
+    type Item = std::result::Result<Item, DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.reader.remaining() == 0 {
+            return None;
+        }
+        let item = self.item();
+        if item.is_err() {
+            self.reader.take_rest();
+        }
+        Some(item)
+    }
+}
+
+/// The path of an entry of a directory, if it may be so long.
+pub fn path_in(directory: &NamePath, name: &Name) -> std::result::Result<NamePath, FileError> {
+    let path = directory.join(name);
+    if path.as_bytes().len() > PATH_BYTES_MAX {
+        // Says how long it is.
+        NamePath::parse(path.as_bytes())?;
+    }
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn name(text: &str) -> Name {
+        Name::new(text.as_bytes()).unwrap()
+    }
+
+    fn makes() -> impl Strategy<Value = Make> {
+        let content = prop_oneof![
+            Just(Content::None),
+            Just(Content::Inline(b"abc".to_vec())),
+            Just(Content::Symlink(b"x".to_vec())),
+        ];
+        let owner = (0_u32..3, 0_u32..2).prop_map(|(n, o)| (0o10_0644 | n << 14, o));
+        let sizes = prop::option::of(any::<[u64; 3]>());
+        (
+            owner,
+            sizes,
+            any::<[Option<i64>; 4]>(),
+            content,
+            any::<bool>(),
+        )
+            .prop_map(|((mode, uid), sizes, times, content, tagged)| {
+                let [size, blocks, rdev] = sizes.unwrap_or_default();
+                Make {
+                    size,
+                    blocks,
+                    rdev,
+                    times,
+                    content,
+                    xattrs: if tagged {
+                        vec![(b"user.a".to_vec(), vec![0, 255])]
+                    } else {
+                        Vec::new()
+                    },
+                    ..Make::new(mode, uid, 7)
+                }
+            })
+    }
+
+    fn items() -> impl Strategy<Value = Vec<Item>> {
+        let path = || NamePath::parse(b"/a/b").unwrap();
+        let item = prop_oneof![
+            Just(Item::Existing(path())),
+            any::<u64>().prop_map(Item::Made),
+            ("[a-z]{1,9}", makes(), any::<bool>()).prop_map(|(n, make, awaited)| Item::Entry(
+                name(&n),
+                make,
+                awaited
+            )),
+        ];
+        prop::collection::vec(item, 1..12)
+    }
+
+    proptest! {
+        #[test]
+        fn subtrees_come_back(mut items in items(), end in any::<prop::sample::Index>()) {
+            let first = Item::Existing(NamePath::parse(b"/r").unwrap());
+            items.insert(0, first);
+            items.insert(1, Item::Entry(name("x"), Make::new(0o4_0755, 1, 1), false));
+            let change = Change::Unlink(NamePath::parse(b"/z").unwrap());
+            let mut builder = SubtreeBuilder::default();
+            builder.change(&change);
+            for item in &items {
+                match item {
+                    Item::Existing(path) => builder.existing(path),
+                    Item::Made(number) => builder.made(*number),
+                    Item::Entry(name, make, awaited) => drop(builder.entry(name, make, *awaited)),
+                    Item::Change(_) => {}
+                }
+            }
+            items.push(Item::Change(change));
+            let subtree = builder.finish().unwrap();
+            prop_assert_eq!(subtree.path(), &NamePath::parse(b"/r/x").unwrap());
+            let back: std::result::Result<Vec<_>, _> = subtree.items().collect();
+            prop_assert_eq!(back.unwrap(), items.clone());
+            // Cut anywhere, nothing panics, and no part is taken for another.
+            let bytes = subtree.as_bytes();
+            let cut = bytes.get(..end.index(bytes.len())).unwrap().to_vec();
+            let cut = Subtree::new(subtree.path().clone(), cut);
+            let part: Vec<_> = cut.items().take_while(|i| i.is_ok()).map(|i| i.unwrap()).collect();
+            prop_assert_eq!(&part[..], items.get(..part.len()).unwrap());
+        }
+
+        #[test]
+        fn nothing_that_is_damaged_panics(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+            let subtree = Subtree::new(NamePath::root(), bytes);
+            let _ = subtree.items().count();
+        }
+    }
+
+    #[test]
+    fn directories_are_numbered_as_they_come_and_nothing_is_refused() {
+        let mut builder = SubtreeBuilder::default();
+        builder.existing(&NamePath::root());
+        let make = |mode| Make::new(mode, 1, 1);
+        assert_eq!(builder.entry(&name("a"), &make(0o4_0755), false), Some(0));
+        assert_eq!(builder.entry(&name("b"), &make(0o10_0644), false), None);
+        assert_eq!(builder.entry(&name("c"), &make(0o4_0755), false), Some(1));
+        assert_eq!(builder.entries(), 3);
+        assert!(SubtreeBuilder::default().finish().is_err());
+    }
+}
