@@ -173,7 +173,7 @@ fn print(
 }
 
 /// A term for people: numbers and booleans without their types.
-fn shown(term: &engine::Term) -> String {
+pub(super) fn shown(term: &engine::Term) -> String {
     if let engine::Term::Literal(l) = term {
         let datatype = l.datatype();
         let local = datatype
