@@ -14,7 +14,7 @@ use disk::Writer;
 use esker_model::{Error, Result};
 use esker_rdf::infer::{Inference, Limits};
 use esker_rdf::parse::{Loaded, Loader};
-use esker_rdf::{Dataset, DateTime, Graphs, Options, RdfFormat, log, update_in_place};
+use esker_rdf::{Dataset, DateTime, Graphs, Options, RdfFormat, log, replace, update_in_place};
 use esker_rpc::Address;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -235,6 +235,24 @@ impl Rdf {
             return Err(e);
         }
         Ok(loaded)
+    }
+
+    /// Makes one graph what these triples say.
+    pub fn replace_graph(
+        &mut self,
+        graph: &str,
+        triples: &[engine::Triple],
+        sync: bool,
+    ) -> Result<Changed> {
+        self.writer()?;
+        let mut data = self.data.clone();
+        let (changes, added, removed) = replace(&mut data, graph, triples).map_err(error)?;
+        let record = log::encode(&data, &changes);
+        let writer = self.writer()?;
+        writer.append(&record, sync)?;
+        self.log_bytes = writer.log_bytes;
+        self.data = data;
+        Ok(Changed { added, removed })
     }
 
     /// Writes an image of all data, so that opening it needs no log. Its bytes.
