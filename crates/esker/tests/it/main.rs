@@ -9,6 +9,7 @@ mod death;
 mod death_names;
 mod graph;
 mod messages;
+mod meta;
 mod names;
 mod objects;
 mod parity;
