@@ -121,6 +121,34 @@ pub fn update_parsed(
     outcome.map(|()| (work.out.changes, work.out.added, work.out.removed))
 }
 
+/// Makes a graph what these triples say; blank nodes are those of the data. The changes, and how many quads are new and
+/// gone.
+pub fn replace(
+    data: &mut Dataset,
+    graph: &str,
+    triples: &[oxrdf::Triple],
+) -> Result<(Vec<Change>, usize, usize)> {
+    let g = data.dictionary.intern(&Key::Iri(graph))?;
+    let removed = data.asserted_len(g);
+    let mut changes = Vec::with_capacity(triples.len() + 1);
+    if data.clear(g) {
+        changes.push(Change::Clear(g));
+    }
+    let mut quads = Vec::with_capacity(triples.len());
+    for t in triples {
+        let s = match &t.subject {
+            NamedOrBlankNode::NamedNode(n) => data.dictionary.intern(&Key::Iri(n.as_str()))?,
+            NamedOrBlankNode::BlankNode(b) => data.dictionary.intern(&Key::Blank(b.as_str()))?,
+        };
+        let p = data.dictionary.intern(&Key::Iri(t.predicate.as_str()))?;
+        let o = data.dictionary.intern(&Key::of(t.object.as_ref()))?;
+        quads.push((Quad { s, p, o, g }, true));
+    }
+    let (added, _) = data.change(&quads);
+    changes.extend(quads.into_iter().map(|(q, _)| Change::Add(q)));
+    Ok((changes, added, removed))
+}
+
 struct Work<'a> {
     out: Updated,
     options: &'a Options<'a>,

@@ -15,7 +15,7 @@ use disk::Writer;
 use esker_model::{Error, Result};
 use esker_rdf::infer::{Inference, Limits};
 use esker_rdf::parse::{Loaded, Loader};
-use esker_rdf::{Dataset, DateTime, Graphs, Options, RdfFormat, log, update_in_place};
+use esker_rdf::{Dataset, DateTime, Graphs, Options, RdfFormat, log, replace, update_in_place};
 use esker_rpc::Address;
 use meta::{Meta, Wanted};
 use std::fmt::Write as _;
@@ -59,6 +59,11 @@ pub enum Rules {
 
 /// A log of more bytes than this, and than the image's half, becomes an image when a writer opens it.
 const LOG_MAX: u64 = 64 << 20;
+
+/// Threads that one load or query may have.
+pub fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
 
 /// An engine's error as the library has them.
 pub fn error(e: engine::Error) -> Error {
@@ -287,6 +292,7 @@ impl Rdf {
         };
         let mut loader = Loader::new(self.data.asserted(), &format!("f{seed:x}n"), lenient);
         loader.on_tick(Box::new(tick));
+        loader.on_threads(threads());
         for (path, format) in files {
             let name = path.display().to_string();
             let mut from = open(path)?;
@@ -307,6 +313,24 @@ impl Rdf {
             return Err(e);
         }
         Ok(loaded)
+    }
+
+    /// Makes one graph what these triples say.
+    pub fn replace_graph(
+        &mut self,
+        graph: &str,
+        triples: &[engine::Triple],
+        sync: bool,
+    ) -> Result<Changed> {
+        self.writer()?;
+        let mut data = self.data.clone();
+        let (changes, added, removed) = replace(&mut data, graph, triples).map_err(error)?;
+        let record = log::encode(&data, &changes);
+        let writer = self.writer()?;
+        writer.append(&record, sync)?;
+        self.log_bytes = writer.log_bytes;
+        self.data = data;
+        Ok(Changed { added, removed })
     }
 
     /// Writes an image of all data, so that opening it needs no log. Its bytes.

@@ -13,6 +13,7 @@ mod meta;
 mod names;
 mod objects;
 mod parity;
+mod private;
 mod processes;
 mod retention;
 mod speed;
