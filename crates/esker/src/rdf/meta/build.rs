@@ -1,8 +1,9 @@
 //! The whole graph from all vertices and edges: reading is one thread's work, numbering another's.
 
-use super::map::{Mapper, Sink, Words};
+use super::map::{Mapper, Sink};
 use super::read::Source;
 use super::terms::{IDS, iri};
+use super::words::Words;
 use esker_model::{Edge, Error, Flow, Result, Schema, Vertex, VertexId};
 use esker_rdf::Dataset;
 use esker_rdf::dictionary::{Dictionary, Key};

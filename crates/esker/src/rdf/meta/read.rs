@@ -1,7 +1,7 @@
 //! What the graph is made from: the property graph at one time, as somebody sees it.
 
-use super::map::Words;
 use super::terms::{displaced, vertex as name_of};
+use super::words::Words;
 use crate::database::Database;
 use crate::session::Session;
 use esker_model::key::EdgeKey;
