@@ -15,6 +15,7 @@
     reason = "what is found and what is not stand side by side"
 )]
 
+pub mod algorithm;
 mod codec;
 pub mod dictionary;
 mod error;
@@ -35,14 +36,14 @@ pub use error::{Error, Mistake, Result};
 pub use exec::Options;
 pub use expr::Expr;
 pub use infer::Inference;
-pub use oxrdf::Term;
+pub use oxrdf::{Literal, NamedNode, NamedOrBlankNode, Term, Triple};
 pub use oxrdfio::{JsonLdProfileSet, RdfFormat};
 pub use oxsdatatypes::DateTime;
 pub use quads::Dataset;
 pub use query::{Answer, Found, Graphs, answer, query, query_parsed};
 pub use results::{Format, dump};
 pub use spargebra::{GraphUpdateOperation as UpdateOperation, Query, Update};
-pub use update::{Fetch, Updated, update, update_in_place, update_parsed};
+pub use update::{Fetch, Updated, replace, update, update_in_place, update_parsed};
 
 /// Whether a text is an absolute IRI.
 pub fn check_iri(text: &str) -> std::result::Result<(), String> {

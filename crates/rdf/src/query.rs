@@ -46,6 +46,12 @@ impl Answer<'_> {
         self.ctx.term(id)
     }
 
+    /// The number of a term in the answer.
+    pub fn find(&self, key: &crate::dictionary::Key<'_>) -> Option<Id> {
+        let id = self.ctx.number_key(key);
+        (id != UNBOUND).then_some(id)
+    }
+
     pub(crate) fn ctx(&self) -> &Context<'_> {
         &self.ctx
     }

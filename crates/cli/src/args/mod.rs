@@ -44,8 +44,8 @@ pub(crate) use placement::{
     ExplainArgs, ExplainFormat, PlacementArgs, PlacementCommand, TreeArg, kind_parser,
 };
 pub(crate) use rdf::{
-    AnswerFormat, DumpFormat, InferRules, RdfArgs, RdfCommand, RdfDumpArgs, RdfLoadArgs,
-    RdfPlainArgs, RdfStatsArgs, SparqlArgs,
+    Algorithm, AnswerFormat, DumpFormat, InferRules, RdfAlgorithmArgs, RdfArgs, RdfCommand,
+    RdfDumpArgs, RdfLoadArgs, RdfPlainArgs, RdfStatsArgs, SparqlArgs,
 };
 pub(crate) use read::{DiffArgs, GetArgs, HistoryArgs, ScanArgs, TopArgs, TopBy};
 pub(crate) use serve::{LogFormat, ServeArgs};

@@ -84,6 +84,8 @@ pub(crate) enum RdfCommand {
     Dump(RdfDumpArgs),
     /// Counts and sizes
     Stats(RdfStatsArgs),
+    /// Ranks, components, communities and more of a graph that a CONSTRUCT gives
+    Algorithm(RdfAlgorithmArgs),
     /// Forget all RDF data
     Drop(RdfPlainArgs),
 }
@@ -170,6 +172,82 @@ pub(crate) struct RdfDumpArgs {
 pub(crate) struct RdfStatsArgs {
     #[command(flatten)]
     pub(crate) target: Target,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+/// What is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Algorithm {
+    /// `PageRank`, along the edges
+    Pagerank,
+    /// Connected components, whatever the edges' directions
+    Components,
+    /// Communities by the method of Louvain, whatever the directions
+    Communities,
+    /// Which part of all shortest paths leads through a vertex
+    Betweenness,
+    /// In how many triangles a vertex is, whatever the directions
+    Triangles,
+    /// All shortest paths from one vertex to another
+    StPaths,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The graph's edges are the triples of the CONSTRUCT, from subject to object; triples with the same ends are one edge, \
+    literals are no vertices.\n\n\
+    Examples:\n  \
+    esker rdf algorithm lab.esker pagerank --top 10\n  \
+    esker rdf algorithm lab.esker communities --pattern 'PREFIX : <http://example.org/> CONSTRUCT { ?a :with ?b } WHERE { ?p :author ?a, ?b }'\n  \
+    esker rdf algorithm lab.esker st-paths --from http://example.org/a --to http://example.org/b\n  \
+    esker rdf algorithm lab.esker pagerank --into http://example.org/ranks"
+)]
+pub(crate) struct RdfAlgorithmArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// What to compute
+    #[arg(value_enum)]
+    pub(crate) algorithm: Algorithm,
+    /// The CONSTRUCT that gives the graph; without it all triples of the default graph
+    #[arg(long, value_name = "CONSTRUCT")]
+    pub(crate) pattern: Option<String>,
+    /// Let edges lead both ways (pagerank, betweenness, st-paths)
+    #[arg(long)]
+    pub(crate) undirected: bool,
+    /// The first rows only: the largest values
+    #[arg(long, value_name = "N")]
+    pub(crate) top: Option<usize>,
+    /// Write the results as triples of this graph, in place of what it holds
+    #[arg(long, value_name = "IRI")]
+    pub(crate) into: Option<String>,
+    /// pagerank: with which probability an edge is followed
+    #[arg(long, value_name = "P", default_value_t = 0.85)]
+    pub(crate) damping: f64,
+    /// pagerank: the sum of all changes below which it is done
+    #[arg(long, value_name = "X", default_value_t = 1e-9)]
+    pub(crate) tolerance: f64,
+    /// pagerank: rounds after which it gives up
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub(crate) iterations: usize,
+    /// components: only vertices that reach each other along the edges are together
+    #[arg(long)]
+    pub(crate) strong: bool,
+    /// betweenness: follow paths from N vertices only, and scale
+    #[arg(long, value_name = "N")]
+    pub(crate) samples: Option<usize>,
+    /// betweenness: what chooses the samples
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// st-paths: where paths begin
+    #[arg(long, value_name = "IRI")]
+    pub(crate) from: Option<String>,
+    /// st-paths: where they end
+    #[arg(long, value_name = "IRI")]
+    pub(crate) to: Option<String>,
+    /// st-paths: how many at most
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) limit: usize,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }

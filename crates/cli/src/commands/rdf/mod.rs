@@ -1,5 +1,6 @@
 //! `esker sparql`, `esker rdf`.
 
+mod algorithm;
 mod keep;
 mod load;
 mod remote;
@@ -20,6 +21,7 @@ pub(crate) fn run(command: &RdfCommand, context: &mut Context) -> anyhow::Result
         RdfCommand::Checkpoint(args) => keep::checkpoint(args, context),
         RdfCommand::Dump(args) => keep::dump(args, context),
         RdfCommand::Stats(args) => keep::stats(args, context),
+        RdfCommand::Algorithm(args) => algorithm::run(args, context),
         RdfCommand::Drop(args) => keep::drop_all(args, context),
     }
 }

@@ -7,8 +7,8 @@ use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::output::{Cell, Rows};
 use crate::{args::RowFormat, units};
-use esker::rdf::{Rdf, engine, error, moment};
-use esker_rdf::{Answer, Format, Found, Graphs, Options, RdfFormat, query};
+use esker::rdf::{engine, error, moment};
+use esker_rdf::{Answer, Dataset, Format, Found, Graphs, Options, RdfFormat, query};
 use std::io::{Read as _, Write};
 use std::time::Instant;
 
@@ -58,8 +58,9 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
     let mut out = Vec::new();
     let style = context.style;
     let times = on_large_stack(|| {
+        let data = rdf.asked(&text, graphs.as_ref(), &stop)?;
         let started = Instant::now();
-        let answer = ask(&rdf, &text, graphs.as_ref(), args.explain, &options)?;
+        let answer = ask(&data, &text, graphs.as_ref(), args.explain, &options)?;
         let answered = started.elapsed();
         if args.explain {
             for line in answer.notes() {
@@ -103,13 +104,13 @@ fn text(args: &SparqlArgs) -> anyhow::Result<String> {
 }
 
 fn ask<'a>(
-    rdf: &'a Rdf,
+    data: &'a Dataset,
     text: &str,
     graphs: Option<&Graphs>,
     explain: bool,
     options: &'a Options<'a>,
 ) -> anyhow::Result<Answer<'a>> {
-    match query(rdf.data(), text, None, graphs, explain, options) {
+    match query(data, text, None, graphs, explain, options) {
         Ok(answer) => Ok(answer),
         // An update in the place of a query is a common slip.
         Err(engine::Error::Syntax(_)) if engine::syntax::update(text, None).is_ok() => {

@@ -133,6 +133,7 @@ fn added_data_takes_the_place_of_a_graph() {
             into: into(),
             instead_of: Some(into()),
             sync: true,
+            ..Add::default()
         })
         .unwrap();
     assert_eq!((added.existed, added.before), (true, 3));

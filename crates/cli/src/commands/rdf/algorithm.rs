@@ -1,0 +1,313 @@
+//! `esker rdf algorithm`.
+
+use super::on_large_stack;
+use super::sparql::shown;
+use crate::args::{Algorithm, RdfAlgorithmArgs};
+use crate::context::Context;
+use crate::exit::{Outcome, usage};
+use crate::output::{Cell, Rows};
+use crate::units;
+use esker::rdf::{engine, error, moment};
+use esker_rdf::algorithm::{self as compute, Network, Rank};
+use esker_rdf::dictionary::Key;
+use esker_rdf::{Answer, Literal, NamedNode, NamedOrBlankNode, Options, Term, Triple, query};
+
+/// All triples of the default graph.
+const ALL: &str = "CONSTRUCT { ?s ?p ?o } WHERE { ?s ?p ?o }";
+/// What the predicates of results begin with.
+const SPACE: &str = "urn:esker:algorithm:";
+
+/// What was computed.
+struct Results {
+    columns: Vec<&'static str>,
+    rows: Vec<(Term, Vec<Cell>)>,
+    /// As triples, if that was asked for.
+    triples: Vec<Triple>,
+    /// What there is to say besides.
+    note: String,
+}
+
+/// A value of each vertex.
+enum Values {
+    Parts(Vec<f64>),
+    Counts(Vec<u64>),
+    /// Numbers of groups.
+    Groups(Vec<u32>),
+}
+
+pub(super) fn run(args: &RdfAlgorithmArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    check(args)?;
+    let database = context.open(&args.target)?;
+    let mut rdf = if args.into.is_some() {
+        database.rdf_to_change()?
+    } else {
+        database.rdf()?
+    };
+    let interrupt = context.interrupt.clone();
+    let stop = move || interrupt.stopped().map(crate::interrupt::Stopped::name);
+    let (now, seed) = moment();
+    let mut options = Options::new(now, seed);
+    options.threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    options.memory = usize::try_from(context.globals.memory)
+        .unwrap_or(usize::MAX)
+        .max(4 << 30);
+    options.stop = &stop;
+    let data = rdf.data().clone();
+    let pattern = args.pattern.as_deref().unwrap_or(ALL);
+    let results = on_large_stack(|| {
+        let answer = query(&data, pattern, None, None, false, &options).map_err(said)?;
+        let undirected = args.undirected;
+        let network = Network::of(&answer, undirected).map_err(said)?;
+        let known = format!(
+            "{}, {}",
+            units::counted(network.len() as u64, "vertex", "vertices"),
+            units::counted(network.edges() as u64, "edge", "edges")
+        );
+        let mut results = match args.algorithm {
+            Algorithm::StPaths => paths(args, &answer, &network, &options)?,
+            _ => vertices(args, &answer, &network, &options)?,
+        };
+        results.note = format!("{known}{}", results.note);
+        Ok(results)
+    })?;
+    drop(data);
+    context.note(&results.note);
+    if let Some(graph) = &args.into {
+        let sync = context.durability() == esker::Durability::Sync;
+        let done = rdf.replace_graph(graph, &results.triples, sync)?;
+        context.note(&format!(
+            "{} added to <{graph}>, {} removed",
+            units::counted(done.added as u64, "triple", "triples"),
+            units::count(done.removed as u64)
+        ));
+        return Ok(Outcome::Done);
+    }
+    let format = args.format.format;
+    let mut rows = Rows::new(&mut context.out, format, context.style, &results.columns);
+    for (vertex, cells) in results.rows {
+        let mut row = cells;
+        // Paths have their number and step before the vertex, values stand behind it.
+        let at = if args.algorithm == Algorithm::StPaths {
+            row.len()
+        } else {
+            0
+        };
+        row.insert(at, Cell::Text(shown(&vertex)));
+        rows.row(row)?;
+    }
+    rows.finish()?;
+    Ok(Outcome::Done)
+}
+
+fn check(args: &RdfAlgorithmArgs) -> anyhow::Result<()> {
+    for (name, iri) in [
+        ("--into", &args.into),
+        ("--from", &args.from),
+        ("--to", &args.to),
+    ] {
+        if let Some(iri) = iri {
+            engine::check_iri(iri).map_err(|e| {
+                usage(format!(
+                    "{name}: `{iri}` is no IRI: {e}; expected one as in http://example.org/x"
+                ))
+            })?;
+        }
+    }
+    if !(0.0..1.0).contains(&args.damping) {
+        return Err(usage(format!(
+            "--damping {}: expected a number from 0 to below 1",
+            args.damping
+        )));
+    }
+    if args.tolerance.is_nan() || args.tolerance <= 0.0 {
+        return Err(usage(format!(
+            "--tolerance {}: expected a number above 0",
+            args.tolerance
+        )));
+    }
+    if args.samples == Some(0) {
+        return Err(usage("--samples 0: expected a number above 0"));
+    }
+    let paths = args.algorithm == Algorithm::StPaths;
+    if paths && args.into.is_some() {
+        return Err(usage(
+            "--into writes a value of each vertex; st-paths gives none",
+        ));
+    }
+    if paths && (args.from.is_none() || args.to.is_none()) {
+        return Err(usage(
+            "st-paths needs --from and --to: the IRIs of two vertices",
+        ));
+    }
+    Ok(())
+}
+
+fn said(e: engine::Error) -> anyhow::Error {
+    match e {
+        e @ engine::Error::Stopped(_) => anyhow::anyhow!("{e}"),
+        e => error(e).into(),
+    }
+}
+
+fn vertices(
+    args: &RdfAlgorithmArgs,
+    answer: &Answer<'_>,
+    network: &Network,
+    options: &Options<'_>,
+) -> anyhow::Result<Results> {
+    let stop = options.stop;
+    let (name, values, note) = match args.algorithm {
+        Algorithm::Pagerank => {
+            let how = Rank {
+                damping: args.damping,
+                tolerance: args.tolerance,
+                rounds: args.iterations,
+            };
+            let (ranks, rounds) = compute::pagerank(network, how, stop).map_err(said)?;
+            let rounds = units::counted(rounds as u64, "round", "rounds");
+            ("pagerank", Values::Parts(ranks), format!("; {rounds}"))
+        }
+        Algorithm::Components => {
+            let found = if args.strong {
+                compute::strong(network, stop)
+            } else {
+                compute::weak(network, stop)
+            }
+            .map_err(said)?;
+            let count = found.iter().max().map_or(0, |m| u64::from(*m) + 1);
+            let note = format!("; {}", units::counted(count, "component", "components"));
+            ("component", Values::Groups(found), note)
+        }
+        Algorithm::Communities => {
+            let found = compute::communities(network, stop).map_err(said)?;
+            let note = format!(
+                "; {}, modularity {:.4}",
+                units::counted(found.count as u64, "community", "communities"),
+                found.modularity
+            );
+            ("community", Values::Groups(found.of), note)
+        }
+        Algorithm::Betweenness => {
+            let (samples, seed) = (args.samples, args.seed);
+            let found = compute::betweenness(network, samples, seed, options.threads, stop)
+                .map_err(said)?;
+            ("betweenness", Values::Parts(found), String::new())
+        }
+        Algorithm::Triangles | Algorithm::StPaths => {
+            let counts = compute::triangles(network, stop).map_err(said)?;
+            let all = units::counted(counts.iter().sum::<u64>() / 3, "triangle", "triangles");
+            ("triangles", Values::Counts(counts), format!("; {all}"))
+        }
+    };
+    let mut order: Vec<usize> = (0..network.len()).collect();
+    let mut sizes = Vec::new();
+    match &values {
+        Values::Parts(list) => order.sort_by(|a, b| list[*b].total_cmp(&list[*a])),
+        Values::Counts(list) => order.sort_by_key(|v| std::cmp::Reverse(list[*v])),
+        Values::Groups(list) => {
+            order.sort_by_key(|v| list[*v]);
+            sizes = vec![0u64; network.len()];
+            for group in list {
+                sizes[*group as usize] += 1;
+            }
+        }
+    }
+    order.truncate(args.top.unwrap_or(usize::MAX));
+    let mut results = Results {
+        columns: vec!["vertex", name],
+        rows: Vec::new(),
+        triples: Vec::new(),
+        note,
+    };
+    if !sizes.is_empty() {
+        results.columns.push("size");
+    }
+    let predicate = NamedNode::new(format!("{SPACE}{name}"))?;
+    for v in order {
+        let Some(term) = network.vertices().get(v).and_then(|id| answer.term(*id)) else {
+            continue;
+        };
+        let (cells, literal) = match &values {
+            Values::Parts(list) => (vec![Cell::Value(list[v].into())], Literal::from(list[v])),
+            Values::Counts(list) => (
+                vec![Cell::Count(list[v])],
+                Literal::from(i64::try_from(list[v]).unwrap_or(i64::MAX)),
+            ),
+            Values::Groups(list) => {
+                let group = u64::from(list[v]);
+                let size = sizes[list[v] as usize];
+                (
+                    vec![Cell::Count(group), Cell::Count(size)],
+                    Literal::from(i64::from(list[v])),
+                )
+            }
+        };
+        if args.into.is_some() {
+            let subject: NamedOrBlankNode = match term {
+                Term::NamedNode(n) => n.into(),
+                Term::BlankNode(b) => b.into(),
+                Term::Literal(_) => continue,
+            };
+            results
+                .triples
+                .push(Triple::new(subject, predicate.clone(), literal));
+        } else {
+            results.rows.push((term, cells));
+        }
+    }
+    Ok(results)
+}
+
+fn paths(
+    args: &RdfAlgorithmArgs,
+    answer: &Answer<'_>,
+    network: &Network,
+    options: &Options<'_>,
+) -> anyhow::Result<Results> {
+    let place = |iri: &Option<String>| -> anyhow::Result<usize> {
+        let iri = iri.as_deref().unwrap_or_default();
+        answer
+            .find(&Key::Iri(iri))
+            .and_then(|id| network.place(id))
+            .ok_or_else(|| {
+                usage(format!(
+                    "<{iri}> is no vertex of the graph, which has {}; a vertex is the subject or object of a triple that the \
+                     pattern gives",
+                    units::counted(network.len() as u64, "vertex", "vertices")
+                ))
+            })
+    };
+    let (from, to) = (place(&args.from)?, place(&args.to)?);
+    let limit = args.top.unwrap_or(args.limit);
+    let found = compute::shortest(network, from, to, limit, options.stop).map_err(said)?;
+    let mut rows = Vec::new();
+    for (n, path) in found.list.iter().enumerate() {
+        for (step, v) in path.iter().enumerate() {
+            let id = network.vertices().get(*v as usize);
+            if let Some(term) = id.and_then(|id| answer.term(*id)) {
+                let cells = vec![Cell::Count(n as u64 + 1), Cell::Count(step as u64)];
+                rows.push((term, cells));
+            }
+        }
+    }
+    let mut note = match found.list.first() {
+        Some(path) => format!(
+            "; {} of {}",
+            units::counted(found.count, "shortest path", "shortest paths"),
+            units::counted(path.len() as u64 - 1, "edge", "edges")
+        ),
+        None => "; no path".into(),
+    };
+    if found.count > found.list.len() as u64 && !found.list.is_empty() {
+        note.push_str(&format!(
+            ", of which the first {} are shown",
+            units::count(found.list.len() as u64)
+        ));
+    }
+    Ok(Results {
+        columns: vec!["path", "step", "vertex"],
+        rows,
+        triples: Vec::new(),
+        note,
+    })
+}

@@ -1,0 +1,157 @@
+//! Algorithms on the graph that a CONSTRUCT gives: its triples are edges from subject to object.
+//!
+//! Vertices are numbered densely, edges lie in compressed rows in both directions. Two triples with the same ends are
+//! one edge; literals are no vertices. Every result is the same for the same data, whatever the number of threads.
+
+mod betweenness;
+mod communities;
+mod components;
+mod paths;
+mod rank;
+#[cfg(test)]
+mod tests;
+mod triangles;
+
+pub use betweenness::betweenness;
+pub use communities::{Communities, communities};
+pub use components::{strong, weak};
+pub use paths::{Paths, shortest};
+pub use rank::{Rank, pagerank};
+pub use triangles::triangles;
+
+use crate::dictionary::{Head, Parts};
+use crate::error::{Error, Result};
+use crate::id::Id;
+use crate::query::{Answer, Found};
+
+/// Asked now and then: whether to stop, and why.
+pub type Stop<'a> = &'a (dyn Fn() -> Option<&'static str> + Sync);
+
+pub(crate) fn check(stop: Stop<'_>) -> Result<()> {
+    stop().map_or(Ok(()), |why| Err(Error::Stopped(why)))
+}
+
+/// For each vertex its neighbours, ascending.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Rows {
+    offsets: Vec<usize>,
+    targets: Vec<u32>,
+}
+
+impl Rows {
+    /// From edges that are sorted and have no doubles.
+    fn new(vertices: usize, edges: &[(u32, u32)]) -> Self {
+        let mut offsets = vec![0; vertices + 1];
+        for (from, _) in edges {
+            offsets[*from as usize + 1] += 1;
+        }
+        for i in 1..offsets.len() {
+            offsets[i] += offsets[i - 1];
+        }
+        Self {
+            offsets,
+            targets: edges.iter().map(|e| e.1).collect(),
+        }
+    }
+
+    pub(crate) fn of(&self, v: usize) -> &[u32] {
+        &self.targets[self.offsets[v]..self.offsets[v + 1]]
+    }
+}
+
+/// A graph with dense numbers.
+#[derive(Debug, Clone, Default)]
+pub struct Network {
+    vertices: Vec<Id>,
+    out: Rows,
+    into: Rows,
+    /// The edges without direction, none from a vertex to itself.
+    both: Rows,
+    edges: usize,
+}
+
+impl Network {
+    /// The graph of a CONSTRUCT's answer. Without directions, each edge leads both ways.
+    pub fn of(answer: &Answer<'_>, undirected: bool) -> Result<Self> {
+        let Found::Triples(triples) = &answer.found else {
+            return Err(Error::Refused(
+                "the pattern gives no graph; expected a CONSTRUCT, as in CONSTRUCT { ?a <urn:edge> ?b } WHERE { ?a ?p ?b }".into(),
+            ));
+        };
+        let is_vertex = |id: Id| {
+            answer.ctx().with_parts(id, |p| {
+                matches!(p, Parts::Stored(Head::Iri(_) | Head::Blank, _))
+            }) == Some(true)
+        };
+        let mut ends: Vec<(Id, Id)> = triples.iter().map(|(s, _, o)| (*s, *o)).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        ends.retain(|(_, o)| is_vertex(*o));
+        Ok(Self::new(&ends, undirected))
+    }
+
+    /// From pairs of ends.
+    pub fn new(ends: &[(Id, Id)], undirected: bool) -> Self {
+        let mut vertices: Vec<Id> = ends.iter().flat_map(|(a, b)| [*a, *b]).collect();
+        vertices.sort_unstable();
+        vertices.dedup();
+        let number = |id: Id| vertices.partition_point(|v| *v < id) as u32;
+        let mut edges: Vec<(u32, u32)> =
+            ends.iter().map(|(a, b)| (number(*a), number(*b))).collect();
+        let turned = |edges: &[(u32, u32)]| -> Vec<(u32, u32)> {
+            let mut turned: Vec<(u32, u32)> = edges.iter().map(|(a, b)| (*b, *a)).collect();
+            turned.sort_unstable();
+            turned
+        };
+        let sorted = |edges: &mut Vec<(u32, u32)>| {
+            edges.sort_unstable();
+            edges.dedup();
+        };
+        sorted(&mut edges);
+        let mut both = edges.clone();
+        both.extend(turned(&edges));
+        sorted(&mut both);
+        if undirected {
+            edges.clone_from(&both);
+        }
+        let n = vertices.len();
+        let into = Rows::new(n, &turned(&edges));
+        both.retain(|(a, b)| a != b);
+        Self {
+            out: Rows::new(n, &edges),
+            into,
+            both: Rows::new(n, &both),
+            edges: if undirected {
+                both.len() / 2 + edges.iter().filter(|e| e.0 == e.1).count()
+            } else {
+                edges.len()
+            },
+            vertices,
+        }
+    }
+
+    /// The terms' numbers, ascending.
+    pub fn vertices(&self) -> &[Id] {
+        &self.vertices
+    }
+
+    /// How many vertices.
+    pub fn len(&self) -> usize {
+        self.vertices.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.vertices.is_empty()
+    }
+
+    /// How many edges.
+    pub const fn edges(&self) -> usize {
+        self.edges
+    }
+
+    /// The place of a vertex.
+    pub fn place(&self, id: Id) -> Option<usize> {
+        self.vertices.binary_search(&id).ok()
+    }
+}
