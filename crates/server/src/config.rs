@@ -2,6 +2,7 @@
 //! place in the file.
 
 use crate::settings::{Settings, Tls};
+use esker::rdf::Services;
 use esker_model::schema::nearest;
 use esker_model::{Error, Result};
 use std::ops::Range;
@@ -70,7 +71,7 @@ pub(crate) const SIZE: &str = "a size: a number of bytes, or text as in \"64MiB\
 pub(crate) const TIME: &str = "a time, as in \"10s\"";
 pub(crate) const COUNT: &str = "a whole number from 1";
 
-pub(crate) const KEYS: [Key<Draft>; 20] = [
+pub(crate) const KEYS: [Key<Draft>; 21] = [
     Key {
         path: "listen",
         expected: "\"HOST:PORT\"",
@@ -177,6 +178,14 @@ pub(crate) const KEYS: [Key<Draft>; 20] = [
         path: "sparql.origins",
         expected: "a list of origins, as in [\"https://lab.example.org\"], or [\"*\"]",
         set: |d, v| texts(v).map(|list| d.settings.sparql.origins = list),
+    },
+    Key {
+        path: "sparql.services",
+        expected: "a list of beginnings of endpoints' IRIs, as in [\"http://lab.example.org/sparql\"]",
+        set: |d, v| {
+            d.settings.sparql.services = Services::new(texts(v)?).ok()?;
+            Some(())
+        },
     },
 ];
 
@@ -349,7 +358,7 @@ mod tests {
     fn what_is_given_replaces_the_default() {
         let settings = read(
             "listen = \"0.0.0.0:7\"\ndrain = \"1500ms\"\nlease = \"0s\"\n[limits]\nrequest = \"1MiB\"\nfrontier = 7\n\
-             [threads]\nreaders = 3\n[tls]\ncertificate = \"a\"\nkey = \"b\"\n",
+             [threads]\nreaders = 3\n[sparql]\neach = 5\norigins = [\"*\"]\nservices = [\"http://lab\"]\n[tls]\ncertificate = \"a\"\nkey = \"b\"\n",
         )
         .unwrap();
         assert_eq!(settings.listen, "0.0.0.0:7");
@@ -358,6 +367,9 @@ mod tests {
         assert_eq!(settings.limits.request_bytes, 1 << 20);
         assert_eq!(settings.limits.frontier, 7);
         assert_eq!(settings.readers, 3);
+        assert_eq!(settings.sparql.each, 5);
+        assert_eq!(settings.sparql.origins, ["*"]);
+        assert!(!settings.sparql.services.is_empty());
         assert_eq!(settings.tls.unwrap().key, Path::new("b"));
         assert_eq!(read("").unwrap(), Settings::default());
     }
@@ -390,6 +402,7 @@ mod tests {
         );
         assert!(message("listen = \n").starts_with("server.toml:1:"));
         assert!(message("completely = 1\n").contains("the keys are listen, drain"));
+        assert!(message("[sparql]\nservices = [\"ftp://x\"]\n").contains("a list of beginnings"));
         assert!(message("[limits]\nfrontier = 0\n").contains("a whole number from 1"));
     }
 }

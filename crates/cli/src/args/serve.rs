@@ -9,7 +9,7 @@ use std::time::Duration;
 #[command(
     after_help = "The folder stays usable by commands on this machine: they go through the server's process. Elsewhere, \
                   every command takes esker://HOST:PORT instead of a folder. HTTP is on the same port: /healthz, /readyz, \
-                  /metrics, /api/v1/openapi.json.\n\n\
+                  /metrics, /api/v1/openapi.json; SPARQL at /sparql, whole graphs at /rdf-graphs.\n\n\
                   SIGTERM or Ctrl-C stops it: what is under way is finished, the database is closed. A second signal ends \
                   it at once.\n\nExamples:\n  \
                   esker serve lab.esker\n  \
@@ -44,6 +44,9 @@ pub(crate) struct ServeArgs {
     /// For how long at most clients are promised that files stay as they are; 0s for no promises
     #[arg(long, value_name = "TIME", value_parser = parse_lease)]
     pub(crate) lease: Option<Duration>,
+    /// Let SERVICE in queries ask endpoints whose IRIs begin so
+    #[arg(long, value_name = "IRI")]
+    pub(crate) allow_service: Vec<String>,
     /// How to log, on stderr
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,

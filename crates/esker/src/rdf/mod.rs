@@ -3,11 +3,13 @@
 pub(crate) mod disk;
 mod live;
 pub mod meta;
+mod service;
 mod source;
 #[cfg(test)]
 mod tests;
 
 pub use live::{Add, Added, Done, How, Live, Request, STACK, Stop};
+pub use service::Services;
 pub use source::{ENDINGS, Packing, files, format_of, open, unpacked};
 
 use crate::database::Database;

@@ -116,6 +116,12 @@ fn refused(status: u16, answer: &mut Response<'_>) -> anyhow::Error {
         Err(_) => body.trim_end().to_owned(),
     };
     match status {
+        400 if message.starts_with("this is an update") => {
+            usage("this is an update, not a query: say --update")
+        }
+        400 if message.starts_with("this is a query") => {
+            usage("this is a query, not an update: leave out --update")
+        }
         404 | 406 => usage(message),
         400..500 if status != 429 && status != 408 => Error::Invalid(message).into(),
         429 | 503 => Error::Unavailable(message).into(),
@@ -147,6 +153,12 @@ pub(super) fn sparql(
     place: &Place,
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
+    if !args.allow_service.is_empty() {
+        return Err(usage(
+            "--allow-service: the server has a list of its own (esker serve --allow-service, or sparql.services in its \
+             configuration)",
+        ));
+    }
     let began = Instant::now();
     let (default, named) = if args.update {
         ("using-graph-uri", "using-named-graph-uri")
