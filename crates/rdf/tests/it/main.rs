@@ -6,6 +6,7 @@ mod differential;
 mod limits;
 mod requests;
 mod w3c;
+mod w3c_misses;
 
 use esker_rdf::parse::Loader;
 use esker_rdf::{Dataset, DateTime, Options, RdfFormat};
