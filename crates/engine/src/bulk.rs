@@ -259,6 +259,7 @@ impl Engine {
         }
         self.write_round(&mut writer, round, &mut report)?;
         progress(report.mutations);
+        self.feed.lose();
         let mut done = WriteBatch::default();
         done.remove(Table::Meta, BULK_KEY);
         done.put(Table::Meta, NEWEST_KEY, version_value(writer.clock.last()));

@@ -505,6 +505,7 @@ impl Check<'_> {
         if self.repairs.len() > at_least {
             let batch = std::mem::take(&mut self.repairs);
             self.engine.store.commit(batch, Durability::Sync)?;
+            self.engine.feed.lose();
         }
         Ok(())
     }

@@ -102,7 +102,9 @@ impl Engine {
         batch.put(Table::Meta, RETAINED_KEY, version_value(retained));
         rows.into_iter()
             .for_each(|(key, _)| batch.remove(Table::History, key));
-        self.store.commit(batch, Durability::Sync)
+        self.store.commit(batch, Durability::Sync)?;
+        self.feed.lose();
+        Ok(())
     }
 }
 

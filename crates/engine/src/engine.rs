@@ -6,6 +6,7 @@ use crate::catalog;
 use crate::clock::{Clock, HybridClock};
 use crate::counts::{self, PendingCounters};
 use crate::deleted::DeletedVertices;
+use crate::feed::Feed;
 use crate::names::{Filters, Names};
 use crate::object::ObjectStore;
 use crate::read::{self, Source};
@@ -47,6 +48,7 @@ pub struct Engine {
     pub(crate) retained_since: AtomicU64,
     /// How often rows were moved from the live store to the archive since this was opened.
     pub(crate) archive_moves: AtomicU64,
+    pub(crate) feed: Feed,
 }
 
 impl std::fmt::Debug for Engine {
@@ -104,6 +106,7 @@ impl Engine {
             newest_seen: AtomicU64::new(newest.0),
             retained_since: AtomicU64::new(retained.map_or(0, |v| v.0)),
             archive_moves: AtomicU64::new(0),
+            feed: Feed::default(),
             store,
             staged,
             objects,

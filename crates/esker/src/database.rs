@@ -156,6 +156,11 @@ impl Database {
         }
     }
 
+    /// On whose behalf the graph is read.
+    pub(crate) fn asker(&self) -> Option<&Asker> {
+        self.asker.as_deref()
+    }
+
     /// What the asker sees of a database that this process has open.
     fn view<'o>(&'o self, owner: &'o Owner) -> Result<View<'o>> {
         Ok(View::new(owner.engine()?, self.asker.as_deref()))

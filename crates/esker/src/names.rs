@@ -194,6 +194,14 @@ impl Namespace for Database {
 }
 
 impl Database {
+    /// Whether files lie on several servers.
+    pub fn is_cluster(&self) -> Result<bool> {
+        self.run(|s| match s {
+            Session::Owner(_) | Session::Attached(_) => Ok(false),
+            Session::Server(c) => Ok(!c.cluster()?.servers.is_empty()),
+        })
+    }
+
     /// Changes files if this process owns the database and nobody writes just now, and does not wait for the disk; `None`
     /// otherwise. For threads that must not wait.
     pub fn change_now(&self, changes: &Changes) -> Option<Result<Vec<Result<Done>>>> {

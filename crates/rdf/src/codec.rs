@@ -87,13 +87,12 @@ impl<'a> Reader<'a> {
     pub fn column(&mut self) -> Result<Vec<u32>> {
         let n = self.len(4)?;
         let bytes = self.take(n * 4)?;
-        let mut column = vec![0; n];
-        for (to, from) in column.iter_mut().zip(bytes.chunks_exact(4)) {
+        let word = |from: &[u8]| {
             let mut word = [0; 4];
             word.copy_from_slice(from);
-            *to = u32::from_le_bytes(word);
-        }
-        Ok(column)
+            u32::from_le_bytes(word)
+        };
+        Ok(bytes.chunks_exact(4).map(word).collect())
     }
 }
 

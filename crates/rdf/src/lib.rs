@@ -42,7 +42,7 @@ pub use oxsdatatypes::DateTime;
 pub use quads::Dataset;
 pub use query::{Answer, Found, Graphs, answer, query, query_parsed};
 pub use results::{Format, dump};
-pub use spargebra::{Query, Update};
+pub use spargebra::{GraphUpdateOperation as UpdateOperation, Query, Update};
 pub use update::{Fetch, Updated, replace, update, update_in_place, update_parsed};
 
 /// Whether a text is an absolute IRI.

@@ -155,6 +155,12 @@ struct Work<'a> {
     count: u64,
 }
 
+fn refused(iri: &str) -> Error {
+    Error::Refused(format!(
+        "<{iri}> follows the database and no update changes it; it may be read and copied: COPY <{iri}> TO a graph of your own"
+    ))
+}
+
 /// A place of a template.
 enum Slot {
     At(Pos),
@@ -172,6 +178,7 @@ impl Work<'_> {
         fetch: &mut Fetch<'_>,
     ) -> Result<()> {
         self.count += 1;
+        self.refuse_derived(operation)?;
         match operation {
             Operation::InsertData { data } => {
                 let mut changes = Vec::with_capacity(data.len());
@@ -184,7 +191,7 @@ impl Work<'_> {
                     };
                     changes.push((quad, true));
                 }
-                self.change(&changes);
+                self.change(&changes)?;
             }
             Operation::DeleteData { data } => {
                 let mut changes = Vec::with_capacity(data.len());
@@ -203,7 +210,7 @@ impl Work<'_> {
                     })();
                     changes.extend(quad.map(|q| (q, false)));
                 }
-                self.change(&changes);
+                self.change(&changes)?;
             }
             Operation::DeleteInsert {
                 delete,
@@ -243,7 +250,65 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn change(&mut self, changes: &[(Quad, bool)]) {
+    /// Whether that names a graph which no update changes.
+    fn is_derived(&self, iri: &str) -> bool {
+        let derived = self.options.derived;
+        !derived.is_empty()
+            && iri
+                .strip_prefix(derived)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('?'))
+    }
+
+    fn is_derived_id(&self, g: Id) -> bool {
+        !self.options.derived.is_empty()
+            && matches!(self.out.data.dictionary.term(g), Some(Term::NamedNode(n)) if self.is_derived(n.as_str()))
+    }
+
+    /// Refuses what names such a graph as the place of a change, whether or not anything would change.
+    fn refuse_derived(&self, operation: &Operation) -> Result<()> {
+        use spargebra::term::GraphName;
+        let name = |g: &GraphName| match g {
+            GraphName::NamedNode(n) => Some(n.as_str().to_owned()),
+            GraphName::DefaultGraph => None,
+        };
+        let pattern = |g: &GraphNamePattern| match g {
+            GraphNamePattern::NamedNode(n) => Some(n.as_str().to_owned()),
+            _ => None,
+        };
+        let named: Vec<Option<String>> = match operation {
+            Operation::InsertData { data } => data.iter().map(|q| name(&q.graph_name)).collect(),
+            Operation::DeleteData { data } => data.iter().map(|q| name(&q.graph_name)).collect(),
+            Operation::DeleteInsert { delete, insert, .. } => delete
+                .iter()
+                .map(|q| pattern(&q.graph_name))
+                .chain(insert.iter().map(|q| pattern(&q.graph_name)))
+                .collect(),
+            Operation::Load { destination, .. } => vec![name(destination)],
+            Operation::Clear { graph, .. } | Operation::Drop { graph, .. } => match graph {
+                GraphTarget::NamedNode(n) => vec![Some(n.as_str().to_owned())],
+                _ => Vec::new(),
+            },
+            Operation::Create { graph, .. } => vec![Some(graph.as_str().to_owned())],
+        };
+        match named.into_iter().flatten().find(|g| self.is_derived(g)) {
+            Some(iri) => Err(refused(&iri)),
+            None => Ok(()),
+        }
+    }
+
+    fn change(&mut self, changes: &[(Quad, bool)]) -> Result<()> {
+        // What a variable or a file named.
+        let mut last = UNBOUND;
+        for (q, _) in changes {
+            if q.g != last {
+                last = q.g;
+                if let Some(Term::NamedNode(n)) = self.out.data.dictionary.term(q.g)
+                    && self.is_derived(n.as_str())
+                {
+                    return Err(refused(n.as_str()));
+                }
+            }
+        }
         // Only what changes something is kept for the log.
         let there = |q: &Quad| self.out.data.is_asserted(q);
         let kept: Vec<(Quad, bool)> = if changes.len() == 1 {
@@ -265,6 +330,7 @@ impl Work<'_> {
                 Change::Remove(q)
             }
         }));
+        Ok(())
     }
 
     fn delete_insert(
@@ -387,8 +453,7 @@ impl Work<'_> {
             }
             changes.push((q, true));
         }
-        self.change(&changes);
-        Ok(())
+        self.change(&changes)
     }
 
     fn load(&mut self, iri: &str, graph: Option<&str>, fetch: &mut Fetch<'_>) -> Result<()> {
@@ -417,8 +482,7 @@ impl Work<'_> {
             let [s, p, o, g] = ids;
             changes.push((Quad { s, p, o, g }, true));
         }
-        self.change(&changes);
-        Ok(())
+        self.change(&changes)
     }
 
     /// A graph that is not there is as good as empty: empty graphs are not kept, so somebody may have created it.
@@ -438,6 +502,10 @@ impl Work<'_> {
                 .collect(),
         };
         for g in graphs {
+            // All graphs are all but those: naming one was refused.
+            if self.is_derived_id(g) {
+                continue;
+            }
             self.out.removed += self.out.data.asserted_len(g);
             if self.out.data.clear(g) {
                 self.out.changes.push(Change::Clear(g));

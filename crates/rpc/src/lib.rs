@@ -12,6 +12,7 @@ pub mod client;
 pub mod convert;
 pub mod failure;
 pub mod frame;
+pub mod http;
 pub mod limits;
 pub mod map;
 pub mod marker;

@@ -67,7 +67,7 @@ pub(crate) const SIZE: &str = "a size: a number of bytes, or text as in \"64MiB\
 pub(crate) const TIME: &str = "a time, as in \"10s\"";
 pub(crate) const COUNT: &str = "a whole number from 1";
 
-pub(crate) const KEYS: [Key<Draft>; 15] = [
+pub(crate) const KEYS: [Key<Draft>; 20] = [
     Key {
         path: "listen",
         expected: "\"HOST:PORT\"",
@@ -147,10 +147,41 @@ pub(crate) const KEYS: [Key<Draft>; 15] = [
         expected: COUNT,
         set: |d, v| count(v).map(|n| d.settings.scanners = n),
     },
+    Key {
+        path: "sparql.threads",
+        expected: COUNT,
+        set: |d, v| count(v).map(|n| d.settings.sparql.threads = n),
+    },
+    Key {
+        path: "sparql.each",
+        expected: COUNT,
+        set: |d, v| count(v).map(|n| d.settings.sparql.each = n),
+    },
+    Key {
+        path: "sparql.memory",
+        expected: SIZE,
+        set: |d, v| size(v).map(|n| d.settings.sparql.memory_bytes = n),
+    },
+    Key {
+        path: "sparql.upload",
+        expected: SIZE,
+        set: |d, v| size(v).map(|n| d.settings.sparql.upload_bytes = n),
+    },
+    Key {
+        path: "sparql.origins",
+        expected: "a list of origins, as in [\"https://lab.example.org\"], or [\"*\"]",
+        set: |d, v| texts(v).map(|list| d.settings.sparql.origins = list),
+    },
 ];
 
 pub(crate) fn text<'v>(value: &'v DeValue<'_>) -> Option<&'v str> {
     value.as_str().filter(|t| !t.is_empty())
+}
+
+/// A list of texts.
+pub(crate) fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
+    let list = value.as_array()?.iter();
+    list.map(|v| text(v.get_ref()).map(str::to_owned)).collect()
 }
 
 pub(crate) fn integer(value: &DeValue<'_>) -> Option<u64> {

@@ -1,21 +1,26 @@
 //! Connections: accepted, counted, served until they end.
 
 use crate::limits::{HEAD_MAX, REFUSED_CONNECTIONS_MAX};
-use crate::service::Service;
+use crate::service::Service as Esker;
 use axum::Router;
 use axum::body::Body;
 use esker_rpc::limits::{
     CONNECTION_WINDOW_BYTES, HTTP2_FRAME_BYTES, KEEP_ALIVE, STREAM_WINDOW_BYTES,
 };
+use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
+use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
+use tower_service::Service;
 
 /// How far a stop has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,7 +36,7 @@ pub(crate) enum Phase {
 /// Accepts until a stop begins; then the port is free.
 pub(crate) async fn accept(
     listener: TcpListener,
-    service: Arc<Service>,
+    service: Arc<Esker>,
     routes: Router,
     tls: Option<TlsAcceptor>,
     mut stop: watch::Receiver<Phase>,
@@ -42,8 +47,8 @@ pub(crate) async fn accept(
             accepted = listener.accept() => accepted,
             () = reached(&mut stop, Phase::Draining) => return,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, from) = match accepted {
+            Ok(accepted) => accepted,
             Err(e) => {
                 // Out of descriptors, most likely: others may close theirs.
                 tracing::warn!(error = %e, "a connection could not be accepted");
@@ -66,7 +71,45 @@ pub(crate) async fn accept(
         service.metrics.connections.add(1);
         let (service, tls, stop) = (Arc::clone(&service), tls.clone(), stop.clone());
         tokio::spawn(async move {
+            let routes = From {
+                routes,
+                peer: Some(Peer(from.ip())),
+            };
             serve(stream, routes, tls, stop).await;
+            service.metrics.connections.add(-1);
+        });
+    }
+}
+
+/// The same for processes of this machine, at a socket in the database's folder.
+pub(crate) async fn accept_local(
+    listener: UnixListener,
+    service: Arc<Esker>,
+    routes: Router,
+    mut stop: watch::Receiver<Phase>,
+) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = reached(&mut stop, Phase::Draining) => return,
+        };
+        let Ok((stream, _)) = accepted else {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let open = usize::try_from(service.metrics.connections.get()).unwrap_or(0);
+        if open >= service.settings.limits.connections {
+            service.metrics.connections_refused.add(1);
+            continue;
+        }
+        service.metrics.connections.add(1);
+        let routes = From {
+            routes: routes.clone(),
+            peer: None,
+        };
+        let (service, stop) = (Arc::clone(&service), stop.clone());
+        tokio::spawn(async move {
+            talk(stream, routes, stop).await;
             service.metrics.connections.add(-1);
         });
     }
@@ -98,9 +141,37 @@ fn refusing(most: usize) -> Router {
     })
 }
 
+/// The address of who asks, among a request's extensions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer(pub(crate) IpAddr);
+
+/// The routes for one connection: they learn who asks.
+#[derive(Clone)]
+struct From {
+    routes: Router,
+    peer: Option<Peer>,
+}
+
+impl Service<http::Request<Incoming>> for From {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = <Router as Service<http::Request<Incoming>>>::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        <Router as Service<http::Request<Incoming>>>::poll_ready(&mut self.routes, context)
+    }
+
+    fn call(&mut self, mut request: http::Request<Incoming>) -> Self::Future {
+        if let Some(peer) = self.peer {
+            request.extensions_mut().insert(peer);
+        }
+        self.routes.call(request)
+    }
+}
+
 async fn serve(
     stream: TcpStream,
-    routes: Router,
+    routes: From,
     tls: Option<TlsAcceptor>,
     stop: watch::Receiver<Phase>,
 ) {
@@ -117,7 +188,7 @@ async fn serve(
 
 async fn talk(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    routes: Router,
+    routes: From,
     mut stop: watch::Receiver<Phase>,
 ) {
     let mut builder = Builder::new(TokioExecutor::new());

@@ -9,7 +9,7 @@ use crate::outbox::Outbox;
 use crate::service::Service;
 use crate::settings::Settings;
 use crate::{http, listen, tls, unary};
-use esker::{Database, Role};
+use esker::{Database, HttpSocket, Role};
 use esker_cluster::ServerId;
 use esker_model::{Error, Result};
 use esker_rpc::map::Map;
@@ -36,6 +36,8 @@ struct Running {
     outboxes: Outboxes,
     writer: JoinHandle<()>,
     stop: watch::Sender<Phase>,
+    /// Where processes of this machine ask.
+    socket: Option<HttpSocket>,
 }
 
 impl std::fmt::Debug for Server {
@@ -169,6 +171,10 @@ impl Server {
             let _inside = runtime.enter();
             tokio::net::TcpListener::from_std(listener).map_err(|e| Error::io("listening", e))?
         };
+        let socket = match service.cluster {
+            None => Some(local(&service, &runtime, routes.clone(), stopped.clone())?),
+            Some(_) => None,
+        };
         runtime.spawn(listen::accept(
             listener,
             Arc::clone(&service),
@@ -186,6 +192,7 @@ impl Server {
                 outboxes,
                 writer,
                 stop,
+                socket,
             }),
             address,
         })
@@ -226,6 +233,29 @@ impl Drop for Server {
     }
 }
 
+/// Answers processes of this machine at a socket in the database's folder.
+fn local(
+    service: &Arc<Service>,
+    runtime: &Runtime,
+    routes: axum::Router,
+    stopped: watch::Receiver<Phase>,
+) -> Result<HttpSocket> {
+    let (listener, socket) = service.database.listen_http()?;
+    let failed = |e| Error::io("listening", e);
+    listener.set_nonblocking(true).map_err(failed)?;
+    let listener = {
+        let _inside = runtime.enter();
+        tokio::net::UnixListener::from_std(listener).map_err(failed)?
+    };
+    runtime.spawn(listen::accept_local(
+        listener,
+        Arc::clone(service),
+        routes,
+        stopped,
+    ));
+    Ok(socket)
+}
+
 fn wait(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
     let until = Instant::now() + limit;
     while !done() {
@@ -246,8 +276,9 @@ impl Running {
             .collect()
     }
 
-    fn stop(self) -> Result<bool> {
+    fn stop(mut self) -> Result<bool> {
         let _ = self.stop.send(Phase::Draining);
+        drop(self.socket.take());
         self.service.close();
         let farewell = proto::ToClient {
             closing: true,
@@ -281,6 +312,7 @@ impl Running {
         let _ = self.writer.join();
         self.service.readers.stop();
         self.service.scanners.stop();
+        self.service.sparql.stop();
         self.runtime.shutdown_timeout(FLUSH_MAX);
         let database = match Arc::into_inner(self.service) {
             Some(service) => {

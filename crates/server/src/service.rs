@@ -23,8 +23,10 @@ use esker_rpc::proto;
 use esker_rpc::proto::reply::Reply;
 use esker_rpc::proto::request::Call as Request;
 use prost::Message as _;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
@@ -51,6 +53,10 @@ pub(crate) struct Service {
     pub(crate) memory: Arc<AtomicUsize>,
     pub(crate) readers: Arc<Lane>,
     pub(crate) scanners: Arc<Lane>,
+    /// Queries of SPARQL, on stacks that are large enough for any.
+    pub(crate) sparql: Arc<Lane>,
+    /// What each address has under way there.
+    pub(crate) sparql_clients: Clients,
     pub(crate) writer: Writer,
     /// The newest version that a client may have seen.
     newest: AtomicU64,
@@ -81,6 +87,13 @@ impl Service {
         Ok(Self {
             readers: Lane::new("esker-read", settings.readers, waiting),
             scanners: Lane::new("esker-scan", settings.scanners, waiting),
+            sparql: Lane::with_stack(
+                "esker-sparql",
+                settings.sparql.threads,
+                waiting,
+                Some(esker::rdf::STACK),
+            ),
+            sparql_clients: Clients::default(),
             writer: Writer::new(waiting),
             metrics: Arc::new(Metrics::new()),
             memory: Arc::new(AtomicUsize::new(0)),
@@ -115,7 +128,7 @@ impl Service {
     }
 
     /// Why a call cannot be taken on, if so.
-    fn refusal(&self, number: usize) -> Option<proto::Failure> {
+    pub(crate) fn refusal(&self, number: usize) -> Option<proto::Failure> {
         if let Some(cluster) = &self.cluster
             && !matches!(number, CLUSTER | WINDOW)
             // What was acknowledged before comes first.
@@ -247,13 +260,10 @@ impl Service {
         run: impl FnOnce(&Arc<Self>, Call) + Send + 'static,
     ) {
         // The call has to come back if there is no room for it.
-        let held = Arc::new(std::sync::Mutex::new(Some(call)));
+        let held = Arc::new(Mutex::new(Some(call)));
         let (service, inner) = (Arc::clone(self), Arc::clone(&held));
-        let take = |held: &std::sync::Mutex<Option<Call>>| {
-            held.lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .take()
-        };
+        let take =
+            |held: &Mutex<Option<Call>>| held.lock().unwrap_or_else(PoisonError::into_inner).take();
         let job = Box::new(move || {
             if let Some(call) = take(&inner) {
                 run(&service, call);
@@ -413,7 +423,7 @@ impl Service {
 
 impl Full {
     /// What a client that is turned away is told.
-    fn failure(&self) -> proto::Failure {
+    pub(crate) fn failure(&self) -> proto::Failure {
         let millis = u32::try_from(self.after.as_millis()).unwrap_or(u32::MAX);
         let message = format!(
             "the server is busy: {} requests wait, the most that may; try again in {millis} ms",
@@ -424,10 +434,10 @@ impl Full {
 }
 
 /// A request that counts as under way until it is dropped.
-struct UnderWay(Arc<Metrics>);
+pub(crate) struct UnderWay(Arc<Metrics>);
 
 impl UnderWay {
-    fn new(metrics: &Arc<Metrics>) -> Self {
+    pub(crate) fn new(metrics: &Arc<Metrics>) -> Self {
         metrics.in_flight.add(1);
         Self(Arc::clone(metrics))
     }
@@ -436,6 +446,60 @@ impl UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         self.0.in_flight.add(-1);
+    }
+}
+
+/// How many requests of SPARQL each address has under way.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Clients(Arc<Mutex<HashMap<IpAddr, usize>>>);
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    clients: Clients,
+    address: Option<IpAddr>,
+}
+
+impl Clients {
+    /// One more of that address, unless it has so many.
+    pub(crate) fn turn(&self, address: Option<IpAddr>, most: usize) -> Option<Turn> {
+        if let Some(address) = address {
+            let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = counts.entry(address).or_default();
+            if *count >= most {
+                return None;
+            }
+            *count += 1;
+        }
+        Some(Turn {
+            clients: self.clone(),
+            address,
+        })
+    }
+}
+
+impl Clients {
+    /// How many there are of all addresses, at least one.
+    pub(crate) fn busy(&self) -> usize {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.values().sum::<usize>().max(1)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let Some(address) = self.address else { return };
+        let mut counts = self
+            .clients
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&address) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                counts.remove(&address);
+            }
+        }
     }
 }
 

@@ -24,6 +24,23 @@ pub struct Settings {
     pub readers: usize,
     /// Threads for calls that take long: scans, traversals, checks.
     pub scanners: usize,
+    /// SPARQL.
+    pub sparql: Sparql,
+}
+
+/// What is asked by SPARQL, and by whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sparql {
+    /// Threads that answer queries.
+    pub threads: usize,
+    /// Queries and loads that one address has under way at once.
+    pub each: usize,
+    /// Bytes that an intermediate result of a query may have.
+    pub memory_bytes: usize,
+    /// Bytes of RDF in one request that brings some.
+    pub upload_bytes: usize,
+    /// Pages of these origins (`https://HOST:PORT`, or `*`) may read answers and change data, beside those of this machine.
+    pub origins: Vec<String>,
 }
 
 /// The server's certificate and its key, in PEM form.
@@ -65,6 +82,19 @@ impl Default for Limits {
     }
 }
 
+impl Default for Sparql {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        Self {
+            threads: (2 * cores).clamp(4, 64),
+            each: 64,
+            memory_bytes: 2 << 30,
+            upload_bytes: 16 << 30,
+            origins: Vec::new(),
+        }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
@@ -78,6 +108,7 @@ impl Default for Settings {
             threads: (cores / 2).clamp(1, 8),
             readers: cores.clamp(2, 64),
             scanners: (2 * cores).clamp(8, 128),
+            sparql: Sparql::default(),
         }
     }
 }

@@ -16,6 +16,7 @@ pub(crate) struct Lane {
     more: Condvar,
     threads_max: usize,
     waiting_max: usize,
+    stack: Option<usize>,
 }
 
 #[derive(Default)]
@@ -45,12 +46,23 @@ pub(crate) fn retry_after(waiting: usize, each: Duration, threads: usize) -> Dur
 
 impl Lane {
     pub(crate) fn new(name: &'static str, threads_max: usize, waiting_max: usize) -> Arc<Self> {
+        Self::with_stack(name, threads_max, waiting_max, None)
+    }
+
+    /// The same, with threads that have so much stack.
+    pub(crate) fn with_stack(
+        name: &'static str,
+        threads_max: usize,
+        waiting_max: usize,
+        stack: Option<usize>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             name,
             state: Mutex::default(),
             more: Condvar::new(),
             threads_max,
             waiting_max,
+            stack,
         })
     }
 
@@ -74,9 +86,11 @@ impl Lane {
             self.more.notify_one();
         } else if state.threads.len() < self.threads_max {
             let lane = Arc::clone(self);
-            let spawned = std::thread::Builder::new()
-                .name(self.name.to_owned())
-                .spawn(move || lane.work());
+            let mut builder = std::thread::Builder::new().name(self.name.to_owned());
+            if let Some(stack) = self.stack {
+                builder = builder.stack_size(stack);
+            }
+            let spawned = builder.spawn(move || lane.work());
             // Without a thread more, the others get to it.
             if let Ok(thread) = spawned {
                 state.threads.push(thread);

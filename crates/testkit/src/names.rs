@@ -1,7 +1,9 @@
 //! Random changes of a namespace, by three people.
 
 use crate::rng::Rng;
-use esker_model::namespace::{Change, Content, Make, NamePath, SetAttributes, XattrMode};
+use esker_model::namespace::{
+    Change, Content, Make, Name, NamePath, SetAttributes, Subtree, SubtreeBuilder, XattrMode,
+};
 use esker_model::object::Asker;
 
 /// The superuser, and two others who share a group.
@@ -138,5 +140,66 @@ pub fn some_change(rng: &mut Rng, asker: &Asker, names: &[&str]) -> Change {
             value: (rng.below(3) > 0).then(|| vec![b'x'; rng.below(9)]),
             mode: XattrMode::Any,
         },
+    }
+}
+
+/// A subtree of somebody: a directory at a path, with some in it that have files, links and tags.
+///
+/// # Panics
+/// If the path is the root.
+pub fn some_subtree(rng: &mut Rng, asker: &Asker, at: &NamePath) -> Subtree {
+    let uid = asker.uid as u32;
+    let gid = asker.gids.first().map_or(0, |gid| *gid as u32);
+    let name = |text: &str| match Name::new(text.as_bytes()) {
+        Ok(name) => name,
+        Err(e) => panic!("{e}"),
+    };
+    let Some((_, top)) = at.split() else {
+        panic!("the root is there already")
+    };
+    let mut builder = SubtreeBuilder::default();
+    builder.existing(&at.parent());
+    let directory = |rng: &mut Rng| {
+        let mode = *rng.pick(&[0o777, 0o755, 0o700, 0o1777, 0o555]);
+        Make::new(0o4_0000 | mode, uid, gid)
+    };
+    let make = directory(rng);
+    builder.entry(&top, &make, false);
+    let mut directories = vec![at.clone()];
+    let mut number = 0;
+    while let Some(here) = directories.get(number).cloned() {
+        builder.made(number as u64);
+        number += 1;
+        for n in 0..rng.below(9) {
+            let make = Make {
+                size: rng.below(4_000) as u64,
+                ..Make::new(0o10_0644, uid, gid)
+            };
+            builder.entry(&name(&format!("f{n}.h5")), &make, n == 0);
+            let first = here.join(&name("f0.h5"));
+            if n == 0 && rng.below(3) == 0 {
+                let to = here.join(&name("link"));
+                builder.change(&Change::Link { from: first, to });
+            } else if n == 0 && rng.below(3) == 0 {
+                builder.change(&Change::Xattr {
+                    path: first,
+                    name: b"user.esker.n".to_vec(),
+                    value: Some(b"7".to_vec()),
+                    mode: XattrMode::Any,
+                });
+            }
+        }
+        if number < 5 {
+            for n in 0..rng.below(3) {
+                let text = format!("d{n}");
+                let make = directory(rng);
+                builder.entry(&name(&text), &make, false);
+                directories.push(here.join(&name(&text)));
+            }
+        }
+    }
+    match builder.finish() {
+        Ok(subtree) => subtree,
+        Err(e) => panic!("{e}"),
     }
 }

@@ -248,6 +248,8 @@ impl Engine {
         writer.senders.end(committed.is_ok());
         if structural || committed.is_err() {
             self.names.directories.clear();
+            // Paths of all that is below them may have changed.
+            self.feed.lose();
         }
         if committed.is_err() {
             writer.filters.clear();

@@ -226,6 +226,7 @@ impl Engine {
         writer.senders.end(committed.is_ok());
         if structural || committed.is_err() {
             self.names.directories.clear();
+            self.feed.lose();
         }
         committed.map(|()| here)
     }

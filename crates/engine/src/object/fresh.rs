@@ -39,6 +39,11 @@ impl Fresh {
         self.all.len()
     }
 
+    /// Their numbers.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = ObjectId> {
+        self.all.iter().map(|one| one.id)
+    }
+
     /// Makes room for that many more.
     pub(crate) fn reserve(&mut self, more: usize) {
         let all = &self.all;

@@ -33,6 +33,7 @@ use crate::counts::{Changes, PendingCounters, encode_pending};
 use crate::object::{BulkTag, ObjectStore};
 use crate::staged::StagedStore;
 use esker_model::limits::BATCH_MUTATIONS_MAX;
+use esker_model::object::ObjectId;
 use esker_model::once::Numbered;
 use esker_model::{
     Batch, Commit, EdgeTypeId, Error, Mutation, Op, Result, Schema, SchemaChange, Version, VertexId,
@@ -103,6 +104,8 @@ pub(crate) struct Effects {
     pub(crate) newest: Version0,
     /// The newest version that a change without one of its own took.
     pub(crate) own: Version0,
+    /// The oldest version that a change brought with it.
+    pub(crate) late: Option<Version>,
 }
 
 /// A version that starts at zero.
@@ -244,11 +247,23 @@ impl Engine {
             None => batch.put(Table::Meta, NEWEST_KEY, version_value(version)),
         }
         self.deleted.add(&total.deleted);
+        let touched = self.feed.gather(
+            files.as_deref().into_iter().chain([&batch]),
+            fresh.ids().map(ObjectId::vertex),
+        );
         let dirty = self.adjacency.begin_write(&total.touched);
         let committed =
             self.objects
                 .commit_with(batch, &fresh, &total.tags, self.settings.durability);
         self.adjacency.end_write(dirty, &total.touched);
+        match touched {
+            Some(_) if !total.tags.is_empty() => self.feed.lose(),
+            Some((touched, names)) => {
+                let late = total.late.unwrap_or(Version::MAX);
+                self.feed.note(touched, late, names);
+            }
+            None => {}
+        }
         if let (Err(_), Some(slot)) = (&committed, slot) {
             self.staged.expect_nothing();
             // Rows of files that are there after all are there for everybody: later commits build on them.
@@ -390,6 +405,7 @@ impl Effects {
         self.touched.extend(other.touched);
         self.deleted.extend(other.deleted);
         self.newest = Version0(self.newest.0.max(other.newest.0));
+        self.late = self.late.into_iter().chain(other.late).min();
     }
 }
 
@@ -490,6 +506,9 @@ impl Txn<'_, '_> {
 
     fn apply_one(&mut self, mutation: Mutation) -> Result<()> {
         let at = mutation.version;
+        if let Some(at) = at {
+            self.effects.late = Some(self.effects.late.map_or(at, |late| late.min(at)));
+        }
         if at == Some(Version::MAX) {
             return Err(Error::Invalid(
                 "a version must lie before the end of time".into(),

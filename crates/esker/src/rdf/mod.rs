@@ -2,12 +2,13 @@
 
 pub(crate) mod disk;
 mod live;
+pub mod meta;
 mod source;
 #[cfg(test)]
 mod tests;
 
 pub use live::{Add, Added, Done, How, Live, Request, STACK, Stop};
-pub use source::{ENDINGS, files, format_of, open};
+pub use source::{ENDINGS, Packing, files, format_of, open, unpacked};
 
 use crate::database::Database;
 use disk::Writer;
@@ -16,6 +17,7 @@ use esker_rdf::infer::{Inference, Limits};
 use esker_rdf::parse::{Loaded, Loader};
 use esker_rdf::{Dataset, DateTime, Graphs, Options, RdfFormat, log, replace, update_in_place};
 use esker_rpc::Address;
+use meta::{Meta, Wanted};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
@@ -31,6 +33,9 @@ pub struct Rdf {
     number: u64,
     log_bytes: u64,
     writer: Option<Writer>,
+    /// Where the metadata graph comes from, and what was made of it.
+    database: Option<Database>,
+    meta: Meta,
 }
 
 /// What an update did.
@@ -43,9 +48,10 @@ pub struct Changed {
 }
 
 /// By which rules a load infers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Rules {
     /// By those of the load before.
+    #[default]
     AsBefore,
     /// By these, or by none, from now on.
     Now(Option<Inference>),
@@ -53,6 +59,11 @@ pub enum Rules {
 
 /// A log of more bytes than this, and than the image's half, becomes an image when a writer opens it.
 const LOG_MAX: u64 = 64 << 20;
+
+/// Threads that one load or query may have.
+pub fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
 
 /// An engine's error as the library has them.
 pub fn error(e: engine::Error) -> Error {
@@ -74,12 +85,16 @@ pub fn moment() -> (DateTime, u64) {
 impl Database {
     /// The database's RDF data, to be read.
     pub fn rdf(&self) -> Result<Rdf> {
-        Rdf::read(&self.rdf_folder()?)
+        let mut rdf = Rdf::read(&self.rdf_folder()?)?;
+        rdf.database = Some(self.clone());
+        Ok(rdf)
     }
 
     /// The database's RDF data, to be changed. One process at a time has it so.
     pub fn rdf_to_change(&self) -> Result<Rdf> {
-        Rdf::change(&self.rdf_folder()?)
+        let mut rdf = Rdf::change(&self.rdf_folder()?)?;
+        rdf.database = Some(self.clone());
+        Ok(rdf)
     }
 
     /// The database's RDF data, held in memory by this process for as long as the database is open: opened at the first
@@ -89,7 +104,7 @@ impl Database {
         if let Some(live) = &*live {
             return Ok(Arc::clone(live));
         }
-        let opened = Arc::new(Live::open(&self.rdf_folder()?)?);
+        let opened = Arc::new(Live::open(&self.rdf_folder()?, self.is_sync())?);
         *live = Some(Arc::clone(&opened));
         Ok(opened)
     }
@@ -131,6 +146,8 @@ impl Rdf {
             number: opened.number,
             log_bytes: opened.log_bytes,
             writer: None,
+            database: None,
+            meta: Meta::default(),
         })
     }
 
@@ -148,6 +165,38 @@ impl Rdf {
     /// The data.
     pub const fn data(&self) -> &Dataset {
         &self.data
+    }
+
+    /// The data that a query asks: with the metadata graphs that it names.
+    pub fn asked(
+        &mut self,
+        text: &str,
+        graphs: Option<&Graphs>,
+        stop: &(dyn Fn() -> Option<&'static str> + Sync),
+    ) -> Result<Dataset> {
+        if !Wanted::is_possible(text, graphs) {
+            return Ok(self.data.clone());
+        }
+        // What is wrong with the text is said by who answers it.
+        let wanted = match engine::syntax::query(text, None) {
+            Ok(query) => Wanted::of_query(&query, graphs)?,
+            Err(_) => Wanted::default(),
+        };
+        self.with_meta(&wanted, stop)
+    }
+
+    /// The data with metadata graphs.
+    pub fn with_meta(
+        &mut self,
+        wanted: &Wanted,
+        stop: &(dyn Fn() -> Option<&'static str> + Sync),
+    ) -> Result<Dataset> {
+        match &self.database {
+            Some(database) if !wanted.is_empty() => {
+                self.meta.snapshot(&mut self.data, database, wanted, stop)
+            }
+            _ => Ok(self.data.clone()),
+        }
     }
 
     /// Where it lies.
@@ -176,8 +225,24 @@ impl Rdf {
         sync: bool,
     ) -> Result<Changed> {
         self.writer()?;
-        let (changes, added, removed) =
-            update_in_place(&mut self.data, text, graphs, &mut fetch, options).map_err(error)?;
+        let mut wanted = Wanted::default();
+        if Wanted::is_possible(text, graphs)
+            && let Ok(update) = engine::syntax::update(text, None)
+        {
+            wanted = Wanted::of_update(&update, graphs)?;
+        }
+        let options = Options {
+            derived: meta::GRAPH,
+            ..options.clone()
+        };
+        if !wanted.is_empty() {
+            self.data = self.with_meta(&wanted, options.stop)?;
+        }
+        let done = update_in_place(&mut self.data, text, graphs, &mut fetch, &options);
+        if !wanted.is_empty() {
+            meta::take_out(&mut self.data);
+        }
+        let (changes, added, removed) = done.map_err(error)?;
         if !changes.is_empty() {
             let record = log::encode(&self.data, &changes);
             let writer = self.writer()?;
@@ -202,6 +267,7 @@ impl Rdf {
         limits: Limits<'_>,
         tick: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Loaded> {
+        graph.map_or(Ok(()), meta::check_target)?;
         let (_, seed) = moment();
         let kind = match infer {
             Rules::AsBefore => self.data.inference(),
@@ -209,6 +275,7 @@ impl Rdf {
         };
         let mut loader = Loader::new(self.data.asserted(), &format!("f{seed:x}n"), lenient);
         loader.on_tick(Box::new(tick));
+        loader.on_threads(threads());
         for (path, format) in files {
             let name = path.display().to_string();
             let mut from = open(path)?;
@@ -221,6 +288,7 @@ impl Rdf {
                 .map_err(error)?;
         }
         let (mut data, loaded) = loader.finish();
+        meta::check_names(&data)?;
         data.infer(kind, limits).map_err(error)?;
         let before = std::mem::replace(&mut self.data, data);
         if let Err(e) = self.checkpoint() {
@@ -267,7 +335,7 @@ impl Rdf {
 }
 
 /// A path as a part of an IRI.
-fn encoded(path: &Path) -> String {
+pub fn encoded(path: &Path) -> String {
     let mut text = String::new();
     for b in path.as_os_str().as_encoded_bytes() {
         if b.is_ascii_alphanumeric() || b"/._-~".contains(b) {

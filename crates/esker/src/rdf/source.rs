@@ -32,19 +32,40 @@ pub fn open(path: &Path) -> Result<Box<dyn Read>> {
         .extension()
         .map(|e| e.to_string_lossy().to_ascii_lowercase())
         .unwrap_or_default();
-    Ok(if packing == "gz" {
-        Box::new(flate2::bufread::MultiGzDecoder::new(
-            BufReader::with_capacity(1 << 18, file),
-        ))
-    } else if packing == "zst" {
-        let decoder =
-            ruzstd::decoding::StreamingDecoder::new(BufReader::with_capacity(1 << 18, file))
-                .map_err(|e| {
-                    Error::Invalid(format!("`{}` is not packed by zstd: {e}", path.display()))
-                })?;
-        Box::new(decoder)
-    } else {
-        Box::new(file)
+    let packing = match packing.as_str() {
+        "gz" => Packing::Gzip,
+        "zst" => Packing::Zstd,
+        _ => return Ok(Box::new(file)),
+    };
+    unpacked(Box::new(file), packing)
+        .map_err(|e| Error::Invalid(format!("`{}`: {e}", path.display())))
+}
+
+/// How bytes are packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Packing {
+    /// Not at all.
+    None,
+    /// By gzip.
+    Gzip,
+    /// By zstd.
+    Zstd,
+}
+
+/// Unpacks bytes as they are read.
+pub fn unpacked<'a>(from: Box<dyn Read + 'a>, packing: Packing) -> Result<Box<dyn Read + 'a>> {
+    const BUFFER: usize = 1 << 18;
+    Ok(match packing {
+        Packing::None => from,
+        Packing::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(
+            BufReader::with_capacity(BUFFER, from),
+        )),
+        Packing::Zstd => {
+            let from = BufReader::with_capacity(BUFFER, from);
+            let decoder = ruzstd::decoding::StreamingDecoder::new(from)
+                .map_err(|e| Error::Invalid(format!("it is not packed by zstd: {e}")))?;
+            Box::new(decoder)
+        }
     })
 }
 

@@ -7,7 +7,10 @@
 use crate::child::Child;
 use crate::processes::{database, open};
 use esker::model::NeverCancel;
-use esker::model::namespace::{Change, Inode, Make, NamePath, Namespace, SetAttributes, XattrMode};
+use esker::model::namespace::{
+    Change, Inode, Make, Name, NamePath, Namespace, SetAttributes, Subtree, SubtreeBuilder,
+    XattrMode,
+};
 use esker::{CheckOptions, Database};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -38,12 +41,43 @@ fn some_path(rng: &mut Rng) -> NamePath {
 /// The changes of one commit. Some will be refused, in both databases.
 fn step(seed: u64, number: u64, kind: &str) -> Vec<Change> {
     let mut rng = Rng(seed ^ number.wrapping_mul(0x2545_f491_4f6c_dd1d));
+    if kind == "subtrees" && rng.below(2) == 0 {
+        return vec![Change::Merge(subtree(number))];
+    }
     let many = if rng.below(3) == 0 {
         1 + rng.below(12)
     } else {
         1
     };
     (0..many).map(|_| one(&mut rng, number, kind)).collect()
+}
+
+/// So many files that they become a table of their own.
+fn subtree(number: u64) -> Subtree {
+    let name = |text: String| Name::new(text.as_bytes()).unwrap();
+    let mut builder = SubtreeBuilder::default();
+    builder.existing(&NamePath::root());
+    let directory = Make::new(0o4_0755, 0, 0);
+    builder.entry(&name(format!("s{number}")), &directory, false);
+    for n in 1..=3 {
+        builder.made(0);
+        builder.entry(&name(format!("d{n}")), &directory, false);
+        builder.made(n);
+        for file in 0..2_800 {
+            let make = Make::new(0o10_0644, 7, 8);
+            builder.entry(&name(format!("f{file}")), &make, file == 0);
+        }
+        let file = NamePath::parse(format!("/s{number}/d{n}/f0").as_bytes()).unwrap();
+        builder.change(&Change::Xattr {
+            path: file.clone(),
+            name: b"user.esker.step".to_vec(),
+            value: Some(number.to_string().into_bytes()),
+            mode: XattrMode::Any,
+        });
+        let to = NamePath::parse(format!("/s{number}/d1/link{n}").as_bytes()).unwrap();
+        builder.change(&Change::Link { from: file, to });
+    }
+    builder.finish().unwrap()
 }
 
 fn one(rng: &mut Rng, number: u64, kind: &str) -> Change {
@@ -152,10 +186,16 @@ fn kills(kind: &str) {
             assert_eq!(made.parse::<u64>().unwrap(), acked, "round {round}");
             acked += 1;
         };
-        for _ in 0..moments.below(120) {
+        // A subtree takes as long as a hundred other changes.
+        let (answers, micros) = if kind == "subtrees" {
+            (3, 100_000)
+        } else {
+            (120, 3_000)
+        };
+        for _ in 0..moments.below(answers) {
             take(&child.answer().unwrap());
         }
-        std::thread::sleep(Duration::from_micros(moments.below(3_000)));
+        std::thread::sleep(Duration::from_micros(moments.below(micros)));
         child.kill();
         for line in child.rest() {
             take(&line);
@@ -188,4 +228,9 @@ fn files_are_renamed_when_death_comes() {
 #[test]
 fn files_are_removed_when_death_comes() {
     kills("removals");
+}
+
+#[test]
+fn subtrees_come_in_when_death_comes() {
+    kills("subtrees");
 }

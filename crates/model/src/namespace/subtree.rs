@@ -80,6 +80,34 @@ impl Subtree {
         &self.bytes
     }
 
+    /// The same, file by file.
+    pub fn changes(&self) -> Result<Vec<Change>> {
+        let mut directories = Vec::new();
+        let mut changes = Vec::new();
+        let mut place = NamePath::root();
+        for item in self.items() {
+            match item.map_err(|e| Error::corrupt("a subtree", e))? {
+                Item::Existing(path) => place = path,
+                Item::Made(number) => {
+                    let number = usize::try_from(number).ok();
+                    let made: Option<&NamePath> = number.and_then(|n| directories.get(n));
+                    place = made.cloned().ok_or_else(|| {
+                        Error::Invalid("a subtree speaks of a directory before it makes it".into())
+                    })?;
+                }
+                Item::Entry(name, make, _) => {
+                    let path = path_in(&place, &name)?;
+                    if Kind::of_mode(make.mode) == Some(Kind::Directory) {
+                        directories.push(path.clone());
+                    }
+                    changes.push(Change::Make(path, make));
+                }
+                Item::Change(change) => changes.push(change),
+            }
+        }
+        Ok(changes)
+    }
+
     /// What it says.
     pub fn items(&self) -> Items<'_> {
         Items {

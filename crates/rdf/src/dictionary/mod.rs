@@ -88,7 +88,11 @@ impl Dictionary {
         {
             return Ok(id);
         }
-        let hash = key.hash();
+        self.intern_hashed(key, key.hash())
+    }
+
+    /// As [`Self::intern`], of a term that is no value, with its hash.
+    pub(crate) fn intern_hashed(&mut self, key: &Key<'_>, hash: u64) -> Result<Id> {
         for segment in &self.segments {
             if let Some(id) = segment.find(key, hash, &self.heads) {
                 return Ok(id);
@@ -132,36 +136,32 @@ impl Dictionary {
         merge(&mut self.segments, &self.heads, true);
     }
 
-    /// The numbers of terms that are known, 0 for the others. Faster than one by one: what each needs from memory is
-    /// asked for before anything waits.
-    pub(crate) fn find_many(&self, keys: &[Key<'_>], ids: &mut Vec<Id>) {
+    /// The numbers of terms that are known, 0 for the others, given their hashes; none is a value. Faster than one by one:
+    /// what each needs from memory is asked for before anything waits.
+    pub(crate) fn find_many(&self, keys: &[Key<'_>], hashes: &[u64], ids: &mut Vec<Id>) {
         ids.clear();
-        let [segment] = self.segments.as_slice() else {
-            ids.extend(keys.iter().map(|k| self.find(k).unwrap_or(UNBOUND)));
-            return;
+        let find = |key: &Key<'_>, hash: u64| {
+            self.segments
+                .iter()
+                .find_map(|s| s.find(key, hash, &self.heads))
+                .unwrap_or(UNBOUND)
         };
-        let hashes: Vec<u64> = keys.iter().map(Key::hash).collect();
-        let slots: Vec<Option<u32>> = hashes.iter().map(|h| segment.first_slot(*h)).collect();
-        let places: Vec<Option<usize>> = slots
-            .iter()
-            .map(|s| segment.start((*s)? as usize))
-            .collect();
-        let mut touched = 0u8;
-        for place in &places {
-            touched |= place
-                .and_then(|p| segment.heap.get(p))
-                .copied()
-                .unwrap_or(0);
+        if let [segment] = self.segments.as_slice() {
+            let slots: Vec<Option<u32>> = hashes.iter().map(|h| segment.first_slot(*h)).collect();
+            let places: Vec<Option<usize>> = slots
+                .iter()
+                .map(|s| segment.start((*s)? as usize))
+                .collect();
+            let mut touched = 0u8;
+            for place in &places {
+                touched |= place
+                    .and_then(|p| segment.heap.get(p))
+                    .copied()
+                    .unwrap_or(0);
+            }
+            std::hint::black_box(touched);
         }
-        std::hint::black_box(touched);
-        for (i, key) in keys.iter().enumerate() {
-            let inline = match key {
-                Key::Typed(value, datatype) => id::inline(value, datatype),
-                _ => None,
-            };
-            let found = inline.or_else(|| segment.find(key, hashes[i], &self.heads));
-            ids.push(found.unwrap_or(UNBOUND));
-        }
+        ids.extend(keys.iter().zip(hashes).map(|(key, hash)| find(key, *hash)));
     }
 
     /// How the term of that number is written.

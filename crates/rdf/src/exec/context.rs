@@ -23,6 +23,8 @@ pub struct Options<'a> {
     pub now: DateTime,
     /// Where `RAND()`, `UUID()` and new blank nodes begin.
     pub seed: u64,
+    /// A graph that no update changes, with those whose names have `?` behind its name; empty: none.
+    pub derived: &'a str,
     /// Threads that it may run on.
     pub threads: usize,
     /// Rows from which on work is shared out to them.
@@ -49,6 +51,7 @@ impl Options<'_> {
             stop: &|| None,
             now,
             seed,
+            derived: "",
             threads: 1,
             many: 1 << 14,
             optimise: true,

@@ -1,11 +1,13 @@
 //! Loading: files of RDF into a dataset, all or nothing.
 
+mod block;
 mod lines;
 
 use crate::dictionary::Key;
 use crate::error::{Error, Result};
 use crate::id::{Id, UNBOUND};
 use crate::quads::{Dataset, pack};
+use block::{Block, Odd, Place, Workers, by_library, number};
 use lines::{Cut, Line};
 use oxrdf::{GraphName, NamedOrBlankNode, Quad, Term};
 use oxrdfio::{RdfFormat, RdfParser};
@@ -13,11 +15,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 
 /// Bytes of lines that are read at a time.
-const BLOCK: usize = 4 << 20;
-/// Lines whose terms are looked up together.
+const BLOCK: usize = 1 << 20;
+/// Terms that are looked up together.
 const BATCH: usize = 256;
-/// Predicates that are remembered.
-const PREDICATES: usize = 32;
 /// Bytes that a line may have.
 const LINE_MAX: usize = 64 << 20;
 
@@ -49,9 +49,8 @@ pub struct Loader<'a> {
     blank: String,
     files: usize,
     lenient: bool,
-    subject: (String, Id),
-    predicates: Vec<(String, Id)>,
     ids: Vec<Id>,
+    threads: usize,
     loaded: Loaded,
     tick: Option<Tick<'a>>,
 }
@@ -79,9 +78,8 @@ impl<'a> Loader<'a> {
             blank: blank.to_owned(),
             files: 0,
             lenient,
-            subject: (String::new(), UNBOUND),
-            predicates: vec![(String::new(), UNBOUND); PREDICATES],
             ids: Vec::new(),
+            threads: 0,
             loaded: Loaded::default(),
             tick: None,
         }
@@ -111,7 +109,6 @@ impl<'a> Loader<'a> {
         base: Option<&str>,
     ) -> Result<()> {
         self.files += 1;
-        self.subject.1 = UNBOUND;
         self.graph = match graph {
             Some(iri) => self.data.dictionary.intern(&Key::Iri(iri))?,
             None => UNBOUND,
@@ -135,157 +132,135 @@ impl<'a> Loader<'a> {
         (self.data, self.loaded)
     }
 
-    fn lines(&mut self, name: &str, from: &mut dyn Read, quads: bool) -> Result<()> {
-        let mut buffer = Vec::with_capacity(BLOCK + 4096);
-        let mut line = 0;
-        loop {
-            let before = buffer.len();
-            let got = Read::take(&mut *from, BLOCK as u64)
-                .read_to_end(&mut buffer)
-                .map_err(|e| data_error(format!("{name}:{line}"), e.to_string()))?;
-            let whole = if got == 0 {
-                buffer.len()
-            } else {
-                buffer
-                    .iter()
-                    .rposition(|b| *b == b'\n')
-                    .map_or(0, |i| i + 1)
-            };
-            if whole == 0 && got > 0 {
-                if buffer.len() > LINE_MAX {
-                    return Err(data_error(
-                        format!("{name}:{}", line + 1),
-                        format!("a line is longer than {LINE_MAX} bytes"),
-                    ));
-                }
-                continue;
-            }
-            self.block(name, &buffer[..whole], &mut line, quads)?;
-            self.tick()?;
-            buffer.drain(..whole);
-            if got == 0 && before == 0 && buffer.is_empty() {
-                return Ok(());
-            }
-        }
+    /// Threads that lines are taken apart on, beside the calling one.
+    pub fn on_threads(&mut self, threads: usize) {
+        self.threads = threads;
     }
 
-    fn block(&mut self, name: &str, block: &[u8], line: &mut u64, quads: bool) -> Result<()> {
-        match std::str::from_utf8(block) {
-            Ok(text) => {
-                let mut rows = text.split_terminator('\n');
-                loop {
-                    let first = *line;
-                    let some: Vec<&str> = rows.by_ref().take(BATCH).collect();
-                    if some.is_empty() {
-                        break;
+    fn lines(&mut self, name: &str, from: &mut dyn Read, quads: bool) -> Result<()> {
+        std::thread::scope(|scope| {
+            let mut workers = Workers::start(scope, self.threads, quads);
+            let mut line = 0;
+            let mut rest: Vec<u8> = Vec::new();
+            loop {
+                let mut buffer = Vec::with_capacity(BLOCK + rest.len());
+                buffer.append(&mut rest);
+                let got = Read::take(&mut *from, BLOCK as u64)
+                    .read_to_end(&mut buffer)
+                    .map_err(|e| data_error(format!("{name}:{line}"), e.to_string()))?;
+                if got > 0 {
+                    let whole = buffer
+                        .iter()
+                        .rposition(|b| *b == b'\n')
+                        .map_or(0, |i| i + 1);
+                    rest = buffer.split_off(whole);
+                    if rest.len() > LINE_MAX {
+                        return Err(data_error(
+                            format!("{name}:{}", line + 1),
+                            format!("a line is longer than {LINE_MAX} bytes"),
+                        ));
                     }
-                    *line += some.len() as u64;
-                    self.batch(name, &some, first, quads)?;
+                }
+                let done = if buffer.is_empty() {
+                    None
+                } else {
+                    workers.give(buffer, quads)
+                };
+                if let Some(parsed) = done {
+                    self.block(name, parsed, &mut line, quads)?;
+                    self.tick()?;
+                }
+                if got == 0 {
+                    break;
                 }
             }
-            Err(_) => {
-                // Somewhere a line is not UTF-8: it is found.
-                for row in block.split(|b| *b == b'\n') {
-                    *line += 1;
-                    match std::str::from_utf8(row) {
-                        Ok(row) => self.line(name, row, *line, quads)?,
-                        Err(e) => self.skip(
-                            format!("{name}:{line}:{}", e.valid_up_to() + 1),
-                            "the line is not UTF-8".into(),
-                        )?,
-                    }
-                }
-                *line -= u64::from(block.last() == Some(&b'\n'));
+            while let Some(parsed) = workers.take() {
+                self.block(name, parsed, &mut line, quads)?;
+                self.tick()?;
+            }
+            Ok(())
+        })
+    }
+
+    fn block(
+        &mut self,
+        name: &str,
+        parsed: std::result::Result<Block, Vec<u8>>,
+        line: &mut u64,
+        quads: bool,
+    ) -> Result<()> {
+        let block = match parsed {
+            Ok(block) => block,
+            Err(bytes) => return self.not_utf8(name, &bytes, line, quads),
+        };
+        self.number_terms(&block)?;
+        let ids = std::mem::take(&mut self.ids);
+        let mut odd = block.odd.iter().peekable();
+        for i in 0..=block.quads.len() {
+            while let Some((_, at, said)) = odd.next_if(|(before, ..)| *before == i) {
+                self.odd_line(name, *line + at + 1, said)?;
+            }
+            if let Some(quad) = block.quads.get(i) {
+                let [s, p, o, g] = quad.map(|place| number(place, &ids));
+                let g = if quad[3] == Place::None {
+                    self.graph
+                } else {
+                    g
+                };
+                self.push(s, p, o, g);
             }
         }
+        self.ids = ids;
+        *line += block.lines;
         Ok(())
     }
 
-    /// Lines whose terms are looked up together; the terms that are new then, one by one.
-    fn batch(&mut self, name: &str, rows: &[&str], first: u64, quads: bool) -> Result<()> {
-        let cuts: Vec<Cut<'_>> = rows.iter().map(|row| lines::cut(row)).collect();
+    /// The dictionary's numbers of a block's terms: those that are known are looked up together, new ones one by one.
+    fn number_terms(&mut self, block: &Block) -> Result<()> {
+        let (keys, hashes) = block.keys();
         let mut ids = std::mem::take(&mut self.ids);
-        let mut last = "";
-        // The subject is often the line before's.
-        let mut known = Vec::with_capacity(cuts.len());
-        let mut wanted: Vec<Key<'_>> = Vec::with_capacity(cuts.len() * 2);
-        for cut in &cuts {
-            let Cut::Quad(q) = cut else {
-                known.push((usize::MAX, usize::MAX));
-                continue;
-            };
-            let s = match q.s {
-                Key::Iri(iri) if iri != last => {
-                    last = iri;
-                    wanted.push(q.s);
-                    wanted.len() - 1
-                }
-                _ => usize::MAX,
-            };
-            let o = if matches!(q.o, Key::Blank(_)) {
-                usize::MAX
-            } else {
-                wanted.push(q.o);
-                wanted.len() - 1
-            };
-            known.push((s, o));
-        }
-        self.data.dictionary.find_many(&wanted, &mut ids);
-        for ((i, cut), (s, o)) in cuts.iter().enumerate().zip(known) {
-            let at = |n: usize| ids.get(n).copied().unwrap_or(UNBOUND);
-            match cut {
-                Cut::Empty => {}
-                Cut::Quad(q) if q.g.is_none() || quads => {
-                    self.subject_known(q, at(s));
-                    self.add_known(*q, at(o))?;
-                }
-                _ => self.odd_line(name, rows[i], first + i as u64 + 1, quads)?,
+        ids.clear();
+        let mut known = Vec::with_capacity(BATCH);
+        for (keys, hashes) in keys.chunks(BATCH).zip(hashes.chunks(BATCH)) {
+            self.data.dictionary.find_many(keys, hashes, &mut known);
+            for ((key, hash), id) in keys.iter().zip(hashes).zip(&known) {
+                ids.push(match key {
+                    Key::Blank(_) => self.number(key)?,
+                    _ if *id == UNBOUND => self.data.dictionary.intern_hashed(key, *hash)?,
+                    _ => *id,
+                });
             }
         }
         self.ids = ids;
         Ok(())
     }
 
-    /// Remembers a subject's number, if it is known.
-    fn subject_known(&mut self, q: &Line<'_>, id: Id) {
-        if let Key::Iri(iri) = q.s
-            && id != UNBOUND
-        {
-            iri.clone_into(&mut self.subject.0);
-            self.subject.1 = id;
+    /// Somewhere a line is not UTF-8: it is found.
+    fn not_utf8(&mut self, name: &str, block: &[u8], line: &mut u64, quads: bool) -> Result<()> {
+        for row in block.split(|b| *b == b'\n') {
+            *line += 1;
+            match std::str::from_utf8(row) {
+                Ok(row) => match lines::cut(row) {
+                    Cut::Empty => {}
+                    Cut::Quad(q) if q.g.is_none() || quads => self.add(q)?,
+                    _ => self.odd_line(name, *line, &by_library(row, quads))?,
+                },
+                Err(e) => self.skip(
+                    format!("{name}:{line}:{}", e.valid_up_to() + 1),
+                    "the line is not UTF-8".into(),
+                )?,
+            }
         }
-    }
-
-    fn line(&mut self, name: &str, row: &str, line: u64, quads: bool) -> Result<()> {
-        match lines::cut(row) {
-            Cut::Empty => Ok(()),
-            Cut::Quad(q) if q.g.is_none() || quads => self.add(q),
-            _ => self.odd_line(name, row, line, quads),
-        }
+        *line -= u64::from(block.last() == Some(&b'\n'));
+        Ok(())
     }
 
     /// A line with escapes, or a wrong one.
-    fn odd_line(&mut self, name: &str, row: &str, line: u64, quads: bool) -> Result<()> {
-        let parsed = if quads {
-            oxttl::NQuadsParser::new()
-                .for_slice(row.as_bytes())
-                .next()
-                .map(|q| q.map_err(|e| (e.location().start.column, e.message().to_owned())))
-        } else {
-            oxttl::NTriplesParser::new()
-                .for_slice(row.as_bytes())
-                .next()
-                .map(|t| {
-                    t.map(|t| t.in_graph(GraphName::DefaultGraph))
-                        .map_err(|e| (e.location().start.column, e.message().to_owned()))
-                })
-        };
-        match parsed {
-            None => Ok(()),
-            Some(Ok(quad)) => self.add_quad(&quad),
-            Some(Err((column, message))) => {
-                self.skip(format!("{name}:{line}:{}", column + 1), message)
-            }
+    fn odd_line(&mut self, name: &str, line: u64, said: &Odd) -> Result<()> {
+        match said {
+            Ok(None) => Ok(()),
+            Ok(Some(quad)) => self.add_quad(quad),
+            Err((column, message)) => self.skip(format!("{name}:{line}:{column}"), message.clone()),
         }
     }
 
@@ -358,34 +333,16 @@ impl<'a> Loader<'a> {
     }
 
     fn add(&mut self, q: Line<'_>) -> Result<()> {
-        self.add_known(q, UNBOUND)
-    }
-
-    /// Adds a quad whose object's number may be known.
-    fn add_known(&mut self, q: Line<'_>, object: Id) -> Result<()> {
-        let s = match q.s {
-            Key::Iri(iri) if self.subject.1 != UNBOUND && self.subject.0 == iri => self.subject.1,
-            Key::Iri(iri) => {
-                let id = self.data.dictionary.intern(&q.s)?;
-                iri.clone_into(&mut self.subject.0);
-                self.subject.1 = id;
-                id
-            }
-            key => self.number(&key)?,
-        };
-        let p = match q.p {
-            Key::Iri(iri) => self.predicate(iri)?,
-            key => self.number(&key)?,
-        };
-        let o = if object == UNBOUND {
-            self.number(&q.o)?
-        } else {
-            object
-        };
+        let (s, p, o) = (self.number(&q.s)?, self.number(&q.p)?, self.number(&q.o)?);
         let g = match &q.g {
             Some(g) => self.number(g)?,
             None => self.graph,
         };
+        self.push(s, p, o, g);
+        Ok(())
+    }
+
+    fn push(&mut self, s: Id, p: Id, o: Id, g: Id) {
         self.loaded.read += 1;
         if self.last.0 != (g, p) || self.last.1 == usize::MAX {
             let next = self.pairs.len();
@@ -396,19 +353,6 @@ impl<'a> Loader<'a> {
             self.last = ((g, p), at);
         }
         self.pairs[self.last.1].push(pack(s, o));
-        Ok(())
-    }
-
-    /// A predicate's number: there are few, so the last ones are remembered.
-    fn predicate(&mut self, iri: &str) -> Result<Id> {
-        let slot = iri.len() % PREDICATES;
-        let (known, id) = &self.predicates[slot];
-        if known == iri {
-            return Ok(*id);
-        }
-        let id = self.data.dictionary.intern(&Key::Iri(iri))?;
-        self.predicates[slot] = (iri.to_owned(), id);
-        Ok(id)
     }
 
     fn number(&mut self, key: &Key<'_>) -> Result<Id> {

@@ -1,16 +1,36 @@
-//! In which order the variables of a basic graph pattern are bound: the cheapest by the predicates' statistics.
+//! In which order the variables of a basic graph pattern are bound: the cheapest by the predicates' statistics and by samples
+//! of their lists.
 
 use super::pattern::{Pos, Triple};
 use crate::exec::Var;
-use crate::quads::Graph;
+use crate::id::Id;
+use crate::quads::{Graph, Pairs};
+use std::cell::RefCell;
+use std::collections::HashMap;
 
 /// Variables up to which all orders are compared.
 const ALL_ORDERS: usize = 7;
 
+/// Values that are looked at to see how many of a list stand in others, too.
+const SAMPLE: usize = 32;
+/// Values up to which nobody looks: they are few whatever comes of it.
+const FEW: f64 = 64.0;
+
 /// What one constraint says about a variable: how many values it leaves, out of how many.
-struct Leaves {
+struct Leaves<'g> {
     values: f64,
     of: f64,
+    lists: Lists<'g>,
+}
+
+/// Where a constraint's values are.
+#[derive(Clone, Copy)]
+enum Lists<'g> {
+    /// One list, whatever the row.
+    One(&'g [Id]),
+    /// A list for each key.
+    Many(&'g Pairs),
+    Unknown,
 }
 
 /// The order, and the solutions expected after each variable.
@@ -36,12 +56,36 @@ pub(crate) fn order(
         loose,
         unasked,
         total: graph.len() as f64,
+        seen: RefCell::default(),
     };
     let rows = rows as f64;
     if optimise && vars.len() <= ALL_ORDERS {
         costs.best(&vars, rows)
     } else {
         costs.greedy(&vars, rows, optimise)
+    }
+}
+
+/// The part of a list's values, or of the values of all lists, that stands in all the others.
+fn sample(from: Lists<'_>, others: &[&[Id]]) -> f64 {
+    let all = match from {
+        Lists::One(list) => list,
+        Lists::Many(pairs) => pairs.values(),
+        Lists::Unknown => &[],
+    };
+    let step = (all.len() / SAMPLE).max(1);
+    let (mut looked, mut found) = (0.0, 0.0);
+    for value in all.iter().skip(step / 2).step_by(step) {
+        looked += 1.0;
+        if others.iter().all(|list| list.binary_search(value).is_ok()) {
+            found += 1.0;
+        }
+    }
+    // What a sample does not find may still be there.
+    if looked == 0.0 {
+        1.0
+    } else {
+        f64::max(found, 0.5) / looked
     }
 }
 
@@ -53,30 +97,28 @@ struct Costs<'a> {
     /// Whether only the existence of a variable's value matters once its patterns are complete.
     unasked: &'a dyn Fn(Var) -> bool,
     total: f64,
+    /// Parts that samples gave, by variable, pattern that leads, and patterns that restrict.
+    seen: RefCell<HashMap<(Var, usize, u32), f64>>,
 }
 
-impl Costs<'_> {
+impl<'a> Costs<'a> {
     /// Cost of binding a variable for each of so many rows, and the rows after that. `None` if nothing leads to it.
     fn step(&self, var: Var, bound: &dyn Fn(Var) -> bool, rows: f64) -> Option<(f64, f64)> {
-        let mut all: Vec<Leaves> = Vec::with_capacity(4);
+        let mut all: Vec<(usize, Leaves<'a>)> = Vec::with_capacity(4);
         let mut linked = false;
-        for t in self.triples {
+        for (i, t) in self.triples.iter().enumerate() {
             if t.has(var) {
                 let (leaves, links) = self.leaves(t, var, bound);
                 linked |= links;
-                all.extend(leaves);
+                all.extend(leaves.map(|l| (i, l)));
             }
         }
-        let least = all.iter().map(|l| l.values).fold(f64::INFINITY, f64::min);
-        if !least.is_finite() {
-            return None;
-        }
-        let of = all.iter().map(|l| l.of).fold(1.0, f64::max);
-        let mut after = of;
-        for l in &all {
-            after *= (l.values / of).min(1.0);
-        }
-        let each = after.min(least);
+        let (lead, least) = all
+            .iter()
+            .enumerate()
+            .map(|(i, (_, l))| (i, l.values))
+            .min_by(|a, b| a.1.total_cmp(&b.1))?;
+        let each = self.each(var, &all, lead);
         let complete = || {
             self.triples.iter().filter(|t| t.has(var)).all(|t| {
                 t.vars()
@@ -97,7 +139,56 @@ impl Costs<'_> {
         Some((cost, after))
     }
 
-    fn leaves(&self, t: &Triple, var: Var, bound: &dyn Fn(Var) -> bool) -> (Option<Leaves>, bool) {
+    /// The values that all constraints leave: those of the shortest list, of which a sample says how many the lists that
+    /// are the same for all rows leave; the others are taken as independent of each other.
+    fn each(&self, var: Var, all: &[(usize, Leaves<'a>)], lead: usize) -> f64 {
+        let (triple, first) = &all[lead];
+        let sampled = |l: &Leaves<'a>| matches!(l.lists, Lists::One(_));
+        let looks = first.values > FEW && self.triples.len() <= 32;
+        let mut part = None;
+        if looks && !matches!(first.lists, Lists::Unknown) {
+            let others = || {
+                let not_lead = |(i, _): &(usize, &(usize, Leaves<'a>))| *i != lead;
+                all.iter().enumerate().filter(not_lead).map(|(_, l)| l)
+            };
+            let mask = others()
+                .filter(|(_, l)| sampled(l))
+                .fold(0u32, |mask, (i, _)| mask | 1 << i);
+            part = Some(
+                *self
+                    .seen
+                    .borrow_mut()
+                    .entry((var, *triple, mask))
+                    .or_insert_with(|| {
+                        if mask == 0 {
+                            return 1.0;
+                        }
+                        let lists: Vec<&[Id]> = others()
+                            .filter_map(|(_, l)| match l.lists {
+                                Lists::One(list) => Some(list),
+                                _ => None,
+                            })
+                            .collect();
+                        sample(first.lists, &lists)
+                    }),
+            );
+        }
+        let of = all.iter().map(|(_, l)| l.of).fold(1.0, f64::max);
+        let mut after = first.values * part.unwrap_or(1.0);
+        for (i, (_, l)) in all.iter().enumerate() {
+            if i != lead && (part.is_none() || !sampled(l)) {
+                after *= (l.values / of).min(1.0);
+            }
+        }
+        after.min(first.values)
+    }
+
+    fn leaves(
+        &self,
+        t: &Triple,
+        var: Var,
+        bound: &dyn Fn(Var) -> bool,
+    ) -> (Option<Leaves<'a>>, bool) {
         let fixed = |p: Pos| match p {
             Pos::Const(_) => true,
             Pos::Var(v) => v != var && bound(v),
@@ -113,6 +204,7 @@ impl Costs<'_> {
                 Some(Leaves {
                     values,
                     of: predicates.max(1.0),
+                    lists: Lists::Unknown,
                 }),
                 links,
             );
@@ -150,10 +242,20 @@ impl Costs<'_> {
             Pos::Var(v) if v != var && bound(v) => count / others.max(1.0),
             Pos::Var(_) => keys,
         };
+        let lists = match (index, other) {
+            (None, _) => Lists::Unknown,
+            (Some(x), Pos::Const(id)) if is_object => Lists::One(x.so.get(id)),
+            (Some(x), Pos::Const(id)) => Lists::One(x.os.get(id)),
+            (Some(x), Pos::Var(v)) if v != var && bound(v) => {
+                Lists::Many(if is_object { &x.so } else { &x.os })
+            }
+            (Some(x), Pos::Var(_)) => Lists::One(if is_object { x.os.keys() } else { x.so.keys() }),
+        };
         (
             Some(Leaves {
                 values,
                 of: keys.max(1.0),
+                lists,
             }),
             links,
         )

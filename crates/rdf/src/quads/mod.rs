@@ -89,8 +89,8 @@ impl Graph {
             .flat_map(|(p, x)| x.index().so.iter().map(|(s, o)| (s, *p, o)))
     }
 
-    /// Of packed pairs of subject and object.
-    pub(crate) fn from_pairs(all: BTreeMap<Id, Vec<u64>>) -> Self {
+    /// Of pairs by predicate, in any order: the subject in the upper half, the object in the lower one.
+    pub fn from_pairs(all: BTreeMap<Id, Vec<u64>>) -> Self {
         let mut graph = Self::default();
         for (p, pairs) in all {
             graph

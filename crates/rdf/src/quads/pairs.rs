@@ -172,6 +172,11 @@ impl Pairs {
         self.patch.as_ref().map_or(0, |p| p.bytes())
     }
 
+    /// The values of all keys, without the last changes: for samples.
+    pub(crate) fn values(&self) -> &[Id] {
+        &self.columns.values
+    }
+
     /// The values of a key.
     pub fn get(&self, key: Id) -> &[Id] {
         match self.patch.as_ref().and_then(|p| p.get(key)) {

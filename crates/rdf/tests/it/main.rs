@@ -4,6 +4,7 @@
 
 mod differential;
 mod limits;
+mod lines;
 mod requests;
 mod w3c;
 mod w3c_misses;

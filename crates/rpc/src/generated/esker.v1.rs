@@ -1665,11 +1665,20 @@ pub mod set_xattr {
         }
     }
 }
+/// All or nothing of it is made, at one version: EEXIST if one of its first names is taken.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct MergeFiles {
     /// Of what comes first in it.
     #[prost(bytes = "vec", tag = "1")]
     pub path: ::prost::alloc::vec::Vec<u8>,
+    /// 60 MiB at most, of these parts; numbers are LEB128, signed ones zigzag, names and paths have their lengths in front:
+    /// 01 path                  what follows lies in this directory, which is there already
+    /// 02 number                what follows lies in a directory of this subtree: numbered from 0 as they come
+    /// 80 | flags, name, ...    an entry, and by its flags: (not 01) mode, uid, gid, else those of the entry before; (02) size,
+    /// blocks, rdev; (04) a byte that says which of atime, mtime, ctime, btime follow (1, 2, 4, 8), each by its
+    /// distance from the time written before; (08) kind of content (1 symbolic link, 2 inline, 3 object) and
+    /// its bytes; (10) count, names and values of extended attributes; (20) a part 03 is about it
+    /// 03 change                a further name of a file, or a tag: 04 from to, or 06 path name 01 value 00
     #[prost(bytes = "vec", tag = "2")]
     pub subtree: ::prost::alloc::vec::Vec<u8>,
 }

@@ -11,6 +11,7 @@ mod objects;
 mod openapi;
 mod ops;
 mod query;
+mod sparql;
 mod status;
 mod write;
 
@@ -444,6 +445,7 @@ pub(crate) fn routes(service: &Arc<Service>) -> Router {
         .route("/healthz", get(status::health))
         .route("/readyz", get(status::ready))
         .route("/metrics", get(status::metrics));
+    router = sparql::routes(router);
     for endpoint in &API {
         let handler = move |State(service): State<Arc<Service>>, request: Request<Body>| async move {
             service.metrics.http.add(1);

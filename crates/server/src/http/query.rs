@@ -10,7 +10,7 @@ use esker_model::{Schema, Version, VertexName, VertexTypeId};
 pub(super) struct Query(Vec<(String, String)>);
 
 /// Reads `%41` and `+`.
-fn decode(text: &str) -> Option<String> {
+pub(super) fn decode(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {

@@ -519,3 +519,56 @@ fn files_by_http() {
         assert!(told.contains(said), "{asked}: {told}");
     }
 }
+
+/// Subtrees of several clients come in at the same time; of those that want one name, one has it.
+#[test]
+fn subtrees_of_several_clients_come_in() {
+    let served = Served::start(settings());
+    assert!(served.open().change(None, &[make("/d", 0o4_0755)]).unwrap()[0].is_ok());
+    let (threads, each) = (4, 3_000_u64);
+    let won: usize = std::thread::scope(|scope| {
+        let working: Vec<_> = (0..threads)
+            .map(|t| {
+                let client = served.open();
+                scope.spawn(move || {
+                    let mut won = 0;
+                    for top in [format!("/d/own{t}"), "/d/shared".into()] {
+                        // Somebody may have merged it by now.
+                        let Ok(mut private) = client.private(None, &path(&top)) else {
+                            continue;
+                        };
+                        let changes: Vec<Change> = (0..each)
+                            .map(|n| make(&format!("{top}/{t}-{n}"), 0o10_0644))
+                            .collect();
+                        assert!(
+                            private
+                                .change(None, &changes)
+                                .unwrap()
+                                .iter()
+                                .all(Result::is_ok)
+                        );
+                        match private.merge() {
+                            Ok(_) => won += 1,
+                            Err(e) => assert!(top == "/d/shared", "{e}"),
+                        }
+                    }
+                    won
+                })
+            })
+            .collect();
+        working.into_iter().map(|w| w.join().unwrap()).sum()
+    });
+    assert_eq!(won, threads + 1);
+    let remote = served.open();
+    let usage = remote.usage(None, &path("/d"), true).unwrap();
+    assert_eq!(usage.files, (threads as u64 + 1) * each);
+    let shared = list(&remote, None, &path("/d/shared")).unwrap();
+    let of = |t: usize| {
+        let theirs = format!("{t}-");
+        shared
+            .iter()
+            .filter(|(_, name, _)| name.starts_with(&theirs))
+            .count()
+    };
+    assert!((0..threads).all(|t| of(t) == 0 || of(t) == each as usize));
+}

@@ -13,6 +13,7 @@ use std::path::PathBuf;
                   which needs user 0.\n\nExamples:\n  \
                   esker bench namespace --files 1000000\n  \
                   esker bench namespace --mdtest-like --files 100000\n  \
+                  esker bench namespace --clients 4 --files 200000 --bulk 50000\n  \
                   esker bench namespace --case stat,chmod,utime --random 2000000 --disk --forget 100000\n  \
                   esker bench namespace --grow --files 20000000 --memory 4GiB --json grow.json"
 )]
@@ -78,6 +79,9 @@ pub(crate) struct NamespaceBenchArgs {
     /// Through a server, by so many clients with one request in flight each; what the file systems do is left out
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
     pub(super) clients: u16,
+    /// With `--clients`: files are made in private subtrees of so many, too, which are merged
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "clients", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub(super) bulk: u32,
     /// How often each side is measured; medians are printed
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(super) rounds: u32,

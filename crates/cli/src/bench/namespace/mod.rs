@@ -95,6 +95,7 @@ pub(crate) fn run(args: &NamespaceBenchArgs, context: &mut Context) -> anyhow::R
         "threads": args.threads,
         "clients": args.clients,
         "batch": args.batch,
+        "bulk": args.bulk,
         "rounds": args.rounds,
         "forget": args.forget,
         "bytes": args.bytes,

@@ -5,6 +5,7 @@ use super::{Bench, all};
 use crate::bench::report::{Figure, Target, Unit, median};
 use crate::bench::serve::child::Child;
 use crate::bench::serve::load::{Load, Measured};
+use esker::Private;
 use esker::rpc::{Address, Client};
 use esker_model::namespace::{Change, Kind, Make, Name, NamePath, Namespace as _};
 use esker_model::{Error, Result};
@@ -80,13 +81,33 @@ impl Served {
             .collect::<Result<Vec<_>>>()?;
         all(client.change(None, &changes)?)
     }
+
+    /// Makes files in a directory that nobody else sees, and merges that.
+    fn merge(&self, client: &Client, files: Range<u64>, batch: u64) -> Result<()> {
+        let name = Name::new(format!("bulk.{:08}", files.start).as_bytes())?;
+        let directory = self.directory.join(&name);
+        let mut private = Private::new(client.clone(), None, &directory)?;
+        let make = Make::new(Kind::File.bits() | 0o644, 1000, 1000);
+        for from in files.clone().step_by(batch as usize) {
+            let changes = (from..(from + batch).min(files.end))
+                .map(|n| {
+                    let name = Name::new(format!("file.{n:08}").as_bytes())?;
+                    Ok(Change::Make(directory.join(&name), make.clone()))
+                })
+                .collect::<Result<Vec<_>>>()?;
+            all(private.change(None, &changes)?)?;
+        }
+        private.merge().map(drop)
+    }
 }
 
 /// All cases, again and again.
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let (files, batch) = (u64::from(bench.args.files), u64::from(bench.args.batch));
     let singles = files.min(200_000);
+    let bulk = u64::from(bench.args.bulk);
     let (mut nulls, mut single, mut batched, mut stats) = (vec![], vec![], vec![], vec![]);
+    let mut merged = vec![];
     for round in 0..bench.args.rounds {
         bench.context.note(&format!("served, round {}", round + 1));
         let served = Served::start(bench)?;
@@ -96,6 +117,10 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         single.push(served.run(0, singles, 1, &|c, files| served.make(c, files))?);
         bench.go_on()?;
         batched.push(served.run(singles, files, batch, &|c, files| served.make(c, files))?);
+        if bulk > 0 {
+            bench.go_on()?;
+            merged.push(served.run(0, files, bulk, &|c, files| served.merge(c, files, batch))?);
+        }
         bench.go_on()?;
         // In an order that no cache has been given.
         let anywhere = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % singles.max(1);
@@ -148,6 +173,10 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     );
     let text = format!("create, {batch} at once");
     print(of(&text), &batched, files, unit, Some(BATCHED));
+    if bulk > 0 {
+        let text = format!("create, in private subtrees of {bulk}");
+        print(of(&text), &merged, files, unit, Some(BATCHED));
+    }
     print(of(Case::Stat.text()), &stats, singles, unit, None);
     Ok(())
 }

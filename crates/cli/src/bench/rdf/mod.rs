@@ -48,7 +48,7 @@ pub(crate) fn run(args: &RdfBenchArgs, context: &mut Context) -> anyhow::Result<
     let mut report = Report::new("rdf");
     let peers = ask_peers(args, &data, &queries, context)?;
     context.note("loading");
-    let dataset = load(&data, &mut report, &peers)?;
+    let dataset = load(&data, threads, &mut report, &peers)?;
     let interrupt = context.interrupt.clone();
     let mut differ = Vec::new();
     let mut means: Vec<(f64, f64)> = Vec::new();
@@ -180,9 +180,15 @@ fn ask_peers(
     Ok(peers)
 }
 
-fn load(data: &[Source], report: &mut Report, peers: &[Peer]) -> anyhow::Result<Dataset> {
+fn load(
+    data: &[Source],
+    threads: usize,
+    report: &mut Report,
+    peers: &[Peer],
+) -> anyhow::Result<Dataset> {
     let (began, cpu) = (Instant::now(), machine::process_seconds());
     let mut loader = Loader::new(Dataset::default(), "b", false);
+    loader.on_threads(if threads > 1 { threads } else { 0 });
     for (path, format) in data {
         let mut from = esker::rdf::open(path)?;
         let base = format!("file://{}", path.display());

@@ -1,5 +1,6 @@
 //! `esker rdf checkpoint`, `dump`, `stats`, `drop`.
 
+use super::remote::{self, Door, door};
 use crate::args::{DumpFormat, RdfDumpArgs, RdfPlainArgs, RdfStatsArgs, RowFormat};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
@@ -10,27 +11,37 @@ use esker_rdf::id::UNBOUND;
 use esker_rdf::{Dataset, RdfFormat, dump as write};
 
 pub(super) fn checkpoint(args: &RdfPlainArgs, context: &mut Context) -> anyhow::Result<Outcome> {
-    let mut rdf = context.open(&args.target)?.rdf_to_change()?;
+    let database = match door(&args.target, false, context)? {
+        Door::There(place) => return remote::checkpoint(args, &place, context),
+        Door::Here(database) => database,
+    };
+    let mut rdf = database.rdf_to_change()?;
     let bytes = rdf.checkpoint()?;
-    let quads = asserted(rdf.data());
+    print_checkpoint(asserted(rdf.data()), bytes, args.format.format, context)
+}
+
+pub(super) fn print_checkpoint(
+    quads: u64,
+    bytes: u64,
+    format: RowFormat,
+    context: &mut Context,
+) -> anyhow::Result<Outcome> {
     let sentence = format!(
         "{} in an image of {}",
         units::counted(quads, "quad", "quads"),
         units::size(bytes)
     );
     let cells = vec![Cell::Count(quads), Cell::Count(bytes)];
-    report(
-        context,
-        args.format.format,
-        &sentence,
-        &["quads", "bytes"],
-        cells,
-    )?;
+    report(context, format, &sentence, &["quads", "bytes"], cells)?;
     Ok(Outcome::Done)
 }
 
 pub(super) fn drop_all(args: &RdfPlainArgs, context: &mut Context) -> anyhow::Result<Outcome> {
-    let mut rdf = context.open(&args.target)?.rdf_to_change()?;
+    let database = match door(&args.target, false, context)? {
+        Door::There(place) => return remote::drop_all(args, &place, context),
+        Door::Here(database) => database,
+    };
+    let mut rdf = database.rdf_to_change()?;
     let quads = asserted(rdf.data());
     rdf.drop_all()?;
     let sentence = format!("dropped {}", units::counted(quads, "quad", "quads"));
@@ -45,7 +56,11 @@ pub(super) fn drop_all(args: &RdfPlainArgs, context: &mut Context) -> anyhow::Re
 }
 
 pub(super) fn dump(args: &RdfDumpArgs, context: &mut Context) -> anyhow::Result<Outcome> {
-    let rdf = context.open(&args.target)?.rdf()?;
+    let database = match door(&args.target, false, context)? {
+        Door::There(place) => return remote::dump(args, &place, context),
+        Door::Here(database) => database,
+    };
+    let rdf = database.rdf()?;
     let asserted;
     let data = if args.inferred {
         rdf.data()
@@ -100,54 +115,68 @@ fn names(data: &Dataset) -> String {
 }
 
 pub(super) fn stats(args: &RdfStatsArgs, context: &mut Context) -> anyhow::Result<Outcome> {
-    let rdf = context.open(&args.target)?.rdf()?;
+    let database = match door(&args.target, false, context)? {
+        Door::There(place) => return remote::stats(args, &place, context),
+        Door::Here(database) => database,
+    };
+    let rdf = database.rdf()?;
     let data = rdf.data();
-    let (quads, terms) = (data.len() as u64, data.dictionary.len() as u64);
-    let (columns, dictionary) = (
-        (data.quad_bytes() + data.inferred_bytes()) as u64,
-        data.dictionary.bytes() as u64,
-    );
-    let inferred = data.inferred_len() as u64;
+    let stats = Stats {
+        quads: data.len() as u64,
+        inferred: data.inferred_len() as u64,
+        rules: data.inference().map(|kind| kind.name().to_owned()),
+        graphs: data.names().count() as u64,
+        terms: data.dictionary.len() as u64,
+        columns: (data.quad_bytes() + data.inferred_bytes()) as u64,
+        dictionary: data.dictionary.bytes() as u64,
+        log: rdf.log_bytes(),
+    };
+    print_stats(&stats, args.format.format, context)
+}
+
+/// Counts and sizes, wherever the data lies.
+pub(super) struct Stats {
+    pub(super) quads: u64,
+    pub(super) inferred: u64,
+    pub(super) rules: Option<String>,
+    pub(super) graphs: u64,
+    pub(super) terms: u64,
+    pub(super) columns: u64,
+    pub(super) dictionary: u64,
+    pub(super) log: u64,
+}
+
+pub(super) fn print_stats(
+    stats: &Stats,
+    format: RowFormat,
+    context: &mut Context,
+) -> anyhow::Result<Outcome> {
     let each = |bytes: u64, n: u64| bytes as f64 / n.max(1) as f64;
+    let sized = |bytes: u64, n: u64, of: &str| {
+        format!("{} ({:.1} a {of})", units::size(bytes), each(bytes, n))
+    };
     let mut list: Vec<(&'static str, u64, String)> = vec![
-        ("quads", quads, units::count(quads)),
-        (
-            "named graphs",
-            data.names().count() as u64,
-            units::count(data.names().count() as u64),
-        ),
-        ("terms", terms, units::count(terms)),
+        ("quads", stats.quads, units::count(stats.quads)),
+        ("named graphs", stats.graphs, units::count(stats.graphs)),
+        ("terms", stats.terms, units::count(stats.terms)),
         (
             "bytes of columns",
-            columns,
-            format!(
-                "{} ({:.1} a quad)",
-                units::size(columns),
-                each(columns, quads)
-            ),
+            stats.columns,
+            sized(stats.columns, stats.quads, "quad"),
         ),
         (
             "bytes of terms",
-            dictionary,
-            format!(
-                "{} ({:.1} a term)",
-                units::size(dictionary),
-                each(dictionary, terms)
-            ),
+            stats.dictionary,
+            sized(stats.dictionary, stats.terms, "term"),
         ),
-        (
-            "bytes of log",
-            rdf.log_bytes(),
-            units::size(rdf.log_bytes()),
-        ),
+        ("bytes of log", stats.log, units::size(stats.log)),
     ];
-    if let Some(kind) = data.inference() {
-        let asserted = quads - inferred;
+    if let Some(rules) = &stats.rules {
+        let asserted = stats.quads.saturating_sub(stats.inferred);
         list.insert(1, ("asserted", asserted, units::count(asserted)));
-        let text = format!("{} by {}", units::count(inferred), kind.name());
-        list.insert(2, ("inferred", inferred, text));
+        let text = format!("{} by {rules}", units::count(stats.inferred));
+        list.insert(2, ("inferred", stats.inferred, text));
     }
-    let format = args.format.format;
     let mut rows = Rows::new(&mut context.out, format, context.style, &["what", "value"]);
     for (name, number, text) in list {
         let value = if format == RowFormat::Table {

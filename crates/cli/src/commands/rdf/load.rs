@@ -1,6 +1,7 @@
 //! `esker rdf load`.
 
-use crate::args::{InferRules, RdfLoadArgs};
+use super::remote::{self, Door, door};
+use crate::args::{InferRules, RdfLoadArgs, RowFormat};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::output::{Cell, report};
@@ -10,7 +11,7 @@ use esker::rdf::Rules;
 use esker_rdf::Inference;
 use esker_rdf::dictionary::Key;
 use esker_rdf::infer::Limits;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(crate) fn load(args: &RdfLoadArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     if let Some(iri) = &args.graph {
@@ -25,7 +26,10 @@ pub(crate) fn load(args: &RdfLoadArgs, context: &mut Context) -> anyhow::Result<
         files.extend(esker::rdf::files(path)?);
     }
     let began = Instant::now();
-    let database = context.open_or_create(&args.target)?;
+    let database = match door(&args.target, true, context)? {
+        Door::There(place) => return remote::load(args, files, &place, context),
+        Door::Here(database) => database,
+    };
     let mut rdf = database.rdf_to_change()?;
     let interrupt = context.interrupt.clone();
     let bar = Progress::rows(context.globals.quiet, "loading");
@@ -61,45 +65,77 @@ pub(crate) fn load(args: &RdfLoadArgs, context: &mut Context) -> anyhow::Result<
         }
         other => other?,
     };
+    let data = rdf.data();
+    let graph = args.graph.clone();
+    let loaded = Loaded {
+        files: files.len() as u64,
+        read: loaded.read,
+        new: loaded.new,
+        skipped: loaded.skipped,
+        skipped_count: loaded.skipped_count,
+        inferred: data.inferred_len() as u64,
+        rules: data.inference().map(|kind| kind.name().to_owned()),
+        graph: graph.filter(|iri| data.dictionary.find(&Key::Iri(iri)).is_some()),
+    };
+    print_loaded(&loaded, began.elapsed(), args.format.format, context)
+}
+
+/// What a load did, wherever.
+pub(super) struct Loaded {
+    pub(super) files: u64,
+    pub(super) read: u64,
+    pub(super) new: u64,
+    pub(super) skipped: Vec<String>,
+    pub(super) skipped_count: u64,
+    pub(super) inferred: u64,
+    pub(super) rules: Option<String>,
+    pub(super) graph: Option<String>,
+}
+
+pub(super) fn print_loaded(
+    loaded: &Loaded,
+    time: Duration,
+    format: RowFormat,
+    context: &mut Context,
+) -> anyhow::Result<Outcome> {
     for line in &loaded.skipped {
         context.warn(&format!("passed over {line}"));
     }
-    let more = loaded.skipped_count - loaded.skipped.len() as u64;
+    let more = loaded
+        .skipped_count
+        .saturating_sub(loaded.skipped.len() as u64);
     if more > 0 {
         context.warn(&format!("and {} more", units::count(more)));
     }
-    let time = began.elapsed();
-    let graph = match &args.graph {
-        Some(iri) if rdf.data().dictionary.find(&Key::Iri(iri)).is_some() => format!(" in <{iri}>"),
-        _ => String::new(),
+    let graph = match &loaded.graph {
+        Some(iri) => format!(" in <{iri}>"),
+        None => String::new(),
     };
-    let inferred = rdf.data().inferred_len() as u64;
-    let also = match rdf.data().inference() {
-        Some(kind) => format!(
-            ", {} by {}",
-            units::counted(inferred, "triple inferred", "triples inferred"),
-            kind.name()
+    let also = match &loaded.rules {
+        Some(rules) => format!(
+            ", {} by {rules}",
+            units::counted(loaded.inferred, "triple inferred", "triples inferred"),
         ),
         None => String::new(),
     };
     let sentence = format!(
         "read {} of {}, {} new{graph}{also}, in {}",
         units::counted(loaded.read, "quad", "quads"),
-        units::counted(files.len() as u64, "file", "files"),
+        units::counted(loaded.files, "file", "files"),
         units::count(loaded.new),
         units::elapsed(time),
     );
     report(
         context,
-        args.format.format,
+        format,
         &sentence,
         &["files", "read", "new", "skipped", "inferred"],
         vec![
-            Cell::Count(files.len() as u64),
+            Cell::Count(loaded.files),
             Cell::Count(loaded.read),
             Cell::Count(loaded.new),
             Cell::Count(loaded.skipped_count),
-            Cell::Count(inferred),
+            Cell::Count(loaded.inferred),
         ],
     )?;
     Ok(Outcome::partly_if(loaded.skipped_count > 0))

@@ -3,6 +3,7 @@
 mod algorithm;
 mod keep;
 mod load;
+mod remote;
 mod sparql;
 
 pub(crate) use sparql::sparql;

@@ -1,13 +1,14 @@
 //! `esker sparql`: queries and updates.
 
 use super::on_large_stack;
+use super::remote::{self, Door, door};
 use crate::args::{AnswerFormat, SparqlArgs};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::output::{Cell, Rows};
 use crate::{args::RowFormat, units};
-use esker::rdf::{Rdf, engine, error, moment};
-use esker_rdf::{Answer, Format, Found, Graphs, Options, RdfFormat, query};
+use esker::rdf::{engine, error, moment};
+use esker_rdf::{Answer, Dataset, Format, Found, Graphs, Options, RdfFormat, query};
 use std::io::{Read as _, Write};
 use std::time::Instant;
 
@@ -18,7 +19,10 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
         named: args.named_graph.clone(),
     });
     let began = Instant::now();
-    let database = context.open(&args.target)?;
+    let database = match door(&args.target, false, context)? {
+        Door::There(place) => return remote::sparql(args, &text, &place, context),
+        Door::Here(database) => database,
+    };
     let mut rdf = if args.update {
         database.rdf_to_change()?
     } else {
@@ -54,8 +58,9 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
     let mut out = Vec::new();
     let style = context.style;
     let times = on_large_stack(|| {
+        let data = rdf.asked(&text, graphs.as_ref(), &stop)?;
         let started = Instant::now();
-        let answer = ask(&rdf, &text, graphs.as_ref(), args.explain, &options)?;
+        let answer = ask(&data, &text, graphs.as_ref(), args.explain, &options)?;
         let answered = started.elapsed();
         if args.explain {
             for line in answer.notes() {
@@ -99,13 +104,13 @@ fn text(args: &SparqlArgs) -> anyhow::Result<String> {
 }
 
 fn ask<'a>(
-    rdf: &'a Rdf,
+    data: &'a Dataset,
     text: &str,
     graphs: Option<&Graphs>,
     explain: bool,
     options: &'a Options<'a>,
 ) -> anyhow::Result<Answer<'a>> {
-    match query(rdf.data(), text, None, graphs, explain, options) {
+    match query(data, text, None, graphs, explain, options) {
         Ok(answer) => Ok(answer),
         // An update in the place of a query is a common slip.
         Err(engine::Error::Syntax(_)) if engine::syntax::update(text, None).is_ok() => {

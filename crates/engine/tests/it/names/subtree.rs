@@ -72,28 +72,6 @@ fn moved(top: &NamePath, change: Change) -> Change {
     }
 }
 
-/// What a subtree does, file by file.
-fn one_by_one(subtree: &Subtree) -> Vec<Change> {
-    let mut directories = Vec::new();
-    let mut changes = Vec::new();
-    let mut place = NamePath::root();
-    for item in subtree.items() {
-        match item.unwrap() {
-            Item::Existing(path) => place = path,
-            Item::Made(n) => place = NamePath::clone(&directories[n as usize]),
-            Item::Entry(name, make, _) => {
-                let at = place.join(&name);
-                if Kind::of_mode(make.mode) == Some(Kind::Directory) {
-                    directories.push(at.clone());
-                }
-                changes.push(Change::Make(at, make));
-            }
-            Item::Change(change) => changes.push(change),
-        }
-    }
-    changes
-}
-
 /// A file without its id and version, and whether its id is its path's.
 fn seen(engine: &Engine, at: &NamePath) -> BTreeMap<NamePath, (Inode, bool)> {
     let mut all = BTreeMap::new();
@@ -221,7 +199,7 @@ fn case(seed: u64, sorted_least: usize) {
             continue;
         }
         let subtree = private(&mut rng, &at);
-        let changes = one_by_one(&subtree);
+        let changes = subtree.changes().unwrap();
         smalls.iter().for_each(|small| small.clock.advance(10));
         let before = sums(&merged.engine);
         let done = change(&merged.engine, None, Change::Merge(subtree));

@@ -12,7 +12,7 @@
 mod tests;
 mod work;
 
-use super::{Changed, disk, moment};
+use super::{Changed, Rules, disk, moment};
 use esker_model::{Error, Result};
 use esker_rdf::{Dataset, Graphs, Update};
 use std::collections::VecDeque;
@@ -87,6 +87,8 @@ pub struct Add {
     pub instead_of: Option<Option<String>>,
     /// A graph that is asked for whether it was there.
     pub into: Option<String>,
+    /// By which rules to infer from now on.
+    pub infer: Rules,
     /// Whether the change must survive a power failure.
     pub sync: bool,
 }
@@ -94,7 +96,7 @@ pub struct Add {
 /// What adding did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Added {
-    /// Whether the graph was there before.
+    /// Whether the graph had quads before.
     pub existed: bool,
     /// Quads that are new, those that took the place of the same ones not counted.
     pub new: usize,
@@ -210,7 +212,8 @@ fn busy() -> Error {
 
 impl Live {
     /// Opens the data of a folder. This process is the only one to write there from now on.
-    pub(crate) fn open(folder: &Path) -> Result<Self> {
+    /// With `sync`, all that is changed survives a power failure, else what asks for it.
+    pub(crate) fn open(folder: &Path, sync: bool) -> Result<Self> {
         let mut disk = disk::lock(folder)?;
         let opened = disk::read(folder)?;
         disk.begin(opened.number, opened.log_bytes)?;
@@ -226,7 +229,7 @@ impl Live {
             seeds: AtomicU64::new(seed),
             log_bytes: AtomicU64::new(disk.log_bytes),
         });
-        let mut work = Work::new(Arc::clone(&shared), disk);
+        let mut work = Work::new(Arc::clone(&shared), disk, sync);
         let thread = std::thread::Builder::new()
             .name("esker-rdf".into())
             .stack_size(STACK)

@@ -12,7 +12,7 @@ fn insert(n: usize) -> Request {
 }
 
 fn open(folder: &Path) -> Live {
-    Live::open(&folder.join("rdf")).unwrap()
+    Live::open(&folder.join("rdf"), false).unwrap()
 }
 
 #[test]
@@ -133,6 +133,7 @@ fn added_data_takes_the_place_of_a_graph() {
             into: into(),
             instead_of: Some(into()),
             sync: true,
+            ..Add::default()
         })
         .unwrap();
     assert_eq!((added.existed, added.before), (true, 3));

@@ -2,16 +2,19 @@
 
 use super::{Add, Added, Done, How, Request, Shared, Task};
 use crate::rdf::disk::{self, Writer};
-use crate::rdf::{Changed, LOG_MAX, error, fetch, moment};
+use crate::rdf::{Changed, LOG_MAX, Rules, error, fetch, moment};
 use esker_model::{Error, Result};
 use esker_rdf::dictionary::Key;
 use esker_rdf::id::UNBOUND;
+use esker_rdf::infer::Limits;
 use esker_rdf::log::{self, Change};
 use esker_rdf::{Dataset, Options, syntax, update_parsed};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// Bytes that finding what follows from the data may take.
+const MEMORY: usize = 4 << 30;
 /// Updates of one group.
 const GROUP_MAX: usize = 4_096;
 /// Bytes of a group's records.
@@ -29,6 +32,8 @@ pub(super) struct Work {
     aside: Option<Aside>,
     drafts: u64,
     image_bytes: u64,
+    /// Whether all must survive a power failure.
+    sync: bool,
 }
 
 struct Aside {
@@ -149,16 +154,17 @@ impl Group {
             graph.map_or(0, |g| g.len())
         };
         let into = add.into.as_deref();
-        let existed = into.is_none() || size(&self.data, into) > 0;
-        let before = self.data.len();
+        let existed = size(&self.data, into) > 0;
+        let asserted = |data: &Dataset| data.len() - data.inferred_len();
+        let before = asserted(&self.data);
         let mut changes = Vec::new();
         let mut gone = 0;
         if let Some(iri) = &add.instead_of
             && let Some(g) = graph(&self.data, iri.as_deref())
         {
-            gone = size(&self.data, iri.as_deref());
-            if gone > 0 {
+            if size(&self.data, iri.as_deref()) > 0 {
                 self.data.clear(g);
+                gone = before - asserted(&self.data);
                 changes.push(Change::Clear(g));
             }
         }
@@ -171,10 +177,21 @@ impl Group {
             self.data.change(&list);
             changes.extend(quads.into_iter().map(Change::Add));
         }
+        if let Rules::Now(kind) = add.infer
+            && kind != self.data.inference()
+        {
+            // Rules stand in images only.
+            let limits = Limits {
+                memory: MEMORY,
+                stop: &|| None,
+            };
+            self.data.infer(kind, limits)?;
+            self.large = true;
+        }
         self.log(&changes, add.sync);
         Ok(Added {
             existed,
-            new: (self.data.len() + gone).saturating_sub(before),
+            new: (asserted(&self.data) + gone).saturating_sub(before),
             before,
         })
     }
@@ -188,13 +205,14 @@ fn not_written(e: &Error) -> Error {
 }
 
 impl Work {
-    pub(super) fn new(shared: Arc<Shared>, disk: Writer) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, disk: Writer, sync: bool) -> Self {
         Self {
             shared,
             disk,
             aside: None,
             drafts: 0,
             image_bytes: 0,
+            sync,
         }
     }
 
@@ -246,7 +264,8 @@ impl Work {
             }
             return;
         } else {
-            self.disk.append_records(&group.records, group.sync)
+            self.disk
+                .append_records(&group.records, group.sync || self.sync)
         };
         drop(group.before);
         match written {

@@ -3,7 +3,7 @@
 use super::graph::Both;
 use super::{NamesTold, Outcome, Refusal, Seen, whole};
 use crate::history::START_MILLIS;
-use crate::names::{path, people, some_change, some_path};
+use crate::names::{path, people, some_change, some_path, some_subtree};
 use crate::rng::Rng;
 use crate::sim::ask::{Ask, Told};
 use crate::sim::cluster::{Cluster, Shape, Subject};
@@ -84,7 +84,9 @@ pub fn play(seed: u64, tracing: bool) -> Played {
             } else {
                 0
             };
-            let changes = if alone.rng.percent(10) {
+            let changes = if alone.rng.percent(5) {
+                vec![alone.subtree(&asker, names)]
+            } else if alone.rng.percent(10) {
                 vec![alone.some_tag(names)]
             } else if alone.rng.percent(5) {
                 alone.many(&asker)
@@ -156,6 +158,14 @@ impl Alone {
         (0..10 + self.rng.below(30))
             .map(|n| Change::Make(name(n), Make::new(0o10_0644, uid, gid)))
             .collect()
+    }
+
+    /// A subtree under a name that nobody has spoken of: on a cluster, its files' ids are not those of their paths.
+    fn subtree(&mut self, asker: &Asker, names: &[&str]) -> Change {
+        let parent = some_path(&mut self.rng, names).parent();
+        let top = format!("m{}", self.rng.below(5));
+        let at = path(&format!("{parent}/{top}"));
+        Change::Merge(some_subtree(&mut self.rng, asker, &at))
     }
 
     /// A tag by the attribute that it is.

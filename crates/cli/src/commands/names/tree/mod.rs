@@ -1,9 +1,11 @@
 //! `esker scan T /directory`: the metadata of a tree of this machine comes into the namespace, and what has changed since.
 //!
-//! Threads read directories ([`walk`]) and compare them with what is there ([`compare`]); this one writes. What one
+//! Threads read directories ([`walk`]) and compare them with what is there ([`compare`]); this one writes, new files many at once
+//! ([`gather`]). What one
 //! directory needs is sent before those in it are looked at, so each finds its parent there.
 
 mod compare;
+mod gather;
 mod walk;
 
 use crate::args::{RowFormat, ScanArgs};
@@ -16,6 +18,7 @@ use compare::Found;
 use esker::Database;
 use esker_model::namespace::{Change, Errno, NamePath, Namespace as _};
 use esker_model::{Cancel as _, Error};
+use gather::Gather;
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -83,6 +86,7 @@ pub(crate) fn run(args: &ScanArgs, context: &mut Context) -> anyhow::Result<Outc
     let database = context.open_or_create(&args.target)?;
     let began = Instant::now();
     let own_path = args.tree.at.is_none();
+    let cluster = database.is_cluster()?;
     make_parents(&database, &canonical, &at, own_path)?;
     let interrupt = context.interrupt.clone();
     let limits = Limits {
@@ -108,15 +112,25 @@ pub(crate) fn run(args: &ScanArgs, context: &mut Context) -> anyhow::Result<Outc
         }
         drop(send);
         let mut changes = Vec::new();
+        let mut gather = Gather::new(cluster);
         let written = (|| -> anyhow::Result<()> {
             for message in &receive {
                 match message {
                     Message::Directory(more, entries) => {
                         tally.entries += entries;
                         progress.at(tally.entries);
-                        changes.extend(more);
+                        // What is to be done alone may be about what was gathered before, and the other way round.
+                        if let Err(more) = gather.take(more) {
+                            flush(&database, &mut gather, &mut changes, &mut tally, context)?;
+                            changes.extend(more);
+                        } else if !changes.is_empty() {
+                            write(&database, &mut changes, &mut tally, context)?;
+                        }
                         if changes.len() >= super::BATCH {
                             write(&database, &mut changes, &mut tally, context)?;
+                        }
+                        if gather.is_due() {
+                            flush(&database, &mut gather, &mut changes, &mut tally, context)?;
                         }
                     }
                     Message::Link { from, to, real } => {
@@ -128,6 +142,7 @@ pub(crate) fn run(args: &ScanArgs, context: &mut Context) -> anyhow::Result<Outc
                     Message::Trouble(text) => trouble(&mut tally, context, &text),
                 }
             }
+            flush(&database, &mut gather, &mut changes, &mut tally, context)?;
             write(&database, &mut changes, &mut tally, context)
         })();
         // Readers that find nobody to tell end.
@@ -194,6 +209,25 @@ fn trouble(tally: &mut Tally, context: &Context, text: &str) {
     } else if tally.failed == TOLD_MAX + 1 {
         context.complain("… further ones are only counted");
     }
+}
+
+/// Writes what was gathered; what is refused as a whole is written one by one.
+fn flush(
+    database: &Database,
+    gather: &mut Gather,
+    changes: &mut Vec<Change>,
+    tally: &mut Tally,
+    context: &Context,
+) -> anyhow::Result<()> {
+    let (made, mut alone) = gather.write(database)?;
+    tally.made += made;
+    while !alone.is_empty() {
+        let rest = alone.split_off(alone.len().min(super::BATCH));
+        changes.append(&mut alone);
+        write(database, changes, tally, context)?;
+        alone = rest;
+    }
+    Ok(())
 }
 
 fn write(

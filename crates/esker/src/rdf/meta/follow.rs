@@ -1,0 +1,355 @@
+//! The graph kept up to date: what the change feed names is read again, and what that changes is changed.
+
+use super::build::{State, intern};
+use super::map::same_meaning;
+use super::read::{CHUNK, Source};
+use super::terms::vertex;
+use crate::engine::{Engine, Touched};
+use crate::rdf::decoded;
+use esker_model::key::EdgeKey;
+use esker_model::{Edge, Flow, Result, Vertex, VertexId};
+use esker_rdf::Term;
+use esker_rdf::dictionary::Dictionary;
+use esker_rdf::id::Id;
+use esker_rdf::quads::Quad;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// More than so many vertices and edges are better read with all others.
+const TOUCHED_MAX: usize = 300_000;
+/// Rounds beside writers; the next one makes them wait.
+const ROUNDS: usize = 3;
+
+/// Changes on their way.
+#[derive(Default)]
+struct Changes(Vec<(Quad, bool)>);
+
+impl Changes {
+    fn set(&mut self, (s, p, o): (Id, Id, Id), there: bool) {
+        self.0.push((Quad { s, p, o, g: 0 }, there));
+    }
+}
+
+impl State {
+    /// Brings the graph up to date; false if it has to be made anew.
+    pub(super) fn follow(
+        &mut self,
+        source: Source<'_>,
+        engine: &Engine,
+        terms: &mut Dictionary,
+    ) -> Result<bool> {
+        if !self.fits(terms) {
+            return Ok(false);
+        }
+        for _ in 0..ROUNDS {
+            if !self.round(source, engine, terms)? {
+                return Ok(false);
+            }
+            if engine
+                .news_since(self.place)
+                .is_some_and(|n| n.touched.is_empty())
+            {
+                return Ok(true);
+            }
+        }
+        engine.while_nobody_writes(|| self.round(source, engine, terms))
+    }
+
+    fn round(
+        &mut self,
+        source: Source<'_>,
+        engine: &Engine,
+        terms: &mut Dictionary,
+    ) -> Result<bool> {
+        let Some(news) = engine.news_since(self.place) else {
+            return Ok(false);
+        };
+        let schema = source.schema()?;
+        let other_schema = !Arc::ptr_eq(&schema, &self.schema) && *schema != *self.schema;
+        // Of an empty database there is nothing, not even the schema.
+        let first = self.ids.is_empty() && !news.touched.is_empty();
+        if other_schema || first || news.touched.len() > TOUCHED_MAX {
+            return Ok(false);
+        }
+        if news.names && source.has_names()? != self.has_names {
+            return Ok(false);
+        }
+        let (mut vertices, mut edges) = (BTreeSet::new(), BTreeSet::new());
+        for touched in &news.touched {
+            match touched {
+                Touched::Vertex(id) => {
+                    vertices.insert(*id);
+                }
+                Touched::Edge(key) => edges.extend(self.words.forward(&schema, *key)),
+            }
+        }
+        edges.extend(self.vertices_again(source, terms, vertices)?);
+        self.edges_again(source, terms, edges)?;
+        self.place = news.until;
+        self.anchor(terms);
+        Ok(true)
+    }
+
+    /// Reads vertices again. The edges of those that nothing was known of before.
+    fn vertices_again(
+        &mut self,
+        source: Source<'_>,
+        terms: &mut Dictionary,
+        touched: BTreeSet<VertexId>,
+    ) -> Result<Vec<EdgeKey>> {
+        // Names may pass from one to another, so all are known before any changes.
+        let mut all: BTreeMap<VertexId, (Vertex, Id)> = BTreeMap::new();
+        let mut left = touched;
+        while !left.is_empty() {
+            let ids: Vec<VertexId> = std::mem::take(&mut left).into_iter().collect();
+            for some in ids.chunks(CHUNK) {
+                source.go_on()?;
+                let found: Vec<Vertex> = source.vertices_of(some)?.into_iter().flatten().collect();
+                let names = source.names(&self.schema, &self.words, self.has_names, &found)?;
+                for (vertex, name) in found.into_iter().zip(names) {
+                    let s = intern(terms, &name)?;
+                    left.extend(self.others(terms, &vertex, s));
+                    all.insert(vertex.id, (vertex, s));
+                }
+            }
+            left.retain(|id| !all.contains_key(id));
+        }
+        let (mut changes, mut renamed) = (Changes::default(), HashMap::new());
+        let mut appeared = Vec::new();
+        for (vertex, s) in all.values() {
+            let unnamed = self.unnamed.remove(&vertex.id);
+            let old = self.ids.get(&vertex.id).copied();
+            if unnamed || old.is_none() {
+                appeared.push(vertex.id);
+            }
+            if let Some(old) = old {
+                self.forget_own(old, &mut changes);
+                if old != *s {
+                    renamed.insert(old, *s);
+                    self.holders.remove(&old);
+                }
+            }
+        }
+        let mut new: Vec<Quad> = Vec::new();
+        for (vertex, s) in all.values() {
+            self.ids.insert(vertex.id, *s);
+            if self.is_named_by_path(vertex) {
+                self.holders.insert(*s, vertex.id);
+            }
+            self.mapper(terms)
+                .vertex(*s, vertex, &mut new)
+                .map_err(super::super::error)?;
+            let events = source.events(vertex.id)?;
+            self.versions_of(terms, *s, &events, &mut new)?;
+        }
+        changes.0.extend(new.into_iter().map(|q| (q, true)));
+        self.rename(&renamed, changes);
+        let mut edges = Vec::new();
+        let types = self.words.edge_types();
+        source.edges(&appeared, &types, &mut |some| {
+            edges.extend(
+                some.iter()
+                    .filter_map(|e| self.words.forward(&self.schema, e.key)),
+            );
+            Flow::Continue(())
+        })?;
+        Ok(edges)
+    }
+
+    fn is_named_by_path(&self, vertex: &Vertex) -> bool {
+        self.has_names && self.words.is_file(vertex.type_id)
+    }
+
+    /// Others that may have other names if a vertex has that one: who had it until now, and who may have the one that is
+    /// given up.
+    fn others(&self, terms: &Dictionary, vertex: &Vertex, s: Id) -> Vec<VertexId> {
+        let old = self.ids.get(&vertex.id).copied();
+        if old == Some(s) || !self.is_named_by_path(vertex) {
+            return Vec::new();
+        }
+        let robbed = self.holders.get(&s).copied();
+        let heir = old.and_then(|old| self.first_of_name(terms, old, vertex));
+        robbed.into_iter().chain(heir).collect()
+    }
+
+    /// The vertex that a name means once nobody else has it.
+    fn first_of_name(&self, terms: &Dictionary, name: Id, of: &Vertex) -> Option<VertexId> {
+        let Some(Term::NamedNode(name)) = terms.term(name) else {
+            return None;
+        };
+        let begin = vertex(self.words.prefix(of.type_id), "");
+        let key = decoded(name.as_str().strip_prefix(&begin)?);
+        let type_name = &self.schema.vertex_type(of.type_id)?.name;
+        Some(VertexId::of(type_name, &key)).filter(|id| self.ids.contains_key(id))
+    }
+
+    /// Takes away what is said of a vertex by itself, and its earlier versions.
+    fn forget_own(&self, s: Id, changes: &mut Changes) {
+        let graph = self.graph();
+        for p in graph.predicates() {
+            let Some(index) = graph.index(*p) else {
+                continue;
+            };
+            if *p == self.words.specialization {
+                for node in index.os.get(s) {
+                    self.forget_all(*node, changes);
+                }
+            }
+            if self.words.of_edges.contains(p) {
+                continue;
+            }
+            for o in index.so.get(s) {
+                changes.set((s, *p, *o), false);
+            }
+        }
+    }
+
+    /// Takes away all of which that is the subject.
+    fn forget_all(&self, s: Id, changes: &mut Changes) {
+        let graph = self.graph();
+        for p in graph.predicates() {
+            for o in graph.index(*p).map_or(&[][..], |x| x.so.get(s)) {
+                changes.set((s, *p, *o), false);
+            }
+        }
+    }
+
+    /// Edges of vertices that have other names now, and the changes of vertices.
+    fn rename(&mut self, renamed: &HashMap<Id, Id>, changes: Changes) {
+        let mut edges = Changes::default();
+        let name = |id: Id| renamed.get(&id).copied().unwrap_or(id);
+        let graph = self.graph();
+        for old in renamed.keys() {
+            for p in graph.predicates() {
+                let Some(index) = graph.index(*p) else {
+                    continue;
+                };
+                if self.words.of_edges.contains(p) {
+                    for o in index.so.get(*old) {
+                        edges.set((*old, *p, *o), false);
+                    }
+                }
+                if *p != self.words.specialization {
+                    for s in index.os.get(*old) {
+                        edges.set((*s, *p, *old), false);
+                    }
+                }
+            }
+        }
+        let moved: Vec<(Quad, bool)> = edges
+            .0
+            .iter()
+            .map(|(q, _)| {
+                (
+                    Quad {
+                        s: name(q.s),
+                        o: name(q.o),
+                        ..*q
+                    },
+                    true,
+                )
+            })
+            .collect();
+        let all = [
+            changes.0.iter().filter(|c| !c.1).copied().collect(),
+            edges.0,
+            moved,
+        ];
+        let mut all: Vec<(Quad, bool)> = all.concat();
+        all.extend(changes.0.into_iter().filter(|c| c.1));
+        self.change(all);
+    }
+
+    fn change(&mut self, mut changes: Vec<(Quad, bool)>) {
+        for (quad, _) in &mut changes {
+            quad.g = self.words.graph;
+        }
+        self.data.change(&changes);
+    }
+
+    fn edges_again(
+        &mut self,
+        source: Source<'_>,
+        terms: &mut Dictionary,
+        mut touched: BTreeSet<EdgeKey>,
+    ) -> Result<()> {
+        while !touched.is_empty() {
+            let keys: Vec<EdgeKey> = std::mem::take(&mut touched).into_iter().collect();
+            for some in keys.chunks(CHUNK) {
+                source.go_on()?;
+                // Ends that nobody heard of.
+                let unknown: BTreeSet<VertexId> = some
+                    .iter()
+                    .flat_map(|k| [k.source, k.destination])
+                    .filter(|id| !self.ids.contains_key(id) || self.unnamed.contains(id))
+                    .collect();
+                touched.extend(self.vertices_again(source, terms, unknown)?);
+                let found = source.edges_of(some)?;
+                self.edges_changed(terms, some, &found)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn edges_changed(
+        &mut self,
+        terms: &mut Dictionary,
+        keys: &[EdgeKey],
+        found: &[Option<Edge>],
+    ) -> Result<()> {
+        let (mut gone, mut new) = (Changes::default(), Vec::<Quad>::new());
+        // Triples that several edges may give.
+        let mut shared: BTreeMap<(Id, Id, Id), bool> = BTreeMap::new();
+        for (key, edge) in keys.iter().zip(found) {
+            let Some(words) = self.words.edge(key.edge_type).cloned() else {
+                continue;
+            };
+            let there = edge.as_ref().filter(|e| !e.deleted);
+            // What leaves a vertex that was never put is not in the graph, as no scan comes by it.
+            let known = |id: &VertexId| self.ids.contains_key(id);
+            let from = known(&key.source) && !self.unnamed.contains(&key.source);
+            if !from || there.is_none() && !known(&key.destination) {
+                continue;
+            }
+            let (s, o) = (
+                self.end(terms, key.source)?,
+                self.end(terms, key.destination)?,
+            );
+            let node = self
+                .mapper(terms)
+                .edge_node(&words, key)
+                .map_err(super::super::error)?;
+            self.forget_all(node, &mut gone);
+            for triple in self.mapper(terms).edge_triples(&words, s, o) {
+                if triple.1 == words.own() {
+                    gone.set(triple, false);
+                } else {
+                    shared.insert(triple, false);
+                }
+            }
+            if let (Some(qualified), Some((_, turned))) = (words.qualified(), words.prov()) {
+                gone.set((if turned { o } else { s }, qualified, node), false);
+            }
+            if let Some(edge) = there {
+                self.mapper(terms)
+                    .edge(s, o, edge, &mut new)
+                    .map_err(super::super::error)?;
+            }
+        }
+        let mut changes = gone.0;
+        changes.extend(new.into_iter().map(|q| (q, true)));
+        self.change(changes);
+        let graph = self.graph();
+        let mut changes = Changes::default();
+        for (s, p, o) in shared.into_keys() {
+            let given = same_meaning(&self.words, p).any(|(words, turned)| {
+                let (s, o) = if turned { (o, s) } else { (s, o) };
+                graph.contains(s, words.own(), o)
+            });
+            changes.set((s, p, o), given);
+        }
+        drop(graph);
+        self.change(changes.0);
+        Ok(())
+    }
+}

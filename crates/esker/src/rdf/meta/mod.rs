@@ -1,0 +1,215 @@
+//! The database's own metadata as a graph, `urn:esker:meta`, in the words of PROV-O.
+//!
+//! It is made from the property graph when a request first names it, and brought up to date from the engine's change feed
+//! before each later one. Its triples are numbered by the dictionary of the RDF data beside it, so one query joins both at
+//! full speed; but it is no part of that data: it is put into the snapshot that a query gets.
+//!
+//! `map` decides what stands in it, `terms` how things are named, `build` makes it, `follow` keeps it.
+
+mod build;
+mod follow;
+mod map;
+mod read;
+mod terms;
+mod wanted;
+
+pub use terms::GRAPH;
+pub use wanted::{Wanted, check_target, is_meta};
+
+use crate::database::Database;
+use crate::engine::Engine;
+use crate::session::Session;
+use build::{State, build};
+use esker_model::object::Asker;
+use esker_model::{Result, Version};
+use esker_rdf::Dataset;
+use esker_rdf::quads::Graph;
+use read::{Source, elsewhere};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Views that are kept, one for each who asks.
+const VIEWS_MAX: usize = 8;
+/// Moments of the past that are kept.
+const PAST_MAX: usize = 8;
+
+/// Metadata graphs that were made, kept for the next who ask.
+#[derive(Debug, Default)]
+pub struct Meta {
+    /// Least recently used first.
+    views: VecDeque<(Option<Asker>, State)>,
+    past: VecDeque<Past>,
+}
+
+/// What was at a time.
+#[derive(Debug)]
+struct Past {
+    asker: Option<Asker>,
+    as_of: Version,
+    /// Whether nobody can write to that time any more but by saying so.
+    over: bool,
+    state: State,
+}
+
+impl Meta {
+    /// The data with the metadata graphs that are wanted, as the handle's asker sees them. Their terms get numbers in the
+    /// data's dictionary.
+    pub fn snapshot(
+        &mut self,
+        data: &mut Dataset,
+        database: &Database,
+        wanted: &Wanted,
+        stop: &(dyn Fn() -> Option<&'static str> + Sync),
+    ) -> Result<Dataset> {
+        let mut graphs = Vec::new();
+        if wanted.now {
+            graphs.push((GRAPH, self.present(data, database, stop)?));
+        }
+        for (name, as_of) in &wanted.past {
+            graphs.push((name, self.past(data, database, *as_of, stop)?));
+        }
+        let mut named = Vec::new();
+        for (name, graph) in graphs {
+            named.push((build::intern(&mut data.dictionary, name)?, graph));
+        }
+        let mut snapshot = data.clone();
+        for (id, graph) in named {
+            snapshot.put_graph(id, graph);
+        }
+        Ok(snapshot)
+    }
+
+    /// Forgets all that was made.
+    pub fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    fn present(
+        &mut self,
+        data: &mut Dataset,
+        database: &Database,
+        stop: read::Stop<'_>,
+    ) -> Result<Arc<Graph>> {
+        let source = Source {
+            database,
+            as_of: Version::MAX,
+            stop,
+        };
+        let asker = database.asker().cloned();
+        let kept = self.views.iter().position(|(of, _)| *of == asker);
+        let kept = kept.and_then(|at| self.views.remove(at));
+        let state = with_engine(database, |engine| {
+            if let Some((_, mut state)) = kept {
+                // What others may see changes with more than the feed tells of.
+                let followed = match &asker {
+                    None => state.follow(source, engine, &mut data.dictionary)?,
+                    Some(_) => {
+                        state.fits(&data.dictionary)
+                            && engine
+                                .news_since(state.place)
+                                .is_some_and(|n| n.until == state.place)
+                    }
+                };
+                if followed {
+                    return Ok(state);
+                }
+            }
+            let place = engine.follow();
+            let mut state = build(source, &mut data.dictionary, place)?;
+            if asker.is_none() && !state.follow(source, engine, &mut data.dictionary)? {
+                // So much happened meanwhile that it is read once more, and writers wait.
+                state = engine.while_nobody_writes(|| {
+                    let place = engine.place();
+                    build(source, &mut data.dictionary, place)
+                })?;
+            }
+            Ok(state)
+        })?;
+        let graph = state.graph();
+        self.views.push_back((asker, state));
+        if self.views.len() > VIEWS_MAX {
+            self.views.pop_front();
+        }
+        Ok(graph)
+    }
+
+    fn past(
+        &mut self,
+        data: &mut Dataset,
+        database: &Database,
+        as_of: Version,
+        stop: read::Stop<'_>,
+    ) -> Result<Arc<Graph>> {
+        let source = Source {
+            database,
+            as_of,
+            stop,
+        };
+        let asker = database.asker().cloned();
+        let kept = self
+            .past
+            .iter()
+            .position(|p| p.asker == asker && p.as_of == as_of);
+        let kept = kept.and_then(|at| self.past.remove(at));
+        let past = with_engine(database, |engine| {
+            if let Some(mut past) = kept
+                && past.state.fits(&data.dictionary)
+                && let Some(news) = engine.news_since(past.state.place)
+            {
+                let untouched = news.until == past.state.place;
+                let elsewhen = past.over && asker.is_none() && !news.names && news.late > as_of;
+                if untouched || elsewhen {
+                    past.state.place = news.until;
+                    return Ok(past);
+                }
+            }
+            let place = engine.follow();
+            let over = as_of < engine.newest_given();
+            Ok(Past {
+                asker,
+                as_of,
+                over,
+                state: build(source, &mut data.dictionary, place)?,
+            })
+        })?;
+        let graph = past.state.graph();
+        self.past.push_back(past);
+        if self.past.len() > PAST_MAX {
+            self.past.pop_front();
+        }
+        Ok(graph)
+    }
+}
+
+/// Takes the metadata graphs out of data that they were put into.
+pub fn take_out(data: &mut Dataset) {
+    for id in in_data(data) {
+        data.put_graph(id, Arc::default());
+    }
+}
+
+/// Refuses data that has metadata graphs of its own.
+pub fn check_names(data: &Dataset) -> Result<()> {
+    match in_data(data).first().and_then(|g| data.dictionary.term(*g)) {
+        Some(esker_rdf::Term::NamedNode(name)) => check_target(name.as_str()),
+        _ => Ok(()),
+    }
+}
+
+fn in_data(data: &Dataset) -> Vec<esker_rdf::id::Id> {
+    data.names()
+        .filter(|g| match data.dictionary.term(*g) {
+            Some(esker_rdf::Term::NamedNode(name)) => is_meta(name.as_str()),
+            _ => false,
+        })
+        .collect()
+}
+
+/// Calls with the engine, which this process must have.
+fn with_engine<T>(database: &Database, call: impl FnOnce(&Engine) -> Result<T>) -> Result<T> {
+    let mut call = Some(call);
+    database.run(|session| match (session, call.take()) {
+        (Session::Owner(owner), Some(call)) => Ok(call(owner.engine()?)?),
+        _ => Ok(Err(elsewhere())?),
+    })
+}

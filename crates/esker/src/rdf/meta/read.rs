@@ -1,0 +1,220 @@
+//! What the graph is made from: the property graph at one time, as somebody sees it.
+
+use super::map::Words;
+use super::terms::{displaced, vertex as name_of};
+use crate::database::Database;
+use crate::session::Session;
+use esker_model::key::EdgeKey;
+use esker_model::namespace::{NamePath, Namespace as _};
+use esker_model::{
+    Edge, EdgeSelect, EdgeTypeId, Error, Flow, GraphRead as _, Result, Schema, Version,
+    VersionRange, Versions, Vertex, VertexEvent, VertexId, VertexSelect,
+};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Vertices that are read and mapped together.
+pub(super) const CHUNK: usize = 4_096;
+
+/// Asked now and then whether to stop, and why.
+pub(super) type Stop<'a> = &'a (dyn Fn() -> Option<&'static str> + Sync);
+
+/// The property graph at one time, as the handle sees it.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) database: &'a Database,
+    pub(super) as_of: Version,
+    pub(super) stop: Stop<'a>,
+}
+
+impl Source<'_> {
+    pub(super) fn go_on(&self) -> Result<()> {
+        match (self.stop)() {
+            Some(_) => Err(Error::Interrupted),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn schema(&self) -> Result<Arc<Schema>> {
+        self.database.schema()
+    }
+
+    /// Whether there is a namespace: then files' names are looked up.
+    pub(super) fn has_names(&self) -> Result<bool> {
+        let mut any = false;
+        self.database
+            .list(None, &NamePath::root(), None, &mut |_, _| {
+                any = true;
+                ControlFlow::Break(())
+            })?;
+        Ok(any)
+    }
+
+    /// All vertices in pieces, those that are gone among them.
+    pub(super) fn vertices(
+        &self,
+        schema: &Schema,
+        piece: &mut dyn FnMut(Vec<Vertex>) -> Flow,
+    ) -> Result<()> {
+        let roots = schema.vertex_types().filter(|(_, t)| t.parent.is_none());
+        for (type_id, _) in roots {
+            let mut after = None;
+            loop {
+                self.go_on()?;
+                let mut some = Vec::with_capacity(CHUNK);
+                let select = VertexSelect {
+                    type_id,
+                    after,
+                    as_of: self.as_of,
+                    deleted: true,
+                };
+                self.database.scan_vertices(&select, &mut |vertex| {
+                    after = Some((vertex.type_id, vertex.id));
+                    some.push(vertex);
+                    if some.len() < CHUNK {
+                        Flow::Continue(())
+                    } else {
+                        Flow::Break(())
+                    }
+                })?;
+                let last = some.len() < CHUNK;
+                if piece(some).is_break() {
+                    return Ok(());
+                }
+                if last {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All edges of those types that leave these vertices, in pieces.
+    pub(super) fn edges(
+        &self,
+        of: &[VertexId],
+        types: &[EdgeTypeId],
+        piece: &mut dyn FnMut(Vec<Edge>) -> Flow,
+    ) -> Result<()> {
+        let select = EdgeSelect {
+            types: types.to_vec(),
+            versions: Versions::AsOf(self.as_of),
+            properties: true,
+        };
+        for some in of.chunks(CHUNK) {
+            self.go_on()?;
+            let mut edges = Vec::with_capacity(CHUNK);
+            let mut flow = Flow::Continue(());
+            self.database.scan_edges(some, &select, &mut |_, edge| {
+                edges.push(edge);
+                if edges.len() >= CHUNK {
+                    flow = piece(std::mem::take(&mut edges));
+                    if flow.is_continue() && (self.stop)().is_some() {
+                        flow = Flow::Break(());
+                    }
+                }
+                flow
+            })?;
+            self.go_on()?;
+            if flow.is_break() || piece(edges).is_break() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn vertices_of(&self, ids: &[VertexId]) -> Result<Vec<Option<Vertex>>> {
+        self.database.read_vertices(ids, self.as_of)
+    }
+
+    pub(super) fn edges_of(&self, keys: &[EdgeKey]) -> Result<Vec<Option<Edge>>> {
+        self.database.read_edges(keys, self.as_of)
+    }
+
+    /// What happened to a vertex until then.
+    pub(super) fn events(&self, id: VertexId) -> Result<Vec<VertexEvent>> {
+        let until = self.as_of.next();
+        let range = VersionRange {
+            from: Version::ZERO,
+            until,
+        };
+        self.database.vertex_history(id, range)
+    }
+
+    /// Vertices of which something was superseded, or that came late.
+    pub(super) fn with_past(&self) -> Result<Vec<VertexId>> {
+        self.database.run(|s| match s {
+            Session::Owner(o) => Ok(o.engine()?.vertices_with_past()?),
+            Session::Attached(_) | Session::Server(_) => Ok(Err(elsewhere())?),
+        })
+    }
+
+    /// The IRIs of vertices. A file is named by its path; where several were there, one has the name (the one that is there
+    /// now; else the first), and its id tells each other one apart.
+    pub(super) fn names(
+        &self,
+        schema: &Schema,
+        words: &Words,
+        has_names: bool,
+        vertices: &[Vertex],
+    ) -> Result<Vec<String>> {
+        let mut displaced_ones = vec![false; vertices.len()];
+        if has_names {
+            let (mut places, mut paths) = (Vec::new(), Vec::new());
+            for (i, vertex) in vertices.iter().enumerate() {
+                if !words.is_file(vertex.type_id) {
+                    continue;
+                }
+                if let Ok(path) = NamePath::parse(vertex.key.as_bytes()) {
+                    places.push(i);
+                    paths.push(path);
+                }
+            }
+            let found = self.database.ids(None, &paths)?;
+            let type_name = |vertex: &Vertex| {
+                schema
+                    .vertex_type(vertex.type_id)
+                    .map_or("", |t| t.name.as_str())
+            };
+            // Whoever is there now has the name, if it is a vertex.
+            let mut others = Vec::new();
+            for (i, found) in places.into_iter().zip(found) {
+                let vertex = &vertices[i];
+                let there = found.filter(|(_, kind)| kind.type_name() == type_name(vertex));
+                if there.is_some_and(|(id, _)| id == vertex.id) {
+                    continue;
+                }
+                if let Some((id, _)) = there {
+                    others.push((i, id));
+                }
+                // Else the one that was there first.
+                displaced_ones[i] = VertexId::of(type_name(vertex), &vertex.key) != vertex.id;
+            }
+            let ids: Vec<VertexId> = others.iter().map(|(_, id)| *id).collect();
+            for ((i, _), found) in others.into_iter().zip(self.vertices_of(&ids)?) {
+                displaced_ones[i] |= found.is_some();
+            }
+        }
+        Ok(vertices
+            .iter()
+            .zip(displaced_ones)
+            .map(|(vertex, gone)| {
+                let prefix = words.prefix(vertex.type_id);
+                if gone {
+                    displaced(prefix, &vertex.key, vertex.id)
+                } else {
+                    name_of(prefix, &vertex.key)
+                }
+            })
+            .collect())
+    }
+}
+
+/// The metadata graph is made where the database is open.
+pub(super) fn elsewhere() -> Error {
+    Error::Target(
+        "the metadata graph `urn:esker:meta` is made by the process that has the database open, and this one has not: ask that \
+         process, or end it and repeat"
+            .into(),
+    )
+}

@@ -1,0 +1,141 @@
+//! Which metadata graphs a request may name.
+
+use super::terms::{AS_OF, GRAPH};
+use crate::rdf::decoded;
+use esker_model::{Error, Result, Version};
+use esker_rdf::{Graphs, Query, Update};
+
+/// The metadata graphs that a request may ask.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// What is now.
+    pub(super) now: bool,
+    /// What was, by the names that the request has for it.
+    pub(super) past: Vec<(String, Version)>,
+}
+
+impl Wanted {
+    /// Of a query: those that it names, and the present one if it asks all named graphs.
+    pub fn of_query(query: &Query, graphs: Option<&Graphs>) -> Result<Self> {
+        let mut wanted = Self::default();
+        let text = query.to_string();
+        wanted.named_in(&text)?;
+        wanted.now |= text.contains("GRAPH ?") || text.contains("GRAPH $");
+        wanted.chosen(graphs)?;
+        Ok(wanted)
+    }
+
+    /// Of an update: only those that it names.
+    pub fn of_update(update: &Update, graphs: Option<&Graphs>) -> Result<Self> {
+        let mut wanted = Self::default();
+        wanted.named_in(&update.to_string())?;
+        wanted.chosen(graphs)?;
+        Ok(wanted)
+    }
+
+    /// Of one graph that a request names beside its text.
+    pub fn of_graph(iri: &str) -> Result<Self> {
+        let mut wanted = Self::default();
+        wanted.add(iri)?;
+        Ok(wanted)
+    }
+
+    /// The present.
+    pub const fn present() -> Self {
+        Self {
+            now: true,
+            past: Vec::new(),
+        }
+    }
+
+    /// Whether a text can name such a graph at all: most cannot, and need no second look.
+    pub fn is_possible(text: &str, graphs: Option<&Graphs>) -> bool {
+        let lower = |word: &[u8]| {
+            let bytes = text.as_bytes();
+            bytes
+                .windows(word.len())
+                .any(|w| w.eq_ignore_ascii_case(word))
+        };
+        graphs.is_some_and(|g| !g.default.is_empty() || !g.named.is_empty())
+            || [
+                &b"graph"[..],
+                b"from",
+                b"with",
+                b"using",
+                b"copy",
+                b"add",
+                b"move",
+                b"\\u",
+            ]
+            .into_iter()
+            .any(lower)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        !self.now && self.past.is_empty()
+    }
+
+    fn chosen(&mut self, graphs: Option<&Graphs>) -> Result<()> {
+        let Some(graphs) = graphs else { return Ok(()) };
+        graphs
+            .default
+            .iter()
+            .chain(&graphs.named)
+            .try_for_each(|iri| self.add(iri))
+    }
+
+    /// IRIs as the library writes them; one within a string makes a graph that nobody asks.
+    fn named_in(&mut self, text: &str) -> Result<()> {
+        let mut rest = text;
+        let begin = format!("<{GRAPH}");
+        while let Some(at) = rest.find(&begin) {
+            rest = &rest[at + 1..];
+            let iri = rest.split('>').next().unwrap_or_default();
+            self.add(iri)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, iri: &str) -> Result<()> {
+        if iri == GRAPH {
+            self.now = true;
+        } else if let Some(time) = past(iri)?
+            && !self.past.iter().any(|(known, _)| known == iri)
+        {
+            self.past.push((iri.to_owned(), time));
+        }
+        Ok(())
+    }
+}
+
+/// The time in a name of the past; `None` if that is no name of a metadata graph.
+fn past(iri: &str) -> Result<Option<Version>> {
+    let Some(rest) = iri.strip_prefix(GRAPH).filter(|r| r.starts_with('?')) else {
+        return Ok(None);
+    };
+    let Some(time) = rest.strip_prefix(AS_OF) else {
+        return Err(Error::Invalid(format!(
+            "<{iri}>: expected <{GRAPH}> or <{GRAPH}{AS_OF}TIME>, as in <{GRAPH}{AS_OF}2026-03-01T12:00:00Z>"
+        )));
+    };
+    Version::parse_as_of(&decoded(time))
+        .map(Some)
+        .map_err(|e| Error::Invalid(format!("<{iri}>: {e}")))
+}
+
+/// Whether that names a metadata graph, present or past.
+pub fn is_meta(iri: &str) -> bool {
+    iri.strip_prefix(GRAPH)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('?'))
+}
+
+/// Refuses a metadata graph as the place that quads are written to.
+pub fn check_target(iri: &str) -> Result<()> {
+    if is_meta(iri) {
+        return Err(Error::Invalid(format!(
+            "<{iri}> is the metadata graph: it follows the database and is not written to; write to a graph of your own"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,431 @@
+//! Plain HTTP/1.1 requests, blocking: to the HTTP side of a server, over TCP, TLS or a Unix socket, and to other
+//! endpoints. Bodies stream both ways; each request has a connection of its own.
+
+use crate::Address;
+use bytes::Bytes;
+use esker_model::{Error, Result};
+use hyper::body::{Body, Frame, Incoming};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, ServerName};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::runtime::Runtime;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// Bytes of a body that are sent as a piece.
+const PIECE: usize = 64 << 10;
+/// How often whoever waits is asked whether to go on.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Whom to ask.
+#[derive(Debug, Clone)]
+pub enum Place {
+    /// A server.
+    Tcp {
+        /// Host and port, as `Host` says them.
+        authority: String,
+        /// Trusted certificates, with TLS: a file in PEM form.
+        tls: Option<PathBuf>,
+        /// The host's name.
+        host: String,
+        /// How long to try to reach it.
+        patience: Duration,
+    },
+    /// A process of this machine.
+    Unix(PathBuf),
+}
+
+/// What is sent.
+pub enum Sent<'a> {
+    /// Nothing.
+    Nothing,
+    /// Bytes.
+    Bytes(&'a [u8]),
+    /// All that comes out of there, while it is read.
+    Stream(Box<dyn Read + Send>),
+}
+
+impl std::fmt::Debug for Sent<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "Nothing",
+            Self::Bytes(_) => "Bytes",
+            Self::Stream(_) => "Stream",
+        })
+    }
+}
+
+/// Asked now and then whether to give up.
+pub type Stop<'a> = &'a dyn Fn() -> bool;
+
+impl From<&Address> for Place {
+    fn from(address: &Address) -> Self {
+        Self::Tcp {
+            authority: address.authority(),
+            tls: address.tls.clone(),
+            host: address.host.clone(),
+            patience: address.patience,
+        }
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp { authority, .. } => f.write_str(authority),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// A body that is sent: what there is at once, or what a reader gives.
+enum Outgoing {
+    Whole(Option<Bytes>),
+    Reader(Box<dyn Read + Send>),
+}
+
+impl Body for Outgoing {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    /// Reads in the thread that drives the connection, which has nothing else to do.
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        Poll::Ready(match &mut *self {
+            Self::Whole(bytes) => bytes.take().map(|b| Ok(Frame::data(b))),
+            Self::Reader(from) => {
+                let mut piece = vec![0; PIECE];
+                match from.read(&mut piece) {
+                    Ok(0) => None,
+                    Ok(n) => {
+                        piece.truncate(n);
+                        Some(Ok(Frame::data(piece.into())))
+                    }
+                    Err(e) => Some(Err(e)),
+                }
+            }
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Self::Whole(None))
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        match self {
+            Self::Whole(bytes) => {
+                let n = bytes.as_ref().map_or(0, Bytes::len);
+                hyper::body::SizeHint::with_exact(n as u64)
+            }
+            Self::Reader(_) => hyper::body::SizeHint::default(),
+        }
+    }
+}
+
+/// An answer; its body is read from it.
+pub struct Response<'a> {
+    /// The status.
+    pub status: u16,
+    headers: http::HeaderMap,
+    body: Incoming,
+    piece: Bytes,
+    stop: Stop<'a>,
+    until: Option<Instant>,
+    runtime: Runtime,
+}
+
+impl std::fmt::Debug for Response<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Response")
+            .field("status", &self.status)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Response<'_> {
+    /// A header's value.
+    pub fn header(&self, name: &str) -> &str {
+        let value = self.headers.get(name).and_then(|v| v.to_str().ok());
+        value.unwrap_or_default()
+    }
+
+    /// All of the body, if it has at most so many bytes.
+    pub fn text(&mut self, most: usize) -> io::Result<String> {
+        let mut bytes = Vec::new();
+        let mut limited = Read::take(&mut *self, most as u64 + 1);
+        limited.read_to_end(&mut bytes)?;
+        if bytes.len() > most {
+            return Err(io::Error::other(format!(
+                "the answer has more than {most} bytes"
+            )));
+        }
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+impl Read for Response<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        while self.piece.is_empty() {
+            let body = &mut self.body;
+            let next = std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx));
+            let frame = drive(&self.runtime, next, self.stop, self.until)?;
+            match frame {
+                None => return Ok(0),
+                Some(Ok(frame)) => self.piece = frame.into_data().unwrap_or_default(),
+                Some(Err(e)) => {
+                    return Err(io::Error::other(format!(
+                        "the answer did not arrive whole: {}",
+                        all(&e)
+                    )));
+                }
+            }
+        }
+        let n = to.len().min(self.piece.len());
+        let piece = self.piece.split_to(n);
+        to[..n].copy_from_slice(&piece);
+        Ok(n)
+    }
+}
+
+/// An error with what is behind it.
+fn all(e: &dyn std::error::Error) -> String {
+    let mut text = e.to_string();
+    let mut source = e.source();
+    while let Some(e) = source {
+        let more = e.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        source = e.source();
+    }
+    text
+}
+
+/// Waits, and asks now and then whether to go on.
+fn drive<T>(
+    runtime: &Runtime,
+    work: impl Future<Output = T>,
+    stop: Stop<'_>,
+    until: Option<Instant>,
+) -> io::Result<T> {
+    let mut work = std::pin::pin!(work);
+    runtime.block_on(async {
+        loop {
+            if stop() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            if until.is_some_and(|u| Instant::now() >= u) {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            if let Ok(done) = tokio::time::timeout(LOOK, work.as_mut()).await {
+                return Ok(done);
+            }
+        }
+    })
+}
+
+/// One way of a connection.
+trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
+
+fn trusted(file: &Path) -> Result<TlsConnector> {
+    let bytes =
+        std::fs::read(file).map_err(|e| Error::io(format!("reading `{}`", file.display()), e))?;
+    let bad = |e: &dyn std::fmt::Display| {
+        Error::Target(format!(
+            "`{}` holds no certificates in PEM form: {e}",
+            file.display()
+        ))
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&bytes) {
+        let certificate = certificate.map_err(|e| bad(&e))?;
+        roots.add(certificate).map_err(|e| bad(&e))?;
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|e| bad(&e))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+impl Place {
+    /// A URL's place and path: `http://host:port/path?query` (TLS needs a file of certificates: not this way).
+    pub fn of_url(url: &str, patience: Duration) -> Result<(Self, String)> {
+        let bad = |why: &str| Error::Invalid(format!("`{url}` cannot be asked: {why}"));
+        let rest = url
+            .strip_prefix("http://")
+            .ok_or_else(|| bad("only http:// is"))?;
+        let rest = rest.split('#').next().unwrap_or_default();
+        let at = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(at);
+        if authority.is_empty() || authority.contains('@') {
+            return Err(bad("it names no host"));
+        }
+        let path = if path.starts_with('/') {
+            path.to_owned()
+        } else {
+            format!("/{path}")
+        };
+        let has_port = authority
+            .rsplit_once(':')
+            .is_some_and(|(_, p)| p.bytes().all(|b| b.is_ascii_digit()));
+        let authority = if has_port {
+            authority.to_owned()
+        } else {
+            format!("{authority}:80")
+        };
+        let place = Self::Tcp {
+            host: authority.clone(),
+            authority,
+            tls: None,
+            patience,
+        };
+        Ok((place, path))
+    }
+
+    async fn connect(&self) -> io::Result<Box<dyn Wire>> {
+        match self {
+            Self::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
+            Self::Tcp {
+                authority,
+                tls,
+                host,
+                patience,
+            } => {
+                let stream =
+                    tokio::time::timeout(*patience, TcpStream::connect(authority)).await??;
+                stream.set_nodelay(true)?;
+                let Some(file) = tls else {
+                    return Ok(Box::new(stream));
+                };
+                let connector = trusted(file).map_err(|e| io::Error::other(e.to_string()))?;
+                let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
+                Ok(Box::new(connector.connect(name, stream).await?))
+            }
+        }
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    pub fn ask<'a>(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Sent<'_>,
+        stop: Stop<'a>,
+        until: Option<Instant>,
+    ) -> Result<Response<'a>> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|e| Error::io("starting a client", e))?;
+        let host = match self {
+            Self::Tcp { authority, .. } => authority,
+            Self::Unix(_) => "localhost",
+        };
+        let mut request = http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", host);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let body = match body {
+            Sent::Nothing => Outgoing::Whole(None),
+            Sent::Bytes(bytes) => Outgoing::Whole(Some(Bytes::copy_from_slice(bytes))),
+            Sent::Stream(from) => Outgoing::Reader(from),
+        };
+        let request = request
+            .body(body)
+            .map_err(|e| Error::Invalid(format!("`{path}` cannot be asked: {e}")))?;
+        let exchange = async {
+            let stream = self.connect().await.map_err(Failed::Connecting)?;
+            let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+                .await
+                .map_err(Failed::Asking)?;
+            // Ends with the runtime, which the answer has.
+            tokio::spawn(connection);
+            sender.send_request(request).await.map_err(Failed::Asking)
+        };
+        let answer = match drive(&runtime, exchange, stop, until) {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(Failed::Connecting(e))) => {
+                return Err(Error::Unavailable(format!("cannot reach {self}: {e}")));
+            }
+            Ok(Err(Failed::Asking(e))) => {
+                return Err(Error::Unavailable(format!(
+                    "{self} did not answer: {}",
+                    all(&e)
+                )));
+            }
+            Err(e) if e.kind() == io::ErrorKind::TimedOut => {
+                return Err(Error::Unavailable(format!("{self} did not answer in time")));
+            }
+            Err(_) => return Err(Error::Interrupted),
+        };
+        let (head, body) = answer.into_parts();
+        Ok(Response {
+            status: head.status.as_u16(),
+            headers: head.headers,
+            body,
+            piece: Bytes::new(),
+            stop,
+            until,
+            runtime,
+        })
+    }
+}
+
+enum Failed {
+    Connecting(io::Error),
+    Asking(hyper::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_names_a_place_and_a_path() {
+        let read = |url: &str| {
+            let (place, path) = Place::of_url(url, LOOK).unwrap();
+            (place.to_string(), path)
+        };
+        assert_eq!(
+            read("http://lab.example/sparql?x=1#y"),
+            ("lab.example:80".into(), "/sparql?x=1".into())
+        );
+        assert_eq!(read("http://[::1]:9"), ("[::1]:9".into(), "/".into()));
+        for url in ["https://lab/x", "http:///x", "http://a@b/x", "file:///x"] {
+            assert!(Place::of_url(url, LOOK).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn whoever_is_not_there_is_named() {
+        let (place, path) = Place::of_url("http://127.0.0.1:1/x", LOOK).unwrap();
+        let e = place
+            .ask("GET", &path, &[], Sent::Nothing, &|| false, None)
+            .unwrap_err();
+        assert!(
+            e.to_string().starts_with("cannot reach 127.0.0.1:1: "),
+            "{e}"
+        );
+        let stopped = place.ask("GET", &path, &[], Sent::Nothing, &|| true, None);
+        assert!(matches!(stopped, Err(Error::Interrupted)));
+    }
+}

@@ -1,0 +1,118 @@
+//! Queries.
+
+use super::out::Out;
+use super::parameters::Parameters;
+use super::{Answered, Asked, accept, bad, graphs_of, mistaken, refused, said, stop};
+use crate::call::Watch;
+use crate::service::Service;
+use esker::rdf::engine::{self, Format, Graphs, Options, Query, RdfFormat, query_parsed, syntax};
+use esker::rdf::moment;
+use http::StatusCode;
+use std::io::Write as _;
+
+/// How a query is asked.
+struct How {
+    text: String,
+    graphs: Option<Graphs>,
+    accept: Vec<String>,
+    explain: bool,
+    /// The client said how long it may take.
+    timed: bool,
+}
+
+pub(super) async fn query(asked: &Asked, text: String, parameters: &Parameters) -> Answered {
+    let timeout = Asked::timeout(parameters)?;
+    let how = How {
+        text,
+        graphs: graphs_of(parameters, "default-graph-uri", "named-graph-uri")?,
+        accept: asked.accept(),
+        explain: parameters.flag("explain").map_err(bad)?,
+        timed: timeout.is_some(),
+    };
+    asked
+        .on_thread(timeout, move |service, watch, out| {
+            answer(service, watch, &how, out);
+        })
+        .await
+}
+
+/// In which format, once it is known what the answer is.
+enum Shape {
+    Rows(accept::Chosen<Format>),
+    Graph(accept::Chosen<RdfFormat>),
+}
+
+fn shape(query: &Query, accept: &[String]) -> Result<Shape, String> {
+    match query {
+        Query::Select { .. } | Query::Ask { .. } => accept::solutions(accept).map(Shape::Rows),
+        Query::Construct { .. } | Query::Describe { .. } => {
+            accept::graphs(accept).map(Shape::Graph)
+        }
+    }
+}
+
+fn answer(service: &Service, watch: &Watch, how: &How, mut out: Out) {
+    let query = match syntax::query(&how.text, None) {
+        Ok(query) => query,
+        Err(e) => {
+            // An update in the place of a query is a common slip.
+            return out.instead(if syntax::update(&how.text, None).is_ok() {
+                bad("this is an update, not a query: send it as `update`, or as application/sparql-update")
+            } else {
+                mistaken(&e, watch, how.timed)
+            });
+        }
+    };
+    let shape = match shape(&query, &how.accept) {
+        Ok(shape) => shape,
+        Err(message) => return out.instead(said(StatusCode::NOT_ACCEPTABLE, &message)),
+    };
+    let graphs = how.graphs.as_ref();
+    let data = match service.database.rdf_snapshot_for(&query, graphs) {
+        Ok(data) => data,
+        Err(e) => return out.instead(refused(&e)),
+    };
+    let seed = service.database.rdf_opened().map_or(0, |live| live.seed());
+    let stop = || stop(watch);
+    let mut options = Options::new(moment().0, seed);
+    options.memory = service.settings.sparql.memory_bytes;
+    options.stop = &stop;
+    // Many at once share the processors as they are.
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    options.threads = (cores / service.sparql_clients.busy()).max(1);
+    let found = query_parsed(&data, &how.text, &query, graphs, how.explain, &options);
+    let found = match found {
+        Ok(found) => found,
+        Err(e) => return out.instead(mistaken(&e, watch, how.timed)),
+    };
+    let written = if how.explain {
+        let mut lines = found.notes().into_iter();
+        lines.try_for_each(|line| writeln!(out, "{line}"))
+    } else {
+        match shape {
+            Shape::Rows((format, content_type)) => {
+                out.content_type(content_type);
+                found.write(format, &mut out)
+            }
+            Shape::Graph((format, content_type)) => {
+                out.content_type(content_type);
+                found.write_graph(format, &mut out)
+            }
+        }
+    };
+    match written {
+        Ok(()) => out.finish(),
+        Err(e) if stop().is_some() => {
+            tracing::debug!(error = %e, "nobody took the whole answer to a query");
+            out.instead(mistaken(
+                &engine::Error::Stopped("time-out"),
+                watch,
+                how.timed,
+            ));
+        }
+        Err(e) => {
+            tracing::debug!(error = %e, "an answer to a query could not be written");
+            out.cut();
+        }
+    }
+}

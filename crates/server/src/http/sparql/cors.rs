@@ -1,0 +1,98 @@
+//! Pages of other origins: which may read answers, and which may change anything.
+//!
+//! A browser sends a form to any server on behalf of any page, with or without these headers. So what changes data asks
+//! where the page came from, and refuses pages that are not allowed.
+
+use crate::http::sparql::said;
+use axum::body::Body;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+
+/// Where a request comes from.
+pub(super) enum Origin {
+    /// From no page, or from one of this server.
+    Own,
+    /// From a page that may.
+    Allowed(HeaderValue),
+    /// From another one.
+    Foreign(HeaderValue),
+}
+
+/// A page of this machine, whatever serves it.
+fn is_loopback(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    };
+    name == "localhost"
+        || name == "[::1]"
+        || name
+            .parse::<std::net::Ipv4Addr>()
+            .is_ok_and(|a| a.is_loopback())
+}
+
+impl Origin {
+    pub(super) fn of(headers: &HeaderMap, host: &str, allowed: &[String]) -> Self {
+        let Some(origin) = headers.get(header::ORIGIN) else {
+            return Self::Own;
+        };
+        let text = origin.to_str().unwrap_or_default();
+        let from = text.split_once("://").map_or("", |(_, host)| host);
+        if !from.is_empty() && from == host {
+            return Self::Own;
+        }
+        if is_loopback(from) || allowed.iter().any(|a| a == "*" || a == text) {
+            return Self::Allowed(origin.clone());
+        }
+        Self::Foreign(origin.clone())
+    }
+
+    /// Refuses what changes data to pages that may not.
+    pub(super) fn may_write(&self) -> Result<(), Response<Body>> {
+        let Self::Foreign(origin) = self else {
+            return Ok(());
+        };
+        Err(said(
+            StatusCode::FORBIDDEN,
+            &format!(
+                "pages of {} may not change data here; the server's configuration names those that may (sparql.origins)",
+                origin.to_str().unwrap_or("that origin")
+            ),
+        ))
+    }
+
+    /// Tells the browser whether the page may read the answer.
+    pub(super) fn sign(&self, headers: &mut HeaderMap) {
+        let vary = HeaderValue::from_static("origin, accept");
+        headers.append(header::VARY, vary);
+        if let Self::Allowed(origin) = self {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+            let exposed = HeaderValue::from_static("location, retry-after");
+            headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
+        }
+    }
+
+    /// What a browser asks before it sends a request.
+    pub(super) fn preflight(&self, headers: &HeaderMap, methods: &[Method]) -> Response<Body> {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        let names: Vec<&str> = methods.iter().map(Method::as_str).collect();
+        let Ok(names) = HeaderValue::from_str(&names.join(", ")) else {
+            return response;
+        };
+        let to = response.headers_mut();
+        to.insert(header::ALLOW, names.clone());
+        if let Self::Allowed(_) = self {
+            to.insert(header::ACCESS_CONTROL_ALLOW_METHODS, names);
+            let asked = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS);
+            let asked = asked
+                .cloned()
+                .unwrap_or_else(|| HeaderValue::from_static("content-type, accept"));
+            to.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, asked);
+            to.insert(
+                header::ACCESS_CONTROL_MAX_AGE,
+                HeaderValue::from_static("600"),
+            );
+        }
+        response
+    }
+}

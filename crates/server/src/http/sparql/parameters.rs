@@ -1,0 +1,74 @@
+//! Parameters of the SPARQL protocol: names may come several times, and names that are not known are passed over, since
+//! clients send some of their own.
+
+use crate::http::query::decode;
+
+/// Names and values, in their order.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Parameters(Vec<(String, String)>);
+
+impl Parameters {
+    /// Reads what stands behind a question mark, or in a form.
+    pub(super) fn read(&mut self, text: &str) -> Result<(), String> {
+        for part in text.split('&').filter(|p| !p.is_empty()) {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            let (Some(name), Some(value)) = (decode(name), decode(value)) else {
+                let shown: String = part.chars().take(100).collect();
+                return Err(format!(
+                    "`{shown}` is not encoded as a part of a URL: expected UTF-8 with %XX"
+                ));
+            };
+            self.0.push((name, value));
+        }
+        Ok(())
+    }
+
+    pub(super) fn all(&self, name: &str) -> Vec<String> {
+        self.0
+            .iter()
+            .filter(|(n, _)| n == name)
+            .map(|(_, v)| v.clone())
+            .collect()
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(n, _)| n == name)
+    }
+
+    /// The value of a name that may come once.
+    pub(super) fn one(&self, name: &str) -> Result<Option<&str>, String> {
+        let mut all = self.0.iter().filter(|(n, _)| n == name);
+        let first = all.next().map(|(_, v)| v.as_str());
+        if all.next().is_some() {
+            return Err(format!("parameter `{name}` is given more than once"));
+        }
+        Ok(first)
+    }
+
+    /// Yes or no.
+    pub(super) fn flag(&self, name: &str) -> Result<bool, String> {
+        match self.one(name)? {
+            None | Some("false") => Ok(false),
+            Some("true" | "") => Ok(true),
+            Some(other) => Err(format!(
+                "parameter `{name}`: expected true or false; got `{other}`"
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_may_come_more_than_once_and_be_unknown() {
+        let mut p = Parameters::default();
+        p.read("query=ASK+%7B%7D&default-graph-uri=a&output=xml&default-graph-uri=b%3Ac")
+            .unwrap();
+        assert_eq!(p.one("query"), Ok(Some("ASK {}")));
+        assert_eq!(p.all("default-graph-uri"), ["a", "b:c"]);
+        assert!(p.one("default-graph-uri").is_err());
+        assert!(p.read("x=%ff").unwrap_err().contains("not encoded"));
+    }
+}

@@ -1,0 +1,569 @@
+//! The SPARQL 1.1 Protocol, as the W3C's suite for it asks: queries and updates by all ways, formats, what is refused.
+
+use crate::common::{Served, settings};
+use crate::raw::{Got, encoded, send};
+use esker_server::Settings;
+use esker_server::settings::{Limits, Sparql};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::time::Duration;
+
+const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded");
+const QUERY: (&str, &str) = ("content-type", "application/sparql-query");
+const UPDATE: (&str, &str) = ("content-type", "application/sparql-update");
+
+impl Served {
+    pub(crate) fn send(&self, verb: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Got {
+        send(self.server.address(), verb, path, headers, body.as_bytes())
+    }
+
+    pub(crate) fn ask(&self, query: &str) -> bool {
+        let got = self.send("POST", "/sparql", &[QUERY], query);
+        assert_eq!(got.status, 200, "{query}: {}", got.body);
+        got.body.contains("true")
+    }
+
+    pub(crate) fn update(&self, update: &str) {
+        let got = self.send("POST", "/sparql", &[UPDATE], update);
+        assert_eq!(got.status, 200, "{update}: {}", got.body);
+    }
+}
+
+/// Three graphs that say what they are.
+fn three() -> Served {
+    let served = Served::start(settings());
+    for n in 1..=3 {
+        served.update(&format!(
+            "INSERT DATA {{ GRAPH <http://ex/g{n}> {{ <http://ex/g{n}> a <http://ex/T> }} }}"
+        ));
+    }
+    served
+}
+
+#[test]
+fn queries_come_by_get_by_form_and_as_they_are() {
+    let served = Served::start(settings());
+    let yes = |got: Got| {
+        assert_eq!(got.status, 200, "{}", got.body);
+        assert_eq!(got.content_type(), "application/sparql-results+json");
+        assert_eq!(got.body, "{\"head\":{},\"boolean\":true}");
+    };
+    let query = encoded("ASK {}");
+    for path in ["/sparql", "/sparql/"] {
+        yes(served.send("GET", &format!("{path}?query={query}"), &[], ""));
+        yes(served.send("POST", path, &[FORM], &format!("query={query}")));
+        yes(served.send("POST", path, &[QUERY], "ASK {}"));
+    }
+    let utf8 = ("content-type", "application/sparql-query; charset=UTF-8");
+    yes(served.send("POST", "/sparql", &[utf8], "ASK {}"));
+    // Clients send parameters of their own.
+    let own = format!("/sparql?query={query}&output=json&results=json&format=json");
+    yes(served.send("GET", &own, &[], ""));
+    let head = served.send("HEAD", &format!("/sparql?query={query}"), &[], "");
+    assert_eq!((head.status, head.body.as_str()), (200, ""));
+}
+
+#[test]
+fn graphs_that_the_request_names_are_asked() {
+    let served = three();
+    let (one, two) = (encoded("http://ex/g1"), encoded("http://ex/g2"));
+    let default = format!("&default-graph-uri={one}&default-graph-uri={two}");
+    let named = default.replace("default-", "named-");
+    let both = "ASK { <http://ex/g1> a ?t . <http://ex/g2> a ?u }";
+    let apart = "ASK { GRAPH ?g { <http://ex/g1> a ?t } GRAPH ?h { <http://ex/g2> a ?u } }";
+    assert!(!served.ask(both));
+    let yes = |path: &str, headers: &[(&str, &str)], body: &str| {
+        let verb = if body.is_empty() { "GET" } else { "POST" };
+        let got = served.send(verb, path, headers, body);
+        assert!(got.body.contains("true"), "{path}: {}", got.body);
+    };
+    yes(
+        &format!("/sparql?query={}{default}", encoded(both)),
+        &[],
+        "",
+    );
+    yes(&format!("/sparql?x=1{default}"), &[QUERY], both);
+    yes(
+        "/sparql",
+        &[FORM],
+        &format!("query={}{default}", encoded(both)),
+    );
+    yes(&format!("/sparql?query={}{named}", encoded(apart)), &[], "");
+    yes(&format!("/sparql?x=1{named}"), &[QUERY], apart);
+    // Both kinds; and what the request says counts, not what the text says.
+    let full = "ASK FROM <http://ex/g1> { <http://ex/g3> a ?t GRAPH ?g { <http://ex/g1> a ?u } }";
+    let third = encoded("http://ex/g3");
+    yes(
+        &format!("/sparql?default-graph-uri={third}{named}"),
+        &[QUERY],
+        full,
+    );
+    let no = served.send(
+        "POST",
+        &format!("/sparql?named-graph-uri={third}"),
+        &[QUERY],
+        apart,
+    );
+    assert!(no.body.contains("false"), "{}", no.body);
+    let wrong = served.send("POST", "/sparql?default-graph-uri=x", &[QUERY], "ASK {}");
+    assert_eq!(wrong.status, 400);
+}
+
+#[test]
+fn answers_have_the_format_that_was_asked_for() {
+    let served = three();
+    let select = "SELECT ?g { GRAPH ?g { ?g a <http://ex/T> } } ORDER BY ?g";
+    let construct = "CONSTRUCT { ?g a ?t } { GRAPH ?g { ?g a ?t } }";
+    let get = |query: &str, accept: &str| {
+        let headers = [QUERY, ("accept", accept)];
+        served.send("POST", "/sparql", &headers, query)
+    };
+    let typed = |query: &str, accept: &str| get(query, accept).content_type().to_owned();
+    let json = "application/sparql-results+json";
+    let xml = "application/sparql-results+xml";
+    assert_eq!(typed(select, "*/*"), json);
+    assert_eq!(typed(select, xml), xml);
+    assert_eq!(typed(select, "application/rdf+xml, application/xml"), xml);
+    assert_eq!(typed(select, "text/csv"), "text/csv; charset=utf-8");
+    assert_eq!(
+        typed(select, "text/tab-separated-values"),
+        "text/tab-separated-values; charset=utf-8"
+    );
+    assert_eq!(
+        typed(
+            select,
+            "application/sparql-results+json;q=0.3, text/csv;q=0.9"
+        ),
+        "text/csv; charset=utf-8"
+    );
+    assert_eq!(typed("ASK {}", xml), xml);
+    assert_eq!(typed(construct, "*/*"), "text/turtle; charset=utf-8");
+    assert_eq!(
+        typed("DESCRIBE <http://ex/g1>", "*/*"),
+        "text/turtle; charset=utf-8"
+    );
+    for accept in [
+        "application/rdf+xml",
+        "application/n-triples",
+        "application/ld+json",
+    ] {
+        assert_eq!(typed(construct, accept), accept);
+    }
+    assert_eq!(
+        get(select, "text/csv").body,
+        "g\r\nhttp://ex/g1\r\nhttp://ex/g2\r\nhttp://ex/g3\r\n"
+    );
+    let none = get(select, "text/turtle");
+    assert_eq!(none.status, 406);
+    assert!(none.body.contains("text/csv"), "{}", none.body);
+    let by_parameter = format!("/sparql?query={}&format=csv", encoded(select));
+    let got = served.send("GET", &by_parameter, &[("accept", "*/*")], "");
+    assert_eq!(got.content_type(), "text/csv; charset=utf-8");
+    assert_eq!(got.header("vary"), Some("origin, accept"));
+}
+
+#[test]
+fn updates_come_by_form_and_as_they_are_and_name_graphs() {
+    let served = three();
+    let form = format!(
+        "update={}",
+        encoded("INSERT DATA { <http://ex/a> <http://ex/p> 1 }")
+    );
+    let got = served.send("POST", "/sparql", &[FORM], &form);
+    assert_eq!(
+        (got.status, got.body.as_str()),
+        (200, "{\"added\":1,\"removed\":0}")
+    );
+    served.update("BASE <http://ex/> PREFIX : <http://ex/> INSERT DATA { <a> :p 2 }");
+    assert!(served.ask("ASK { <http://ex/a> <http://ex/p> 1, 2 }"));
+    let copy = "INSERT { GRAPH <http://ex/copy> { ?s a ?t } } WHERE { ?s a ?t }";
+    let using = format!(
+        "/sparql?using-graph-uri={}&using-graph-uri={}",
+        encoded("http://ex/g1"),
+        encoded("http://ex/g2")
+    );
+    let got = served.send("POST", &using, &[UPDATE], copy);
+    assert_eq!(got.body, "{\"added\":2,\"removed\":0}");
+    let named = format!("/sparql?using-named-graph-uri={}", encoded("http://ex/g3"));
+    let copy = "INSERT { GRAPH <http://ex/copy> { ?s a ?t } } WHERE { GRAPH ?g { ?s a ?t } }";
+    let got = served.send("POST", &named, &[UPDATE], copy);
+    assert_eq!(got.body, "{\"added\":1,\"removed\":0}");
+    // Graphs named twice.
+    for text in [
+        "INSERT { ?s a ?t } USING <http://ex/g1> WHERE { ?s a ?t }",
+        "WITH <http://ex/g1> DELETE { ?s a ?t } WHERE { ?s a ?t }",
+    ] {
+        let got = served.send("POST", &using, &[UPDATE], text);
+        assert_eq!(got.status, 400, "{}", got.body);
+    }
+    let with = "WITH <http://ex/copy> DELETE { ?s a ?t } WHERE { ?s a ?t }";
+    let got = served.send("POST", "/sparql?sync=true", &[UPDATE], with);
+    assert_eq!(got.body, "{\"added\":0,\"removed\":3}");
+}
+
+#[test]
+fn what_the_protocol_forbids_is_refused() {
+    let served = Served::start(settings());
+    let (ask, clear) = (encoded("ASK {}"), encoded("CLEAR ALL"));
+    let text = ("content-type", "text/plain");
+    let utf16 = ("content-type", "application/sparql-query; charset=UTF-16");
+    for (status, verb, path, headers, body) in [
+        (
+            405,
+            "PUT",
+            format!("/sparql?query={ask}"),
+            vec![],
+            String::new(),
+        ),
+        (405, "DELETE", "/sparql".into(), vec![], String::new()),
+        (
+            400,
+            "GET",
+            format!("/sparql?query={ask}&query={ask}"),
+            vec![],
+            String::new(),
+        ),
+        (415, "POST", "/sparql".into(), vec![text], "ASK {}".into()),
+        (
+            415,
+            "POST",
+            "/sparql".into(),
+            vec![],
+            format!("query={ask}"),
+        ),
+        (415, "POST", "/sparql".into(), vec![], "ASK {}".into()),
+        (
+            415,
+            "POST",
+            "/sparql".into(),
+            vec![utf16],
+            "A\0S\0K\0".into(),
+        ),
+        (
+            400,
+            "GET",
+            format!("/sparql?query={}", encoded("ASK {")),
+            vec![],
+            String::new(),
+        ),
+        (
+            400,
+            "GET",
+            format!("/sparql?update={clear}"),
+            vec![],
+            String::new(),
+        ),
+        (
+            400,
+            "POST",
+            "/sparql".into(),
+            vec![FORM],
+            format!("update={clear}&update={clear}"),
+        ),
+        (
+            400,
+            "POST",
+            "/sparql".into(),
+            vec![FORM],
+            format!("update={clear}&query={ask}"),
+        ),
+        (400, "POST", "/sparql".into(), vec![FORM], "x=1".into()),
+        (
+            400,
+            "POST",
+            format!("/sparql?query={ask}"),
+            vec![QUERY],
+            "ASK {}".into(),
+        ),
+        (
+            400,
+            "POST",
+            "/sparql".into(),
+            vec![UPDATE],
+            "CLEAR XYZ".into(),
+        ),
+        (
+            400,
+            "POST",
+            "/sparql".into(),
+            vec![UPDATE],
+            "INSERT DATA { <x".into(),
+        ),
+        (400, "POST", "/sparql".into(), vec![UPDATE], "ASK {}".into()),
+        (
+            400,
+            "POST",
+            "/sparql".into(),
+            vec![QUERY],
+            "CLEAR ALL".into(),
+        ),
+        (
+            400,
+            "GET",
+            "/sparql?query=%ff".into(),
+            vec![],
+            String::new(),
+        ),
+        (
+            400,
+            "GET",
+            format!("/sparql?query={ask}&timeout=soon"),
+            vec![],
+            String::new(),
+        ),
+        (404, "GET", "/sparql/x".into(), vec![], String::new()),
+    ] {
+        let got = served.send(verb, &path, &headers, &body);
+        assert_eq!(got.status, status, "{verb} {path} {body}: {}", got.body);
+    }
+    let bytes = send(
+        served.server.address(),
+        "POST",
+        "/sparql",
+        &[QUERY],
+        b"ASK { ?s ?p \"\xff\" }",
+    );
+    assert_eq!(bytes.status, 400);
+    let got = served.send(
+        "POST",
+        "/sparql",
+        &[QUERY],
+        "SELECT * WHERE {\n  ?s foaf:name ?n }",
+    );
+    assert_eq!(got.content_type(), "text/plain; charset=utf-8");
+    assert!(
+        got.body
+            .starts_with("line 2, column 6: the prefix `foaf:` is not defined")
+            && got.body.contains("\n       ^\n"),
+        "{}",
+        got.body
+    );
+    let load = served.send("POST", "/sparql", &[UPDATE], "LOAD <file:///etc/passwd>");
+    assert_eq!(load.status, 400);
+    assert!(
+        load.body.contains("a server reads no files"),
+        "{}",
+        load.body
+    );
+    let silent = served.send(
+        "POST",
+        "/sparql",
+        &[UPDATE],
+        "LOAD SILENT <file:///etc/passwd>",
+    );
+    assert_eq!(silent.body, "{\"added\":0,\"removed\":0}");
+}
+
+#[test]
+fn the_service_says_what_it_is() {
+    let served = Served::start(settings());
+    let got = served.send("GET", "/sparql", &[], "");
+    assert_eq!(got.content_type(), "text/turtle; charset=utf-8");
+    assert!(
+        got.body.contains("sd:endpoint <http://lab.example/sparql>"),
+        "{}",
+        got.body
+    );
+    let got = served.send("GET", "/sparql", &[("accept", "application/n-triples")], "");
+    assert_eq!(got.content_type(), "application/n-triples");
+    assert!(
+        got.body
+            .contains("sparql-service-description#supportedLanguage>"),
+        "{}",
+        got.body
+    );
+    assert_eq!(
+        served
+            .send("GET", "/sparql", &[("accept", "image/png")], "")
+            .status,
+        406
+    );
+}
+
+#[test]
+fn pages_of_other_origins_may_what_they_were_allowed() {
+    let served = Served::start(Settings {
+        sparql: Sparql {
+            origins: vec!["https://lab.example.org".into()],
+            ..Sparql::default()
+        },
+        ..settings()
+    });
+    let insert = "INSERT DATA { <http://ex/a> <http://ex/p> 1 }";
+    for (origin, allowed) in [
+        ("https://lab.example.org", true),
+        ("http://localhost:3000", true),
+        ("http://127.0.0.1", true),
+        ("http://lab.example.org", false),
+        ("https://localhost.evil.org", false),
+        ("https://evil.org", false),
+        ("null", false),
+    ] {
+        let from = ("origin", origin);
+        let got = served.send("POST", "/sparql", &[QUERY, from], "ASK {}");
+        assert_eq!(got.status, 200);
+        let expected = allowed.then_some(origin);
+        assert_eq!(
+            got.header("access-control-allow-origin"),
+            expected,
+            "{origin}"
+        );
+        let got = served.send("POST", "/sparql", &[UPDATE, from], insert);
+        assert_eq!(got.status, if allowed { 200 } else { 403 }, "{origin}");
+        let got = served.send("DELETE", "/rdf-graphs?default", &[from], "");
+        assert_eq!(got.status, if allowed { 204 } else { 403 }, "{origin}");
+        let got = served.send("POST", "/api/v1/rdf/drop", &[from], "");
+        assert_eq!(got.status, if allowed { 200 } else { 403 }, "{origin}");
+        let asked = [
+            from,
+            ("access-control-request-method", "POST"),
+            ("access-control-request-headers", "content-type"),
+        ];
+        let got = served.send("OPTIONS", "/sparql", &asked, "");
+        assert_eq!(got.status, 204);
+        assert_eq!(
+            got.header("access-control-allow-headers"),
+            allowed.then_some("content-type")
+        );
+    }
+    // The server's own pages.
+    let own = ("origin", "http://lab.example");
+    assert_eq!(
+        served
+            .send("POST", "/sparql", &[UPDATE, own], insert)
+            .status,
+        200
+    );
+}
+
+/// `n` subjects with two numbers each.
+fn numbers(served: &Served, n: usize) {
+    let mut text = String::from("INSERT DATA {");
+    for i in 0..n {
+        let _ = write!(
+            text,
+            "<http://ex/{i}> <http://ex/p> {i} ; <http://ex/q> {i} ."
+        );
+    }
+    text.push('}');
+    served.update(&text);
+}
+
+const SLOW: &str = "SELECT (COUNT(*) AS ?n) { ?a <http://ex/p> ?x . ?b <http://ex/p> ?y . ?c <http://ex/p> ?z . \
+                    ?d <http://ex/q> ?u . FILTER(?x + ?y + ?z + ?u = -1) }";
+
+#[test]
+fn a_query_ends_when_its_time_is_over() {
+    let served = Served::start(Settings {
+        limits: Limits {
+            time: Some(Duration::from_secs(2)),
+            ..Limits::default()
+        },
+        ..settings()
+    });
+    numbers(&served, 300);
+    let got = served.send("POST", "/sparql?timeout=100ms", &[QUERY], SLOW);
+    assert_eq!(got.status, 408, "{}", got.body);
+    let got = served.send("POST", "/sparql", &[QUERY], SLOW);
+    assert_eq!(got.status, 503, "{}", got.body);
+    assert!(got.body.contains("limits.time"), "{}", got.body);
+    let slow = SLOW.replace(
+        "SELECT (COUNT(*) AS ?n)",
+        "INSERT { ?a <http://ex/r> ?x } WHERE",
+    );
+    let got = served.send("POST", "/sparql?timeout=0.1", &[UPDATE], &slow);
+    assert_eq!(got.status, 408, "{}", got.body);
+    assert!(!served.ask("ASK { ?s <http://ex/r> ?o }"));
+}
+
+#[test]
+fn long_answers_come_in_pieces_and_whoever_goes_away_stops_them() {
+    let served = Served::start(settings());
+    numbers(&served, 3_000);
+    let all = "SELECT * { ?a <http://ex/p> ?x . ?b <http://ex/q> ?y FILTER(?y < 40) }";
+    let got = served.send("POST", "/sparql", &[QUERY, ("accept", "text/csv")], all);
+    assert!(
+        got.head.contains("transfer-encoding: chunked"),
+        "{}",
+        got.head
+    );
+    assert!(got.whole);
+    assert_eq!(got.body.lines().count(), 120_001);
+    // Somebody who does not wait.
+    let before = served.in_flight();
+    assert_eq!(before, 0);
+    let mut stream = TcpStream::connect(served.server.address()).unwrap();
+    write!(
+        stream,
+        "POST /sparql HTTP/1.1\r\nhost: x\r\ncontent-type: application/sparql-query\r\ncontent-length: {}\r\n\r\n{SLOW}",
+        SLOW.len()
+    )
+    .unwrap();
+    served.wait("the query is under way", || served.in_flight() == 1);
+    drop(stream);
+    served.wait("it ends with its client", || served.in_flight() == 0);
+}
+
+#[test]
+fn one_address_has_so_many_at_once() {
+    let served = Served::start(Settings {
+        sparql: Sparql {
+            each: 1,
+            ..Sparql::default()
+        },
+        ..settings()
+    });
+    numbers(&served, 2_000);
+    let mut stream = TcpStream::connect(served.server.address()).unwrap();
+    write!(
+        stream,
+        "POST /sparql HTTP/1.1\r\nhost: x\r\ncontent-type: application/sparql-query\r\ncontent-length: {}\r\n\r\n{SLOW}",
+        SLOW.len()
+    )
+    .unwrap();
+    served.wait("the query is under way", || served.in_flight() == 1);
+    let got = served.send("POST", "/sparql", &[QUERY], "ASK {}");
+    assert_eq!(got.status, 429, "{}", got.body);
+    assert_eq!(got.header("retry-after"), Some("1"));
+    drop(stream);
+    served.wait("it is its turn", || {
+        served.send("POST", "/sparql", &[QUERY], "ASK {}").status == 200
+    });
+}
+
+#[test]
+fn an_intermediate_result_has_a_size() {
+    let served = Served::start(Settings {
+        sparql: Sparql {
+            memory_bytes: 1 << 20,
+            ..Sparql::default()
+        },
+        ..settings()
+    });
+    numbers(&served, 1_000);
+    let all = "SELECT * { ?a <http://ex/p> ?x . ?b <http://ex/p> ?y . ?c <http://ex/p> ?z }";
+    let got = served.send("POST", "/sparql", &[QUERY], all);
+    assert_eq!(got.status, 400);
+    assert!(got.body.contains("needs more memory"), "{}", got.body);
+}
+
+impl Served {
+    fn in_flight(&self) -> u64 {
+        let metrics = self.http("GET", "/metrics", "").2;
+        let line = metrics
+            .lines()
+            .find_map(|l| l.strip_prefix("esker_in_flight "));
+        line.unwrap().parse().unwrap()
+    }
+
+    fn wait(&self, what: &str, done: impl Fn() -> bool) {
+        for _ in 0..2_000 {
+            if done() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{what}: not after 20 s at {}", self.server.address());
+    }
+}
