@@ -52,9 +52,9 @@ pub(super) fn run(args: &RdfAlgorithmArgs, context: &mut Context) -> anyhow::Res
         .unwrap_or(usize::MAX)
         .max(4 << 30);
     options.stop = &stop;
-    let data = rdf.data().clone();
     let pattern = args.pattern.as_deref().unwrap_or(ALL);
     let results = on_large_stack(|| {
+        let data = rdf.asked(pattern, None, &stop)?;
         let answer = query(&data, pattern, None, None, false, &options).map_err(said)?;
         let undirected = args.undirected;
         let network = Network::of(&answer, undirected).map_err(said)?;
@@ -70,7 +70,6 @@ pub(super) fn run(args: &RdfAlgorithmArgs, context: &mut Context) -> anyhow::Res
         results.note = format!("{known}{}", results.note);
         Ok(results)
     })?;
-    drop(data);
     context.note(&results.note);
     if let Some(graph) = &args.into {
         let sync = context.durability() == esker::Durability::Sync;
