@@ -307,6 +307,7 @@ impl Rdf {
         triples: &[engine::Triple],
         sync: bool,
     ) -> Result<Changed> {
+        meta::check_target(graph)?;
         self.writer()?;
         let mut data = self.data.clone();
         let (changes, added, removed) = replace(&mut data, graph, triples).map_err(error)?;

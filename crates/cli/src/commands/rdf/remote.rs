@@ -210,6 +210,51 @@ pub(super) fn sparql(
     Ok(Outcome::Done)
 }
 
+/// The triples of a CONSTRUCT, as N-Triples.
+pub(super) fn construct(
+    text: &str,
+    place: &Place,
+    context: &mut Context,
+) -> anyhow::Result<Vec<u8>> {
+    let headers = [
+        ("content-type", "application/sparql-query"),
+        ("accept", "application/n-triples"),
+    ];
+    let sent = Sent::Bytes(text.as_bytes());
+    ask(
+        context,
+        place,
+        ("POST", "/sparql"),
+        &headers,
+        sent,
+        |a, _| {
+            let mut bytes = Vec::new();
+            a.read_to_end(&mut bytes)?;
+            Ok(bytes)
+        },
+    )
+}
+
+/// Makes a graph what these N-Triples say.
+pub(super) fn put_graph(
+    graph: &str,
+    triples: &[u8],
+    place: &Place,
+    context: &mut Context,
+) -> anyhow::Result<()> {
+    let path = path("/rdf-graphs", &[("graph", graph), ("sync", sync(context))]);
+    let headers = [("content-type", "application/n-triples")];
+    let sent = Sent::Bytes(triples);
+    ask(
+        context,
+        place,
+        ("PUT", &path),
+        &headers,
+        sent,
+        |_, _| Ok(()),
+    )
+}
+
 /// What fits the format: of solutions, or of a graph.
 fn accept(format: AnswerFormat) -> &'static str {
     match format {
