@@ -67,6 +67,9 @@ pub(crate) struct SparqlArgs {
     /// A graph that GRAPH may ask, instead of FROM NAMED
     #[arg(long, value_name = "IRI")]
     pub(crate) named_graph: Vec<String>,
+    /// Let SERVICE ask endpoints whose IRIs begin so; a server has its own list
+    #[arg(long, value_name = "IRI")]
+    pub(crate) allow_service: Vec<String>,
     #[command(flatten)]
     pub(crate) asker: AskerArg,
 }

@@ -3,11 +3,13 @@
 pub(crate) mod disk;
 mod live;
 pub mod meta;
+mod service;
 mod source;
 #[cfg(test)]
 mod tests;
 
 pub use live::{Add, Added, Done, How, Live, Request, STACK, Stop};
+pub use service::Services;
 pub use source::{ENDINGS, Packing, files, format_of, open, unpacked};
 
 use crate::database::Database;
@@ -322,6 +324,7 @@ impl Rdf {
         triples: &[engine::Triple],
         sync: bool,
     ) -> Result<Changed> {
+        meta::check_target(graph)?;
         self.writer()?;
         let mut data = self.data.clone();
         let (changes, added, removed) = replace(&mut data, graph, triples).map_err(error)?;

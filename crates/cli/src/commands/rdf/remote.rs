@@ -130,6 +130,12 @@ fn refused(status: u16, answer: &mut Response<'_>) -> anyhow::Error {
         Err(_) => body.trim_end().to_owned(),
     };
     match status {
+        400 if message.starts_with("this is an update") => {
+            usage("this is an update, not a query: say --update")
+        }
+        400 if message.starts_with("this is a query") => {
+            usage("this is a query, not an update: leave out --update")
+        }
         404 | 406 => usage(message),
         400..500 if status != 429 && status != 408 => Error::Invalid(message).into(),
         429 | 503 => Error::Unavailable(message).into(),
@@ -161,6 +167,12 @@ pub(super) fn sparql(
     place: &Place,
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
+    if !args.allow_service.is_empty() {
+        return Err(usage(
+            "--allow-service: the server has a list of its own (esker serve --allow-service, or sparql.services in its \
+             configuration)",
+        ));
+    }
     let began = Instant::now();
     let (default, named) = if args.update {
         ("using-graph-uri", "using-named-graph-uri")
@@ -212,6 +224,51 @@ pub(super) fn sparql(
         context.note(&format!("all in {:.2?}", began.elapsed()));
     }
     Ok(Outcome::Done)
+}
+
+/// The triples of a CONSTRUCT, as N-Triples.
+pub(super) fn construct(
+    text: &str,
+    place: &Place,
+    context: &mut Context,
+) -> anyhow::Result<Vec<u8>> {
+    let headers = [
+        ("content-type", "application/sparql-query"),
+        ("accept", "application/n-triples"),
+    ];
+    let sent = Sent::Bytes(text.as_bytes());
+    ask(
+        context,
+        place,
+        ("POST", "/sparql"),
+        &headers,
+        sent,
+        |a, _| {
+            let mut bytes = Vec::new();
+            a.read_to_end(&mut bytes)?;
+            Ok(bytes)
+        },
+    )
+}
+
+/// Makes a graph what these N-Triples say.
+pub(super) fn put_graph(
+    graph: &str,
+    triples: &[u8],
+    place: &Place,
+    context: &mut Context,
+) -> anyhow::Result<()> {
+    let path = path("/rdf-graphs", &[("graph", graph), ("sync", sync(context))]);
+    let headers = [("content-type", "application/n-triples")];
+    let sent = Sent::Bytes(triples);
+    ask(
+        context,
+        place,
+        ("PUT", &path),
+        &headers,
+        sent,
+        |_, _| Ok(()),
+    )
 }
 
 /// What fits the format: of solutions, or of a graph.

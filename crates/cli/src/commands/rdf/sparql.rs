@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::output::{Cell, Rows};
 use crate::{args::RowFormat, units};
-use esker::rdf::{engine, error, moment};
+use esker::rdf::{Services, engine, error, moment};
 use esker_rdf::{Answer, Dataset, Format, Found, Graphs, Options, RdfFormat, query};
 use std::io::{Read as _, Write};
 use std::time::Instant;
@@ -40,6 +40,11 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
         .unwrap_or(usize::MAX)
         .max(4 << 30);
     options.stop = &stop;
+    let services = Services::new(args.allow_service.clone())?;
+    let remote = |endpoint: &str, query: &str| services.ask(endpoint, query, &|| stop().is_some());
+    if !services.is_empty() {
+        options.remote = Some(&remote);
+    }
     if args.update {
         let sync = context.durability() == esker::Durability::Sync;
         let done = on_large_stack(|| Ok(rdf.update(&text, graphs.as_ref(), &options, sync)?))?;

@@ -86,6 +86,11 @@ fn answer(service: &Service, watch: &Watch, how: &How, mut out: Out) {
     let mut options = Options::new(moment().0, seed);
     options.memory = service.settings.sparql.memory_bytes;
     options.stop = &stop;
+    let services = &service.settings.sparql.services;
+    let remote = |endpoint: &str, text: &str| services.ask(endpoint, text, &|| stop().is_some());
+    if !services.is_empty() {
+        options.remote = Some(&remote);
+    }
     // Many at once share the processors as they are.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     options.threads = (cores / service.sparql_clients.busy()).max(1);
