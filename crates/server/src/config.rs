@@ -2,6 +2,7 @@
 //! place in the file.
 
 use crate::settings::{Settings, Tls};
+use esker::rdf::Services;
 use esker_model::schema::nearest;
 use esker_model::{Error, Result};
 use std::ops::Range;
@@ -63,11 +64,14 @@ impl Filled for Draft {
     }
 }
 
+/// The longest promise that files stay as they are: whoever changes one waits for it.
+pub const LEASE_MAX: Duration = Duration::from_secs(60);
+
 pub(crate) const SIZE: &str = "a size: a number of bytes, or text as in \"64MiB\"";
 pub(crate) const TIME: &str = "a time, as in \"10s\"";
 pub(crate) const COUNT: &str = "a whole number from 1";
 
-pub(crate) const KEYS: [Key<Draft>; 20] = [
+pub(crate) const KEYS: [Key<Draft>; 21] = [
     Key {
         path: "listen",
         expected: "\"HOST:PORT\"",
@@ -80,8 +84,11 @@ pub(crate) const KEYS: [Key<Draft>; 20] = [
     },
     Key {
         path: "lease",
-        expected: TIME,
-        set: |d, v| time(v).map(|t| d.settings.lease = t),
+        expected: "a time up to \"60s\": changes wait for it",
+        set: |d, v| {
+            d.settings.lease = time(v).filter(|t| *t <= LEASE_MAX)?;
+            Some(())
+        },
     },
     Key {
         path: "backups",
@@ -171,6 +178,14 @@ pub(crate) const KEYS: [Key<Draft>; 20] = [
         path: "sparql.origins",
         expected: "a list of origins, as in [\"https://lab.example.org\"], or [\"*\"]",
         set: |d, v| texts(v).map(|list| d.settings.sparql.origins = list),
+    },
+    Key {
+        path: "sparql.services",
+        expected: "a list of beginnings of endpoints' IRIs, as in [\"http://lab.example.org/sparql\"]",
+        set: |d, v| {
+            d.settings.sparql.services = Services::new(texts(v)?).ok()?;
+            Some(())
+        },
     },
 ];
 
@@ -343,7 +358,7 @@ mod tests {
     fn what_is_given_replaces_the_default() {
         let settings = read(
             "listen = \"0.0.0.0:7\"\ndrain = \"1500ms\"\nlease = \"0s\"\n[limits]\nrequest = \"1MiB\"\nfrontier = 7\n\
-             [threads]\nreaders = 3\n[tls]\ncertificate = \"a\"\nkey = \"b\"\n",
+             [threads]\nreaders = 3\n[sparql]\neach = 5\norigins = [\"*\"]\nservices = [\"http://lab\"]\n[tls]\ncertificate = \"a\"\nkey = \"b\"\n",
         )
         .unwrap();
         assert_eq!(settings.listen, "0.0.0.0:7");
@@ -352,6 +367,9 @@ mod tests {
         assert_eq!(settings.limits.request_bytes, 1 << 20);
         assert_eq!(settings.limits.frontier, 7);
         assert_eq!(settings.readers, 3);
+        assert_eq!(settings.sparql.each, 5);
+        assert_eq!(settings.sparql.origins, ["*"]);
+        assert!(!settings.sparql.services.is_empty());
         assert_eq!(settings.tls.unwrap().key, Path::new("b"));
         assert_eq!(read("").unwrap(), Settings::default());
     }
@@ -384,6 +402,7 @@ mod tests {
         );
         assert!(message("listen = \n").starts_with("server.toml:1:"));
         assert!(message("completely = 1\n").contains("the keys are listen, drain"));
+        assert!(message("[sparql]\nservices = [\"ftp://x\"]\n").contains("a list of beginnings"));
         assert!(message("[limits]\nfrontier = 0\n").contains("a whole number from 1"));
     }
 }

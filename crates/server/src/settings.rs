@@ -1,5 +1,6 @@
 //! What can be chosen about a server. Plain data; `config` reads it from a file.
 
+use esker::rdf::Services;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ pub struct Sparql {
     pub upload_bytes: usize,
     /// Pages of these origins (`https://HOST:PORT`, or `*`) may read answers and change data, beside those of this machine.
     pub origins: Vec<String>,
+    /// Endpoints that `SERVICE` may ask.
+    pub services: Services,
 }
 
 /// The server's certificate and its key, in PEM form.
@@ -91,6 +94,7 @@ impl Default for Sparql {
             memory_bytes: 2 << 30,
             upload_bytes: 16 << 30,
             origins: Vec::new(),
+            services: Services::default(),
         }
     }
 }

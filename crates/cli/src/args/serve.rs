@@ -9,7 +9,7 @@ use std::time::Duration;
 #[command(
     after_help = "The folder stays usable by commands on this machine: they go through the server's process. Elsewhere, \
                   every command takes esker://HOST:PORT instead of a folder. HTTP is on the same port: /healthz, /readyz, \
-                  /metrics, /api/v1/openapi.json.\n\n\
+                  /metrics, /api/v1/openapi.json; SPARQL at /sparql, whole graphs at /rdf-graphs.\n\n\
                   SIGTERM or Ctrl-C stops it: what is under way is finished, the database is closed. A second signal ends \
                   it at once.\n\nExamples:\n  \
                   esker serve lab.esker\n  \
@@ -42,14 +42,29 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) drain: Option<Duration>,
     /// For how long at most clients are promised that files stay as they are; 0s for no promises
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_lease)]
     pub(crate) lease: Option<Duration>,
+    /// Let SERVICE in queries ask endpoints whose IRIs begin so
+    #[arg(long, value_name = "IRI")]
+    pub(crate) allow_service: Vec<String>,
     /// How to log, on stderr
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
     /// What to log: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", default_value = "info", env = "ESKER_LOG")]
     pub(crate) log: tracing_subscriber::filter::LevelFilter,
+}
+
+/// Whoever changes a file waits for the promise, so it is short.
+fn parse_lease(text: &str) -> Result<Duration, String> {
+    let most = esker_server::LEASE_MAX;
+    match parse_duration(text)? {
+        lease if lease <= most => Ok(lease),
+        _ => Err(format!(
+            "changes wait for as long as that: expected at most {}s",
+            most.as_secs()
+        )),
+    }
 }
 
 /// How log lines look.

@@ -3,6 +3,7 @@
 use crate::args::{LogFormat, ServeArgs};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
+use esker::rdf::Services;
 use esker::rpc::Address;
 use esker_model::Error;
 use esker_server::settings::Tls;
@@ -35,7 +36,9 @@ pub(crate) fn run(args: &ServeArgs, context: &mut Context) -> anyhow::Result<Out
         .open(&args.folder)?;
     let server = Server::start(database, settings)?;
     let address = server.address();
-    tracing::info!(%address, folder = args.folder, pid = std::process::id(), scheme, "serving");
+    let http = if scheme == "esker" { "http" } else { "https" };
+    let sparql = format!("{http}://{address}/sparql");
+    tracing::info!(%address, folder = args.folder, pid = std::process::id(), scheme, sparql, "serving");
     if let Some(file) = &args.port_file {
         announce(file, &address.to_string())?;
     }
@@ -74,6 +77,9 @@ fn settings(args: &ServeArgs) -> anyhow::Result<Settings> {
             certificate: certificate.clone(),
             key: key.clone(),
         });
+    }
+    if !args.allow_service.is_empty() {
+        settings.sparql.services = Services::new(args.allow_service.clone())?;
     }
     Ok(settings)
 }

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::id::{Id, LOCAL, UNBOUND};
 use crate::plan::Names;
 use crate::quads::{Dataset, Graph};
+use crate::remote::Remote;
 use oxiri::Iri;
 use oxrdf::Term;
 use oxsdatatypes::DateTime;
@@ -29,6 +30,8 @@ pub struct Options<'a> {
     pub threads: usize,
     /// Rows from which on work is shared out to them.
     pub many: usize,
+    /// Asks other endpoints, for `SERVICE`.
+    pub remote: Option<&'a Remote<'a>>,
     /// Off: patterns in the order in which they are written, nothing pushed down (for tests).
     pub optimise: bool,
 }
@@ -54,6 +57,7 @@ impl Options<'_> {
             derived: "",
             threads: 1,
             many: 1 << 14,
+            remote: None,
             optimise: true,
         }
     }

@@ -9,6 +9,7 @@ use crate::exec::{Context, Var};
 use crate::expr::{Comparison, Expr};
 use crate::id::{Id, UNBOUND};
 use oxrdf::{NamedNode, Variable};
+use spargebra::Query;
 use spargebra::algebra::{
     AggregateExpression, Expression, GraphPattern, OrderExpression, PropertyPathExpression,
 };
@@ -259,13 +260,41 @@ impl<'a, 'b> Translator<'a, 'b> {
                     aggregates: list,
                 }
             }
-            GraphPattern::Service { silent: true, .. } => Node::Group(Group::default()),
-            GraphPattern::Service { name, .. } => {
-                return Err(Error::Unsupported(format!(
-                    "SERVICE {name} (load its data into a graph and use GRAPH)"
-                )));
-            }
+            GraphPattern::Service {
+                name,
+                inner,
+                silent,
+            } => match self.service(name, inner) {
+                // One solution that binds nothing.
+                Err(e) if *silent && !matches!(e, Error::Stopped(_)) => {
+                    Node::Group(Group::default())
+                }
+                asked => asked?,
+            },
         })
+    }
+
+    /// What another endpoint says is asked once, before everything else, and is as good as VALUES then.
+    fn service(&mut self, name: &NamedNodePattern, inner: &GraphPattern) -> Result<Node> {
+        let NamedNodePattern::NamedNode(endpoint) = name else {
+            return Err(Error::Unsupported(
+                "SERVICE with a variable (name the endpoint)".into(),
+            ));
+        };
+        let query = Query::Select {
+            dataset: None,
+            pattern: inner.clone(),
+            base_iri: None,
+        };
+        let mut names = Vec::new();
+        inner.on_in_scope_variable(|v| names.push(v.clone()));
+        let known = names
+            .iter()
+            .map(|v| (v.as_str().to_owned(), self.var(v)))
+            .collect();
+        let text = query.to_string();
+        let (vars, rows) = crate::remote::ask(self.ctx, endpoint.as_str(), &text, &known)?;
+        Ok(Node::Values { vars, rows })
     }
 
     /// A join's side becomes a part of the group.

@@ -6,6 +6,7 @@ mod differential;
 mod limits;
 mod lines;
 mod requests;
+mod service;
 mod w3c;
 mod w3c_misses;
 

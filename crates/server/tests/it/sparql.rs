@@ -567,3 +567,54 @@ impl Served {
         panic!("{what}: not after 20 s at {}", self.server.address());
     }
 }
+
+#[test]
+fn one_server_asks_another_if_it_may() {
+    let other = Served::start(settings());
+    other.update(
+        "INSERT DATA { <http://ex/a> <http://ex/age> 36 . <http://ex/b> <http://ex/age> 7 }",
+    );
+    let endpoint = format!("http://{}/sparql", other.server.address());
+    let served = Served::start(Settings {
+        sparql: Sparql {
+            services: esker::rdf::Services::new(vec![endpoint.clone()]).unwrap(),
+            ..Sparql::default()
+        },
+        ..settings()
+    });
+    served.update("INSERT DATA { <http://ex/a> <http://ex/name> \"Ada\" }");
+    let query = format!(
+        "SELECT ?n ?a {{ ?x <http://ex/name> ?n SERVICE <{endpoint}> {{ ?x <http://ex/age> ?a }} }}"
+    );
+    let csv = ("accept", "text/csv");
+    let got = served.send("POST", "/sparql", &[QUERY, csv], &query);
+    assert_eq!(got.body, "n,a\r\nAda,36\r\n");
+    // What the other one says is passed on.
+    let wrong = query.replace(
+        "<http://ex/age> ?a",
+        "?a <http://ex/age> ?x FILTER(?a > 1 && REGEX(?x, \"(\"))",
+    );
+    let got = served.send("POST", "/sparql", &[QUERY, csv], &wrong);
+    assert_eq!((got.status, got.body.as_str()), (200, "n,a\r\n"));
+    let elsewhere = query.replace(&endpoint, "http://127.0.0.1:1/sparql");
+    let got = served.send("POST", "/sparql", &[QUERY], &elsewhere);
+    assert_eq!(got.status, 400);
+    assert!(
+        got.body.contains("none of those that may be asked"),
+        "{}",
+        got.body
+    );
+    let silent = elsewhere.replace("SERVICE", "SERVICE SILENT");
+    let got = served.send("POST", "/sparql", &[QUERY, csv], &silent);
+    assert_eq!(got.body, "n,a\r\nAda,\r\n");
+    // The other server was not told that it may ask, and updates may not.
+    let back = query.replace(
+        &endpoint,
+        &format!("http://{}/sparql", served.server.address()),
+    );
+    let got = other.send("POST", "/sparql", &[QUERY], &back);
+    assert_eq!(got.status, 400, "{}", got.body);
+    let insert = query.replace("SELECT ?n ?a", "INSERT { ?x <http://ex/age> ?a } WHERE");
+    let got = served.send("POST", "/sparql", &[UPDATE], &insert);
+    assert_eq!(got.status, 400, "{}", got.body);
+}

@@ -15,7 +15,8 @@ use std::path::PathBuf;
                   {\"query\": \"q2\", \"rows\": 28, \"cpu_ms\": 898.1}      (or \"error\": \"why\" in place of the figures)\n\nExamples:\n  \
                   esker bench rdf\n  \
                   esker bench rdf --data lubm10.nt --query queries/ --peer oxigraph='python peer.py'\n  \
-                  esker bench rdf --runs-of 1000000 --threads 1 --format json"
+                  esker bench rdf --runs-of 1000000 --threads 1 --format json\n  \
+                  esker bench rdf --updates 100000 --clients 8"
 )]
 pub(crate) struct RdfBenchArgs {
     /// Where to make the scratch folder
@@ -42,6 +43,12 @@ pub(crate) struct RdfBenchArgs {
     /// Seconds that a query may take
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(super) limit: u32,
+    /// Send so many single updates through a server's HTTP instead, and read meanwhile
+    #[arg(long, value_name = "N", conflicts_with_all = ["data", "query", "peers"], value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    pub(super) updates: Option<u32>,
+    /// Connections that send updates
+    #[arg(long, value_name = "N", default_value_t = 8, requires = "updates", value_parser = clap::value_parser!(u16).range(1..=60))]
+    pub(super) clients: u16,
     /// Write the report as JSON to a file, too
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,

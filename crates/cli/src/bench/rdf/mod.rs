@@ -1,10 +1,11 @@
 //! `esker bench rdf`: loading RDF and answering SPARQL, beside other stores that are given the same files.
 //!
-//! Suggested reading order: [`args`], [`provenance`] (data of its own), [`peers`] (other stores), then [`run`].
+//! Suggested reading order: [`args`], [`provenance`] (data of its own), [`peers`] (other stores), then [`run`]; [`updates`] is about a server.
 
 mod args;
 mod peers;
 mod provenance;
+mod updates;
 
 pub(crate) use args::RdfBenchArgs;
 
@@ -42,6 +43,9 @@ struct Measured {
 }
 
 pub(crate) fn run(args: &RdfBenchArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    if let Some(updates) = args.updates {
+        return updates::run(args, updates, context);
+    }
     let scratch = Scratch::make(&args.directory, args.keep)?;
     let (data, queries) = inputs(args, &scratch)?;
     let threads = args.threads.map_or_else(machine::cores, usize::from);

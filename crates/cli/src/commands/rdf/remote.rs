@@ -16,6 +16,7 @@ use esker::Database;
 use esker::rpc::Address;
 use esker::rpc::http::{Place, Response, Sent};
 use esker_model::Error;
+use esker_model::object::Asker;
 use esker_rdf::RdfFormat;
 use serde_json::{Value as Json, json};
 use std::collections::VecDeque;
@@ -78,6 +79,19 @@ fn path(path: &str, parameters: &[(&str, &str)]) -> String {
     out
 }
 
+/// On whose behalf, as parameters.
+fn asker(asker: Option<&Asker>) -> Vec<(&'static str, String)> {
+    let Some(asker) = asker else {
+        return Vec::new();
+    };
+    let gids: Vec<String> = asker.gids.iter().map(i64::to_string).collect();
+    let mut all = vec![("uid", asker.uid.to_string())];
+    if !gids.is_empty() {
+        all.push(("gids", gids.join(",")));
+    }
+    all
+}
+
 /// Asks, and gives the answer if it is one.
 fn ask<T>(
     context: &mut Context,
@@ -116,6 +130,12 @@ fn refused(status: u16, answer: &mut Response<'_>) -> anyhow::Error {
         Err(_) => body.trim_end().to_owned(),
     };
     match status {
+        400 if message.starts_with("this is an update") => {
+            usage("this is an update, not a query: say --update")
+        }
+        400 if message.starts_with("this is a query") => {
+            usage("this is a query, not an update: leave out --update")
+        }
         404 | 406 => usage(message),
         400..500 if status != 429 && status != 408 => Error::Invalid(message).into(),
         429 | 503 => Error::Unavailable(message).into(),
@@ -147,6 +167,12 @@ pub(super) fn sparql(
     place: &Place,
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
+    if !args.allow_service.is_empty() {
+        return Err(usage(
+            "--allow-service: the server has a list of its own (esker serve --allow-service, or sparql.services in its \
+             configuration)",
+        ));
+    }
     let began = Instant::now();
     let (default, named) = if args.update {
         ("using-graph-uri", "using-named-graph-uri")
@@ -156,6 +182,8 @@ pub(super) fn sparql(
     let mut parameters: Vec<(&str, &str)> = Vec::new();
     parameters.extend(args.default_graph.iter().map(|g| (default, g.as_str())));
     parameters.extend(args.named_graph.iter().map(|g| (named, g.as_str())));
+    let asker = asker(args.asker.asker.as_ref());
+    parameters.extend(asker.iter().map(|(name, value)| (*name, value.as_str())));
     if args.update {
         parameters.push(("sync", sync(context)));
         let headers = [("content-type", "application/sparql-update")];
@@ -475,6 +503,8 @@ pub(super) fn dump(
     if args.inferred {
         parameters.push(("inferred", "true"));
     }
+    let asker = asker(args.asker.asker.as_ref());
+    parameters.extend(asker.iter().map(|(name, value)| (*name, value.as_str())));
     let path = path("/api/v1/rdf/dump", &parameters);
     ask(
         context,
@@ -508,6 +538,7 @@ pub(super) fn stats(
         columns: number(&got, "quad_bytes"),
         dictionary: number(&got, "term_bytes"),
         log: number(&got, "log_bytes"),
+        meta: got.get("meta_quads").and_then(Json::as_u64),
     };
     print_stats(&stats, args.format.format, context)
 }

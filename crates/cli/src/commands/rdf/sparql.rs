@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::output::{Cell, Rows};
 use crate::{args::RowFormat, units};
-use esker::rdf::{engine, error, moment};
+use esker::rdf::{Services, engine, error, moment};
 use esker_rdf::{Answer, Dataset, Format, Found, Graphs, Options, RdfFormat, query};
 use std::io::{Read as _, Write};
 use std::time::Instant;
@@ -23,6 +23,7 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
         Door::There(place) => return remote::sparql(args, &text, &place, context),
         Door::Here(database) => database,
     };
+    let database = database.on_behalf_of(args.asker.asker.as_ref());
     let mut rdf = if args.update {
         database.rdf_to_change()?
     } else {
@@ -39,6 +40,11 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
         .unwrap_or(usize::MAX)
         .max(4 << 30);
     options.stop = &stop;
+    let services = Services::new(args.allow_service.clone())?;
+    let remote = |endpoint: &str, query: &str| services.ask(endpoint, query, &|| stop().is_some());
+    if !services.is_empty() {
+        options.remote = Some(&remote);
+    }
     if args.update {
         let sync = context.durability() == esker::Durability::Sync;
         let done = on_large_stack(|| Ok(rdf.update(&text, graphs.as_ref(), &options, sync)?))?;
@@ -58,7 +64,15 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
     let mut out = Vec::new();
     let style = context.style;
     let times = on_large_stack(|| {
-        let data = rdf.asked(&text, graphs.as_ref(), &stop)?;
+        let started = Instant::now();
+        let data = match rdf.asked(&text, graphs.as_ref(), &stop) {
+            Err(esker::Error::Interrupted) => {
+                let why = stop().unwrap_or("interrupted");
+                return Err(anyhow::anyhow!("{}", engine::Error::Stopped(why)));
+            }
+            data => data?,
+        };
+        let made = started.elapsed();
         let started = Instant::now();
         let answer = ask(&data, &text, graphs.as_ref(), args.explain, &options)?;
         let answered = started.elapsed();
@@ -69,13 +83,13 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
         } else {
             print(&answer, args.format, style, &mut out)?;
         }
-        Ok((answered, started.elapsed(), answer.len()))
+        Ok((made, answered, started.elapsed(), answer.len()))
     })?;
     context.out.write_all(&out)?;
     if args.profile {
-        let (answered, written, rows) = times;
+        let (made, answered, written, rows) = times;
         context.note(&format!(
-            "opened in {opened:.2?}; answered in {answered:.2?}; written in {:.2?}; {}",
+            "opened in {opened:.2?}; snapshot with metadata in {made:.2?}; answered in {answered:.2?}; written in {:.2?}; {}",
             written.saturating_sub(answered),
             units::counted(rows as u64, "row", "rows"),
         ));

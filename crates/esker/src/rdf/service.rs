@@ -1,0 +1,145 @@
+//! Other endpoints, for `SERVICE`: only those that were allowed, for so long, with answers of a bounded size.
+
+use esker_model::{Error, Result};
+use esker_rdf::{ACCEPT, Solutions, read_solutions};
+use esker_rpc::http::{Place, Sent};
+use std::io::{self, Read};
+use std::time::{Duration, Instant};
+
+/// How long to try to reach an endpoint.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long an endpoint may take.
+const TIME: Duration = Duration::from_mins(1);
+/// Bytes of an answer.
+const BYTES: u64 = 1 << 30;
+/// Solutions of an answer.
+const ROWS: usize = 50_000_000;
+
+/// Endpoints that queries may ask.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Services {
+    /// What their IRIs begin with.
+    allowed: Vec<String>,
+}
+
+impl Services {
+    /// Those whose IRIs begin with one of these, up to the end of a part: `http://lab` is not `http://lab.example`.
+    pub fn new(allowed: Vec<String>) -> Result<Self> {
+        for prefix in &allowed {
+            if !prefix.starts_with("http://") || prefix.len() == "http://".len() {
+                return Err(Error::Invalid(format!(
+                    "`{prefix}` is no beginning of an endpoint's IRI; expected one as in http://lab.example/sparql (TLS is \
+                     not spoken to other endpoints)"
+                )));
+            }
+        }
+        Ok(Self { allowed })
+    }
+
+    /// Whether any may be asked.
+    pub fn is_empty(&self) -> bool {
+        self.allowed.is_empty()
+    }
+
+    fn allows(&self, endpoint: &str) -> bool {
+        self.allowed.iter().any(|prefix| {
+            endpoint.strip_prefix(prefix.as_str()).is_some_and(|rest| {
+                rest.is_empty() || prefix.ends_with('/') || rest.starts_with(['/', '?', '#'])
+            })
+        })
+    }
+
+    /// Asks one of them.
+    pub fn ask(
+        &self,
+        endpoint: &str,
+        query: &str,
+        stop: &dyn Fn() -> bool,
+    ) -> std::result::Result<Solutions, String> {
+        if !self.allows(endpoint) {
+            return Err(format!(
+                "this endpoint is none of those that may be asked: {}",
+                self.allowed.join(", ")
+            ));
+        }
+        let (place, path) = Place::of_url(endpoint, PATIENCE).map_err(|e| e.to_string())?;
+        let headers = [
+            ("content-type", "application/sparql-query"),
+            ("accept", ACCEPT),
+            ("user-agent", "esker"),
+        ];
+        let until = Instant::now().checked_add(TIME);
+        let mut answer = place
+            .ask(
+                "POST",
+                &path,
+                &headers,
+                Sent::Bytes(query.as_bytes()),
+                stop,
+                until,
+            )
+            .map_err(|e| e.to_string())?;
+        if answer.status != 200 {
+            let status = answer.status;
+            let text = answer.text(4_096).unwrap_or_default();
+            let text = text.trim_end();
+            return Err(format!("it answered with status {status}: {text}"));
+        }
+        let content_type = answer.header("content-type").to_owned();
+        read_solutions(
+            &content_type,
+            Bounded {
+                from: &mut answer,
+                left: BYTES,
+            },
+            ROWS,
+        )
+    }
+}
+
+/// No more than so many bytes; more are an error, not an end.
+struct Bounded<R> {
+    from: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let n = self.from.read(to)?;
+        self.left = self
+            .left
+            .checked_sub(n as u64)
+            .ok_or_else(|| io::Error::other(format!("its answer has more than {BYTES} bytes")))?;
+        Ok(n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_allowed_is_asked() {
+        let services = Services::new(vec![
+            "http://lab.example".into(),
+            "http://other.example/data/".into(),
+        ])
+        .unwrap();
+        for (endpoint, allowed) in [
+            ("http://lab.example", true),
+            ("http://lab.example/sparql", true),
+            ("http://lab.example?x", true),
+            ("http://lab.example.evil.org/sparql", false),
+            ("http://lab.example:81/sparql", false),
+            ("http://lab.example@evil.org/", false),
+            ("http://other.example/data/sparql", true),
+            ("http://other.example/", false),
+        ] {
+            assert_eq!(services.allows(endpoint), allowed, "{endpoint}");
+        }
+        let e = services.ask("http://no.example/", "ASK {}", &|| false);
+        assert!(e.unwrap_err().contains("may be asked: http://lab.example"));
+        assert!(Services::new(vec!["https://lab".into()]).is_err());
+        assert!(Services::new(vec!["http://".into()]).is_err());
+    }
+}

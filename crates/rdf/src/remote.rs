@@ -1,0 +1,107 @@
+//! `SERVICE`: another endpoint's solutions. Who asks it is the host's matter; what it says is read here.
+
+use crate::error::{Error, Result};
+use crate::exec::{Context, Var};
+use crate::id::{Id, UNBOUND};
+use oxrdf::{Term, Variable};
+use sparesults::{QueryResultsFormat, QueryResultsParser, ReaderQueryResultsParserOutput};
+use std::collections::HashMap;
+use std::io::Read;
+
+/// Solutions of another endpoint.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Solutions {
+    /// Names of the variables.
+    pub names: Vec<String>,
+    /// A row for each solution.
+    pub rows: Vec<Vec<Option<Term>>>,
+}
+
+/// Asks an endpoint a query: its IRI, the text. The error is for people.
+pub type Remote<'a> = dyn Fn(&str, &str) -> std::result::Result<Solutions, String> + Sync + 'a;
+
+/// Formats that are asked for, as in `Accept`.
+pub const ACCEPT: &str = "application/sparql-results+json, application/sparql-results+xml;q=0.8";
+
+/// Reads what an endpoint answered, at most so many rows.
+pub fn read_solutions(
+    content_type: &str,
+    from: impl Read,
+    most: usize,
+) -> std::result::Result<Solutions, String> {
+    let format = QueryResultsFormat::from_media_type(content_type)
+        .ok_or_else(|| format!("it answered with `{content_type}`, not with solutions"))?;
+    let parsed = QueryResultsParser::from_format(format)
+        .for_reader(from)
+        .map_err(|e| e.to_string())?;
+    let ReaderQueryResultsParserOutput::Solutions(parsed) = parsed else {
+        return Err("it answered with a truth, not with solutions".into());
+    };
+    let names: Vec<Variable> = parsed.variables().to_vec();
+    let mut rows = Vec::new();
+    for solution in parsed {
+        let solution = solution.map_err(|e| e.to_string())?;
+        if rows.len() == most {
+            return Err(format!("it gave more than {most} solutions"));
+        }
+        rows.push(names.iter().map(|n| solution.get(n).cloned()).collect());
+    }
+    Ok(Solutions {
+        names: names.into_iter().map(Variable::into_string).collect(),
+        rows,
+    })
+}
+
+/// The solutions of a pattern at an endpoint, by the numbers of this query. `vars` names its variables.
+pub(crate) fn ask(
+    ctx: &Context<'_>,
+    endpoint: &str,
+    query: &str,
+    vars: &HashMap<String, Var>,
+) -> Result<(Vec<Var>, Vec<Vec<Id>>)> {
+    ctx.check()?;
+    let Some(remote) = ctx.options.remote else {
+        return Err(Error::Refused(format!(
+            "SERVICE <{endpoint}>: no other endpoint may be asked here; allow it (--allow-service, or sparql.services of a \
+             server), or load its data into a graph and use GRAPH"
+        )));
+    };
+    let solutions = remote(endpoint, query)
+        .map_err(|why| Error::Refused(format!("SERVICE <{endpoint}>: {why}")))?;
+    ctx.check()?;
+    let columns: Vec<(usize, Var)> = solutions
+        .names
+        .iter()
+        .enumerate()
+        .filter_map(|(i, name)| Some((i, *vars.get(name)?)))
+        .collect();
+    let bytes = solutions.rows.len() * columns.len() * size_of::<Id>();
+    if bytes > ctx.options.memory {
+        return Err(Error::Memory {
+            rows: solutions.rows.len(),
+            columns: columns.len(),
+            limit: ctx.options.memory,
+        });
+    }
+    // Blank nodes of another endpoint are none of ours.
+    let mut blanks: HashMap<String, Id> = HashMap::new();
+    let mut number = |term: Option<&Term>| match term {
+        None => UNBOUND,
+        Some(Term::BlankNode(b)) => *blanks.entry(b.as_str().to_owned()).or_insert_with(|| {
+            let label = ctx.fresh_label();
+            ctx.number_key(&crate::dictionary::Key::Blank(&label))
+        }),
+        Some(term) => ctx.number(term),
+    };
+    let rows = solutions
+        .rows
+        .iter()
+        .map(|row| {
+            columns
+                .iter()
+                .map(|(i, _)| number(row.get(*i).and_then(Option::as_ref)))
+                .collect()
+        })
+        .collect();
+    Ok((columns.into_iter().map(|c| c.1).collect(), rows))
+}
