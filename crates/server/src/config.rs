@@ -64,6 +64,9 @@ impl Filled for Draft {
     }
 }
 
+/// The longest promise that files stay as they are: whoever changes one waits for it.
+pub const LEASE_MAX: Duration = Duration::from_secs(60);
+
 pub(crate) const SIZE: &str = "a size: a number of bytes, or text as in \"64MiB\"";
 pub(crate) const TIME: &str = "a time, as in \"10s\"";
 pub(crate) const COUNT: &str = "a whole number from 1";
@@ -81,8 +84,11 @@ pub(crate) const KEYS: [Key<Draft>; 21] = [
     },
     Key {
         path: "lease",
-        expected: TIME,
-        set: |d, v| time(v).map(|t| d.settings.lease = t),
+        expected: "a time up to \"60s\": changes wait for it",
+        set: |d, v| {
+            d.settings.lease = time(v).filter(|t| *t <= LEASE_MAX)?;
+            Some(())
+        },
     },
     Key {
         path: "backups",

@@ -31,5 +31,6 @@ mod writer;
 
 pub use cluster::Switch;
 pub use cluster::config::ClusterConfig;
+pub use config::LEASE_MAX;
 pub use server::Server;
 pub use settings::Settings;

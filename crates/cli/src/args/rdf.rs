@@ -1,5 +1,6 @@
 //! Arguments of `esker sparql` and `esker rdf`.
 
+use super::object::AskerArg;
 use super::{FormatArgs, Target};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -69,6 +70,8 @@ pub(crate) struct SparqlArgs {
     /// Let SERVICE ask endpoints whose IRIs begin so; a server has its own list
     #[arg(long, value_name = "IRI")]
     pub(crate) allow_service: Vec<String>,
+    #[command(flatten)]
+    pub(crate) asker: AskerArg,
 }
 
 #[derive(Debug, Args)]
@@ -166,6 +169,8 @@ pub(crate) struct RdfDumpArgs {
     /// Write inferred triples too
     #[arg(long)]
     pub(crate) inferred: bool,
+    #[command(flatten)]
+    pub(crate) asker: AskerArg,
     /// How to write
     #[arg(long, value_enum, default_value_t = DumpFormat::Nq)]
     pub(crate) format: DumpFormat,

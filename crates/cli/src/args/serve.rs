@@ -42,7 +42,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) drain: Option<Duration>,
     /// For how long at most clients are promised that files stay as they are; 0s for no promises
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_lease)]
     pub(crate) lease: Option<Duration>,
     /// Let SERVICE in queries ask endpoints whose IRIs begin so
     #[arg(long, value_name = "IRI")]
@@ -53,6 +53,18 @@ pub(crate) struct ServeArgs {
     /// What to log: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", default_value = "info", env = "ESKER_LOG")]
     pub(crate) log: tracing_subscriber::filter::LevelFilter,
+}
+
+/// Whoever changes a file waits for the promise, so it is short.
+fn parse_lease(text: &str) -> Result<Duration, String> {
+    let most = esker_server::LEASE_MAX;
+    match parse_duration(text)? {
+        lease if lease <= most => Ok(lease),
+        _ => Err(format!(
+            "changes wait for as long as that: expected at most {}s",
+            most.as_secs()
+        )),
+    }
 }
 
 /// How log lines look.

@@ -208,6 +208,7 @@ fn every_case_through_a_server() {
         "no-database",
         "full-disk",
         "rdf", // works on folders only, as yet
+        "rdf-infer",
         "read-only",
         "read-only-mount",
         "unreadable-log",
@@ -264,6 +265,7 @@ fn every_case_through_a_cluster() {
         "no-database",
         "full-disk",
         "rdf", // works on folders only, as yet
+        "rdf-infer",
         "read-only",
         "read-only-mount",
         "unreadable-log",

@@ -116,13 +116,30 @@ impl Database {
         self.live().try_lock().ok()?.clone()
     }
 
-    /// What a query asks: the one place where its snapshot is taken.
+    /// What a query asks: the one place where its snapshot is taken. Of the metadata graph it has what this handle's asker
+    /// may see ([`Self::on_behalf_of`]).
     pub fn rdf_snapshot_for(
         &self,
-        _query: &engine::Query,
-        _graphs: Option<&Graphs>,
+        text: &str,
+        query: &engine::Query,
+        graphs: Option<&Graphs>,
+        stop: &(dyn Fn() -> Option<&'static str> + Sync),
     ) -> Result<Arc<Dataset>> {
-        Ok(self.rdf_live()?.snapshot())
+        let live = self.rdf_live()?;
+        if !Wanted::is_possible(text, graphs) {
+            return Ok(live.snapshot());
+        }
+        live.with_meta(self, &Wanted::of_query(query, graphs)?, stop)
+    }
+
+    /// The data for who names one graph, or none, and asks no query.
+    pub fn rdf_snapshot_with(
+        &self,
+        graph: Option<&str>,
+        stop: &(dyn Fn() -> Option<&'static str> + Sync),
+    ) -> Result<Arc<Dataset>> {
+        let wanted = graph.map_or_else(|| Ok(Wanted::default()), Wanted::of_graph)?;
+        self.rdf_live()?.with_meta(self, &wanted, stop)
     }
 
     fn rdf_folder(&self) -> Result<PathBuf> {
@@ -307,6 +324,7 @@ impl Rdf {
         triples: &[engine::Triple],
         sync: bool,
     ) -> Result<Changed> {
+        meta::check_target(graph)?;
         self.writer()?;
         let mut data = self.data.clone();
         let (changes, added, removed) = replace(&mut data, graph, triples).map_err(error)?;

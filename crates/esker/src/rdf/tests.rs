@@ -147,3 +147,60 @@ fn a_load_that_fails_leaves_nothing() {
     drop(rdf);
     assert_eq!(Rdf::read(&path).unwrap().data().len(), 3);
 }
+
+#[test]
+fn what_follows_is_there_again_after_an_image_and_a_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rdf");
+    let file = folder.path().join("o.ttl");
+    fs::write(
+        &file,
+        "@prefix : <http://a/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+         :Run rdfs:subClassOf :Act . :Act rdfs:subClassOf :Thing . :r1 a :Run .",
+    )
+    .unwrap();
+    let all = |rdf: &Rdf| -> Vec<engine::quads::Quad> {
+        let mut list: Vec<_> = rdf.data().quads().collect();
+        list.sort();
+        list
+    };
+    let change = |rdf: &mut Rdf, text: &str| {
+        let text = format!("PREFIX : <http://a/> {text}");
+        rdf.update(&text, None, &options(), false).unwrap()
+    };
+    let before = {
+        let mut rdf = Rdf::change(&path).unwrap();
+        let files = files(&file).unwrap();
+        let infer = Rules::Now(Some(Inference::Rdfs));
+        let tick = &mut |_| true;
+        rdf.load(&files, None, false, infer, LIMITS, tick).unwrap();
+        assert_eq!(rdf.data().inferred_len(), 3);
+        let done = change(&mut rdf, "INSERT DATA { :r2 a :Run . :r1 a :Act }");
+        assert_eq!((done.added, done.removed), (2, 0));
+        assert_eq!(rdf.data().inferred_len(), 4);
+        change(&mut rdf, "DELETE DATA { :r1 a :Run }");
+        assert_eq!((rdf.data().len(), rdf.data().inferred_len()), (8, 4));
+        all(&rdf)
+    };
+    // From the image and the log.
+    let mut rdf = Rdf::change(&path).unwrap();
+    assert_eq!(all(&rdf), before);
+    assert_eq!(rdf.data().inference(), Some(Inference::Rdfs));
+    rdf.checkpoint().unwrap();
+    drop(rdf);
+    let mut rdf = Rdf::change(&path).unwrap();
+    assert_eq!(all(&rdf), before);
+    change(&mut rdf, "CLEAR DEFAULT");
+    assert!(rdf.data().is_empty());
+    let triple = engine::Triple::new(
+        engine::NamedNode::new_unchecked("http://a/x"),
+        engine::NamedNode::new_unchecked("http://a/p"),
+        engine::Literal::from(1),
+    );
+    for (triples, counts) in [(vec![triple.clone()], (1, 0)), (vec![], (0, 1))] {
+        let done = rdf.replace_graph("http://g", &triples, false).unwrap();
+        assert_eq!((done.added, done.removed), counts);
+    }
+    drop(rdf);
+    assert!(Rdf::read(&path).unwrap().data().is_empty());
+}

@@ -15,7 +15,7 @@ fn random(seed: u64, undirected: bool) -> (Network, BTreeSet<(usize, usize)>) {
         (state >> 33) % n
     };
     let n = 2 + below(12);
-    let ends: Vec<(Id, Id)> = (0..1 + below(3 * n))
+    let ends: Vec<(Id, Id)> = (0..=below(3 * n))
         .map(|_| (below(n) as Id * 7 + 3, below(n) as Id * 7 + 3))
         .collect();
     let network = Network::new(&ends, undirected);
@@ -185,8 +185,8 @@ fn paths_are_all_that_are_short() {
             let right = distances(n, &edges, from);
             for (to, (length, count)) in right.iter().enumerate() {
                 let found = shortest(&network, from, to, usize::MAX, NEVER).unwrap();
-                assert_eq!(found.count as f64, *count, "seed {seed} {from} {to}");
-                assert_eq!(found.list.len() as f64, *count);
+                assert_eq!(found.count, *count as u64, "seed {seed} {from} {to}");
+                assert_eq!(found.list.len(), *count as usize);
                 let different: BTreeSet<_> = found.list.iter().collect();
                 assert_eq!(different.len(), found.list.len());
                 for path in &found.list {

@@ -1,15 +1,15 @@
 //! The closure of a graph, set by set: classes and properties in the order in which they depend on each other, each
 //! from whole sorted columns; only where they depend on each other in a circle, what is new is followed further.
 
+use super::lists::{New, merge, range, sort_runs, subtract};
 use super::order::components;
-use super::rules::{Fact, Node, Rule, Rules, View, after};
+use super::rules::{Fact, Node, Rule, Rules, View};
 use super::schema::{Source, compile, meta};
 use super::words::Words;
 use crate::dictionary::{Dictionary, Head, Parts};
 use crate::error::{Error, Result};
 use crate::id::{Id, LOCAL};
 use crate::quads::{Graph, Index, Pairs, pack, sort, unpack};
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 
 /// What a closure may use.
@@ -41,30 +41,11 @@ impl Limits<'_> {
     }
 }
 
-/// Pairs of a property that are not in the graph.
-#[derive(Debug, Default)]
-struct New {
-    so: Vec<u64>,
-    os: OnceCell<Vec<u64>>,
-    /// Those that are edges of a transitive property: not found by following others.
-    edges: Vec<u64>,
-}
-
-impl New {
-    fn os(&self) -> &[u64] {
-        self.os.get_or_init(|| {
-            let mut turned: Vec<u64> = self.so.iter().map(|p| p.rotate_left(32)).collect();
-            sort(&mut turned);
-            turned
-        })
-    }
-}
-
 /// A graph that is being closed.
 pub(super) struct Work<'a> {
     graph: &'a Graph,
     dictionary: &'a Dictionary,
-    words: Words,
+    pub(super) words: Words,
     types: Option<&'a Index>,
     classes: HashMap<Id, Vec<Id>>,
     properties: HashMap<Id, New>,
@@ -77,55 +58,9 @@ pub(super) struct Work<'a> {
 
 /// What a rule gave, before it is sorted.
 #[derive(Debug)]
-enum Given {
+pub(super) enum Given {
     Ids(Vec<Id>),
     Pairs(Vec<u64>),
-}
-
-/// The values of a key in packed pairs that ascend.
-fn range(pairs: &[u64], key: Id) -> impl Iterator<Item = Id> + '_ {
-    let from = pairs.partition_point(|p| *p < pack(key, 0));
-    pairs[from..]
-        .iter()
-        .map(|p| unpack(*p))
-        .take_while(move |(k, _)| *k == key)
-        .map(|(_, v)| v)
-}
-
-/// Both lists as one, ascending; they have nothing in common.
-fn merge<T: Ord + Copy>(a: &mut Vec<T>, b: &[T]) {
-    if b.is_empty() {
-        return;
-    }
-    if a.last() < b.first() {
-        a.extend_from_slice(b);
-        return;
-    }
-    let mut all = Vec::with_capacity(a.len() + b.len());
-    let (mut i, mut j) = (0, 0);
-    while i < a.len() && j < b.len() {
-        if a[i] < b[j] {
-            all.push(a[i]);
-            i += 1;
-        } else {
-            all.push(b[j]);
-            j += 1;
-        }
-    }
-    all.extend_from_slice(&a[i..]);
-    all.extend_from_slice(&b[j..]);
-    *a = all;
-}
-
-/// Takes out of an ascending list what stands in another one.
-fn subtract<T: Ord + Copy>(list: &mut Vec<T>, other: &[T]) {
-    let mut at = 0;
-    list.retain(|x| {
-        while at < other.len() && other[at] < *x {
-            at += 1;
-        }
-        other.get(at) != Some(x)
-    });
 }
 
 impl View for Work<'_> {
@@ -230,7 +165,7 @@ impl<'a> Work<'a> {
         work
     }
 
-    fn base(&self, p: Id) -> Option<&'a Index> {
+    pub(super) fn base(&self, p: Id) -> Option<&'a Index> {
         if p == self.words.kind {
             self.types
         } else {
@@ -238,7 +173,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn new_of(&self, p: Id) -> Option<&New> {
+    pub(super) fn new_of(&self, p: Id) -> Option<&New> {
         if p == self.words.kind {
             Some(&self.typed)
         } else {
@@ -246,22 +181,22 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn base_members(&self, class: Id) -> &'a [Id] {
+    pub(super) fn base_members(&self, class: Id) -> &'a [Id] {
         self.types.map_or(&[], |t| t.os.get(class))
     }
 
-    fn new_members(&self, class: Id) -> &[Id] {
+    pub(super) fn new_members(&self, class: Id) -> &[Id] {
         self.classes.get(&class).map_or(&[], Vec::as_slice)
     }
 
-    fn all_members(&self, class: Id) -> Vec<Id> {
+    pub(super) fn all_members(&self, class: Id) -> Vec<Id> {
         let mut all = self.new_members(class).to_vec();
         merge(&mut all, self.base_members(class));
         all
     }
 
     /// All pairs of a property, ascending.
-    fn packed(&self, p: Id) -> Vec<u64> {
+    pub(super) fn packed(&self, p: Id) -> Vec<u64> {
         let mut all: Vec<u64> = self
             .base(p)
             .map(|x| x.so.iter().map(|(s, o)| pack(s, o)).collect())
@@ -294,8 +229,7 @@ impl<'a> Work<'a> {
         let kind = self.words.kind;
         let new = match (node, given) {
             (Node::Class(class), Given::Ids(mut ids)) => {
-                // Sorted lists stand one after the other, which this sort makes use of.
-                ids.sort();
+                sort_runs(&mut ids);
                 ids.dedup();
                 subtract(&mut ids, self.base_members(class));
                 let known = self.classes.entry(class).or_default();
@@ -330,7 +264,7 @@ impl<'a> Work<'a> {
                 subtract(&mut pairs, &known.so);
                 if !pairs.is_empty() {
                     merge(&mut known.so, &pairs);
-                    known.os = OnceCell::new();
+                    known.changed();
                     if edges {
                         merge(&mut known.edges, &pairs);
                     }
@@ -512,187 +446,6 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// All that a rule gives from what is there.
-    fn fire(&self, rule: &Rule, given: &mut Option<Given>) {
-        match rule.head(&self.words) {
-            Node::Class(_) => {
-                let given = given.get_or_insert_with(|| Given::Ids(Vec::new()));
-                if let Given::Ids(out) = given {
-                    self.fire_class(rule, out);
-                }
-            }
-            Node::Property(_) => {
-                let given = given.get_or_insert_with(|| Given::Pairs(Vec::new()));
-                if let Given::Pairs(out) = given {
-                    self.fire_property(rule, out);
-                }
-            }
-        }
-    }
-
-    fn fire_class(&self, rule: &Rule, out: &mut Vec<Id>) {
-        match rule {
-            Rule::Class { from, .. } => {
-                out.extend_from_slice(self.base_members(*from));
-                out.extend_from_slice(self.new_members(*from));
-            }
-            Rule::Domain { p, .. } => {
-                if let Some(x) = self.base(*p) {
-                    out.extend_from_slice(x.so.keys());
-                }
-                if let Some(n) = self.new_of(*p) {
-                    keys(&n.so, out);
-                }
-            }
-            Rule::Range { p, .. } => {
-                let mut list = Vec::new();
-                if let Some(x) = self.base(*p) {
-                    list.extend_from_slice(x.os.keys());
-                }
-                if let Some(n) = self.new_of(*p) {
-                    keys(n.os(), &mut list);
-                }
-                list.retain(|y| !self.is_literal(*y));
-                out.extend(list);
-            }
-            Rule::And { parts, .. } => {
-                let mut parts: Vec<Id> = parts.clone();
-                parts.sort_by_key(|c| self.base_members(*c).len() + self.new_members(*c).len());
-                if let Some((first, others)) = parts.split_first() {
-                    let mut list = self.all_members(*first);
-                    for class in others {
-                        let other = self.all_members(*class);
-                        let mut at = 0;
-                        list.retain(|x| {
-                            at = crate::quads::seek(&other, *x, at);
-                            other.get(at) == Some(x)
-                        });
-                    }
-                    out.extend(list);
-                }
-            }
-            Rule::Some { p, of, .. } => {
-                let members = self.all_members(*of);
-                let mut list = Vec::new();
-                if let Some(x) = self.base(*p) {
-                    join(&members, &x.os, &mut list);
-                }
-                if let Some(n) = self.new_of(*p) {
-                    join_packed(&members, n.os(), &mut list);
-                }
-                out.extend(list);
-            }
-            Rule::All { class, p, .. } => {
-                let members = self.all_members(*class);
-                let mut list = Vec::new();
-                if let Some(x) = self.base(*p) {
-                    join(&members, &x.so, &mut list);
-                }
-                if let Some(n) = self.new_of(*p) {
-                    join_packed(&members, &n.so, &mut list);
-                }
-                list.sort_unstable();
-                list.dedup();
-                list.retain(|y| !self.is_literal(*y));
-                out.extend(list);
-            }
-            Rule::Has { p, value, .. } => self.subjects(*p, *value, out),
-            _ => {}
-        }
-    }
-
-    fn fire_property(&self, rule: &Rule, out: &mut Vec<u64>) {
-        match rule {
-            Rule::Property { from, .. } => out.extend(self.packed(*from)),
-            Rule::Inverse { from, .. } => {
-                let (mut last, mut literal) = (0, false);
-                let mut put = |o: Id, s: Id| {
-                    if o != last {
-                        last = o;
-                        literal = self.is_literal(o);
-                    }
-                    if !literal {
-                        out.push(pack(o, s));
-                    }
-                };
-                if let Some(x) = self.base(*from) {
-                    x.os.iter().for_each(|(o, s)| put(o, s));
-                }
-                if let Some(n) = self.new_of(*from) {
-                    n.os()
-                        .iter()
-                        .map(|p| unpack(*p))
-                        .for_each(|(o, s)| put(o, s));
-                }
-            }
-            Rule::Chain { parts, .. } => {
-                let Some((first, others)) = parts.split_first() else {
-                    return;
-                };
-                let (mut last, mut ends) = (0, Vec::new());
-                let mut by_middle: Vec<u64> = self
-                    .packed(*first)
-                    .into_iter()
-                    .map(|p| p.rotate_left(32))
-                    .collect();
-                sort(&mut by_middle);
-                for (middle, s) in by_middle.into_iter().map(unpack) {
-                    if middle != last {
-                        last = middle;
-                        ends = after(self, others, middle);
-                    }
-                    out.extend(ends.iter().map(|o| pack(s, *o)));
-                }
-            }
-            Rule::Gives { class, value, .. } => {
-                out.extend(
-                    self.all_members(*class)
-                        .into_iter()
-                        .map(|x| pack(x, *value)),
-                );
-            }
-            Rule::Functional { p } => {
-                let pairs = self.packed(*p);
-                self.all_the_same(&pairs, out);
-            }
-            Rule::InverseFunctional { p } => {
-                let mut pairs: Vec<u64> = self
-                    .packed(*p)
-                    .into_iter()
-                    .map(|p| p.rotate_left(32))
-                    .collect();
-                sort(&mut pairs);
-                self.all_the_same(&pairs, out);
-            }
-            Rule::Mutual { p, .. } => {
-                out.extend(self.packed(*p).into_iter().filter(|pair| {
-                    let (s, o) = unpack(*pair);
-                    self.has(o, *p, s)
-                }));
-            }
-            _ => {}
-        }
-    }
-
-    /// The values of a key are all the same; the first is said of each other, the rest follows.
-    fn all_the_same(&self, pairs: &[u64], out: &mut Vec<u64>) {
-        for group in pairs.chunk_by(|a, b| a >> 32 == b >> 32) {
-            if group.len() < 2 {
-                continue;
-            }
-            let mut values = group
-                .iter()
-                .map(|p| unpack(*p).1)
-                .filter(|v| !self.is_literal(*v));
-            if let Some(first) = values.next() {
-                for other in values {
-                    out.push(pack(first, other));
-                    out.push(pack(other, first));
-                }
-            }
-        }
-    }
-
     /// Follows a property from each of its subjects.
     fn transitive(&mut self, p: Id) -> Result<Vec<Fact>> {
         let mut edges: Vec<u64> = self
@@ -818,47 +571,6 @@ fn put(given: &mut BTreeMap<Node, Given>, (s, p, o): Fact, kind: Id) {
             .or_insert_with(|| Given::Pairs(Vec::new()));
         if let Given::Pairs(pairs) = pairs {
             pairs.push(pack(s, o));
-        }
-    }
-}
-
-/// The keys of packed pairs that ascend, each once.
-fn keys(pairs: &[u64], to: &mut Vec<Id>) {
-    let mut last = None;
-    for pair in pairs {
-        let key = unpack(*pair).0;
-        if last != Some(key) {
-            to.push(key);
-            last = Some(key);
-        }
-    }
-}
-
-/// The values of all keys that stand in a list.
-fn join(list: &[Id], pairs: &Pairs, to: &mut Vec<Id>) {
-    if list.len() < pairs.keys().len() {
-        let mut near = 0;
-        for x in list {
-            to.extend_from_slice(pairs.get_near(*x, &mut near));
-        }
-    } else {
-        let (mut at, mut near) = (0, 0);
-        for key in pairs.keys() {
-            at = crate::quads::seek(list, *key, at);
-            if list.get(at) == Some(key) {
-                to.extend_from_slice(pairs.get_near(*key, &mut near));
-            }
-        }
-    }
-}
-
-fn join_packed(list: &[Id], pairs: &[u64], to: &mut Vec<Id>) {
-    let mut at = 0;
-    for pair in pairs {
-        let (key, value) = unpack(*pair);
-        at = crate::quads::seek(list, key, at);
-        if list.get(at) == Some(&key) {
-            to.push(value);
         }
     }
 }

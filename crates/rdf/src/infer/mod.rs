@@ -11,6 +11,8 @@
 
 mod bulk;
 mod change;
+mod fire;
+mod lists;
 mod order;
 mod rules;
 mod schema;

@@ -3,6 +3,9 @@
 use super::rules::{Node, Rules};
 use std::collections::HashMap;
 
+/// Not met yet.
+const NONE: usize = usize::MAX;
+
 /// Strongly connected components, each after those that it depends on; the nodes of each ascend.
 pub(super) fn components(rules: &Rules) -> Vec<Vec<Node>> {
     let nodes = rules.nodes();
@@ -18,7 +21,6 @@ pub(super) fn components(rules: &Rules) -> Vec<Vec<Node>> {
         })
         .collect();
     // Tarjan's algorithm, without calling itself.
-    const NONE: usize = usize::MAX;
     let mut index = vec![NONE; nodes.len()];
     let mut low = vec![0; nodes.len()];
     let mut stacked = vec![false; nodes.len()];

@@ -147,10 +147,7 @@ impl<'t> Parts<'t> {
         }
         let mask = self.slots.len() - 1;
         let mut at = hash as usize & mask;
-        loop {
-            let Some(n) = self.slots[at].checked_sub(1) else {
-                break;
-            };
+        while let Some(n) = self.slots[at].checked_sub(1) {
             if self.hashes[n as usize] == hash && self.keys[n as usize] == key {
                 return Place::Term(n);
             }

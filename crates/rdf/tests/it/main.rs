@@ -8,6 +8,7 @@ mod lines;
 mod requests;
 mod service;
 mod w3c;
+mod w3c_misses;
 
 use esker_rdf::parse::Loader;
 use esker_rdf::{Dataset, DateTime, Options, RdfFormat};

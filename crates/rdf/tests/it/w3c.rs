@@ -2,6 +2,8 @@
 //! `ESKER_W3C=DIR cargo test -p esker-rdf --test it w3c -- --ignored`. `ESKER_W3C_ONLY` is a part of the name of the tests to run.
 
 use crate::options;
+use crate::w3c_misses::{LEFT_OUT, is_miss};
+use esker_rdf::infer::{Inference, Limits};
 use esker_rdf::parse::Loader;
 use esker_rdf::{Answer, Dataset, Format, Found, RdfFormat, log, query, syntax, update};
 use oxrdf::dataset::CanonicalizationAlgorithm;
@@ -22,31 +24,6 @@ const UT: &str = "http://www.w3.org/2009/sparql/tests/test-update#";
 const RS: &str = "http://www.w3.org/2001/sw/DataAccess/tests/result-set#";
 const RDF: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#";
 const RDFS: &str = "http://www.w3.org/2000/01/rdf-schema#";
-
-/// Tests that are expected to fail, by the end of their names, each with its reason.
-const MISSES: &[(&str, &str)] = &[
-    (
-        "open-world/date-2",
-        "dates with and without time zones compare as XSD 1.1 says",
-    ),
-    (
-        "case-insensitive-booleans",
-        "the parser takes `true` in small letters only",
-    ),
-    (
-        "syn-bad-26",
-        "the parser does not take the longest token there",
-    ),
-];
-/// Folders whose tests need what is not there, each with the reason.
-const LEFT_OUT: &[(&str, &str)] = &[
-    ("entailment/", "inference comes later"),
-    ("/service/", "SERVICE comes later"),
-    ("service-description/", "is of the server"),
-    ("/protocol/", "is of the server"),
-    ("graph-store-protocol/", "is of the server"),
-    ("http-rdf-update/", "is of the server"),
-];
 
 type Outcome = Result<(), String>;
 
@@ -256,7 +233,12 @@ impl Suite {
                 self.load(&mut loader, n.as_str(), Some(n.as_str()))?;
             }
         }
-        let data = loader.finish().0;
+        let mut data = loader.finish().0;
+        let limits = Limits {
+            memory: 1 << 30,
+            stop: &|| None,
+        };
+        data.infer(self.rules(g, action), limits).map_err(text)?;
         let expected = match value(g, test.as_ref(), &iri(MF, "result")) {
             Some(TermRef::NamedNode(n)) => n.as_str().to_owned(),
             _ => return Err("no result".into()),
@@ -270,6 +252,24 @@ impl Suite {
                 .map_err(|e| format!("optimise={}: {e}", options.optimise))?;
         }
         Ok(())
+    }
+
+    /// The rules that a test of inference needs, the fewest that its list of regimes allows.
+    fn rules(&self, g: &Graph, action: TermRef<'_>) -> Option<Inference> {
+        let regime = iri(
+            "http://www.w3.org/ns/sparql-service-description#",
+            "entailmentRegime",
+        );
+        let binding = node(action)?;
+        let one = value(g, binding.as_ref(), &regime)?;
+        let mut all = list(g, one);
+        all.push(one.into_owned());
+        let has = |name: &str| all.contains(&iri("http://www.w3.org/ns/entailment/", name).into());
+        if has("RDF") || has("RDFS") || has("D") {
+            Some(Inference::Rdfs)
+        } else {
+            Some(Inference::OwlRl)
+        }
     }
 
     fn compare(&self, answer: &Answer<'_>, expected: &str) -> Outcome {
@@ -585,7 +585,7 @@ fn the_suites_of_the_w3c() {
         let folder = name.split('/').nth(1).unwrap_or_default().to_owned();
         let counts = folders.entry(folder).or_default();
         counts.1 += 1;
-        let miss = MISSES.iter().any(|(m, _)| name.ends_with(m));
+        let miss = is_miss(name);
         match outcome {
             Ok(()) => {
                 counts.0 += 1;

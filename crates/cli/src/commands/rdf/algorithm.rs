@@ -1,6 +1,7 @@
 //! `esker rdf algorithm`.
 
 use super::on_large_stack;
+use super::remote::{self, Door, door};
 use super::sparql::shown;
 use crate::args::{Algorithm, RdfAlgorithmArgs};
 use crate::context::Context;
@@ -8,9 +9,12 @@ use crate::exit::{Outcome, usage};
 use crate::output::{Cell, Rows};
 use crate::units;
 use esker::rdf::{engine, error, moment};
-use esker_rdf::algorithm::{self as compute, Network, Rank};
+use esker_rdf::algorithm::{self, Network, Rank};
 use esker_rdf::dictionary::Key;
-use esker_rdf::{Answer, Literal, NamedNode, NamedOrBlankNode, Options, Term, Triple, query};
+use esker_rdf::parse::Loader;
+use esker_rdf::{
+    Answer, Dataset, Literal, NamedNode, NamedOrBlankNode, Options, RdfFormat, Term, Triple, query,
+};
 
 /// All triples of the default graph.
 const ALL: &str = "CONSTRUCT { ?s ?p ?o } WHERE { ?s ?p ?o }";
@@ -37,12 +41,6 @@ enum Values {
 
 pub(super) fn run(args: &RdfAlgorithmArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     check(args)?;
-    let database = context.open(&args.target)?;
-    let mut rdf = if args.into.is_some() {
-        database.rdf_to_change()?
-    } else {
-        database.rdf()?
-    };
     let interrupt = context.interrupt.clone();
     let stop = move || interrupt.stopped().map(crate::interrupt::Stopped::name);
     let (now, seed) = moment();
@@ -52,51 +50,119 @@ pub(super) fn run(args: &RdfAlgorithmArgs, context: &mut Context) -> anyhow::Res
         .unwrap_or(usize::MAX)
         .max(4 << 30);
     options.stop = &stop;
-    let data = rdf.data().clone();
     let pattern = args.pattern.as_deref().unwrap_or(ALL);
-    let results = on_large_stack(|| {
-        let answer = query(&data, pattern, None, None, false, &options).map_err(said)?;
-        let undirected = args.undirected;
-        let network = Network::of(&answer, undirected).map_err(said)?;
-        let known = format!(
-            "{}, {}",
-            units::counted(network.len() as u64, "vertex", "vertices"),
-            units::counted(network.edges() as u64, "edge", "edges")
-        );
-        let mut results = match args.algorithm {
-            Algorithm::StPaths => paths(args, &answer, &network, &options)?,
-            _ => vertices(args, &answer, &network, &options)?,
-        };
-        results.note = format!("{known}{}", results.note);
-        Ok(results)
-    })?;
-    drop(data);
-    context.note(&results.note);
-    if let Some(graph) = &args.into {
-        let sync = context.durability() == esker::Durability::Sync;
-        let done = rdf.replace_graph(graph, &results.triples, sync)?;
-        context.note(&format!(
-            "{} added to <{graph}>, {} removed",
-            units::counted(done.added as u64, "triple", "triples"),
-            units::count(done.removed as u64)
-        ));
-        return Ok(Outcome::Done);
+    let compute = |data: &Dataset, pattern: &str| {
+        on_large_stack(|| {
+            let answer = query(data, pattern, None, None, false, &options).map_err(said)?;
+            compute(args, &answer, &options)
+        })
+    };
+    match door(&args.target, false, context)? {
+        Door::Here(database) => {
+            let mut rdf = if args.into.is_some() {
+                database.rdf_to_change()?
+            } else {
+                database.rdf()?
+            };
+            let data = rdf.asked(pattern, None, &stop)?;
+            let results = compute(&data, pattern)?;
+            drop(data);
+            print(args, &results, context)?;
+            if let Some(graph) = &args.into {
+                let sync = context.durability() == esker::Durability::Sync;
+                let done = rdf.replace_graph(graph, &results.triples, sync)?;
+                written(graph, done.added, context);
+            }
+        }
+        // The server gives the graph; it is computed here.
+        Door::There(place) => {
+            on_large_stack(|| {
+                // What is wrong with the pattern is said before anything is sent.
+                let nothing = Dataset::default();
+                let answer = query(&nothing, pattern, None, None, false, &options).map_err(said)?;
+                Ok(Network::of(&answer, false).map(drop).map_err(said)?)
+            })?;
+            let triples = remote::construct(pattern, &place, context)?;
+            let mut loader = Loader::new(Dataset::default(), "", false);
+            let name = args.target.target.as_str();
+            loader
+                .read(name, &mut &*triples, RdfFormat::NTriples, None, None)
+                .map_err(error)?;
+            let (data, _) = loader.finish();
+            drop(triples);
+            let results = compute(&data, ALL)?;
+            print(args, &results, context)?;
+            if let Some(graph) = &args.into {
+                let mut lines = String::new();
+                let mut count = 0;
+                for triple in &results.triples {
+                    // A blank node sent to the server would be another one there.
+                    if triple.subject.is_named_node() {
+                        lines.push_str(&format!("{triple} .\n"));
+                        count += 1;
+                    }
+                }
+                if count < results.triples.len() {
+                    let left = (results.triples.len() - count) as u64;
+                    let left = units::counted(left, "blank node", "blank nodes");
+                    context.warn(&format!(
+                        "results of {left} are left out: they cannot be named to a server"
+                    ));
+                }
+                remote::put_graph(graph, lines.as_bytes(), &place, context)?;
+                written(graph, count, context);
+            }
+        }
     }
-    let format = args.format.format;
-    let mut rows = Rows::new(&mut context.out, format, context.style, &results.columns);
-    for (vertex, cells) in results.rows {
-        let mut row = cells;
+    Ok(Outcome::Done)
+}
+
+fn compute(
+    args: &RdfAlgorithmArgs,
+    answer: &Answer<'_>,
+    options: &Options<'_>,
+) -> anyhow::Result<Results> {
+    let network = Network::of(answer, args.undirected).map_err(said)?;
+    let known = format!(
+        "{}, {}",
+        units::counted(network.len() as u64, "vertex", "vertices"),
+        units::counted(network.edges() as u64, "edge", "edges")
+    );
+    let mut results = match args.algorithm {
+        Algorithm::StPaths => paths(args, answer, &network, options)?,
+        _ => vertices(args, answer, &network, options)?,
+    };
+    results.note = format!("{known}{}", results.note);
+    Ok(results)
+}
+
+fn written(graph: &str, count: usize, context: &mut Context) {
+    context.note(&format!(
+        "<{graph}> holds {} now",
+        units::counted(count as u64, "triple", "triples")
+    ));
+}
+
+fn print(args: &RdfAlgorithmArgs, results: &Results, context: &mut Context) -> anyhow::Result<()> {
+    context.note(&results.note);
+    if args.into.is_some() {
+        return Ok(());
+    }
+    let (out, style) = (&mut context.out, context.style);
+    let mut rows = Rows::new(out, args.format.format, style, &results.columns);
+    for (vertex, cells) in &results.rows {
+        let mut row = cells.clone();
         // Paths have their number and step before the vertex, values stand behind it.
-        let at = if args.algorithm == Algorithm::StPaths {
-            row.len()
-        } else {
+        let at = if results.columns.first() == Some(&"vertex") {
             0
+        } else {
+            row.len()
         };
-        row.insert(at, Cell::Text(shown(&vertex)));
+        row.insert(at, Cell::Text(shown(vertex)));
         rows.row(row)?;
     }
     rows.finish()?;
-    Ok(Outcome::Done)
+    Ok(())
 }
 
 fn check(args: &RdfAlgorithmArgs) -> anyhow::Result<()> {
@@ -163,15 +229,15 @@ fn vertices(
                 tolerance: args.tolerance,
                 rounds: args.iterations,
             };
-            let (ranks, rounds) = compute::pagerank(network, how, stop).map_err(said)?;
+            let (ranks, rounds) = algorithm::pagerank(network, how, stop).map_err(said)?;
             let rounds = units::counted(rounds as u64, "round", "rounds");
             ("pagerank", Values::Parts(ranks), format!("; {rounds}"))
         }
         Algorithm::Components => {
             let found = if args.strong {
-                compute::strong(network, stop)
+                algorithm::strong(network, stop)
             } else {
-                compute::weak(network, stop)
+                algorithm::weak(network, stop)
             }
             .map_err(said)?;
             let count = found.iter().max().map_or(0, |m| u64::from(*m) + 1);
@@ -179,7 +245,7 @@ fn vertices(
             ("component", Values::Groups(found), note)
         }
         Algorithm::Communities => {
-            let found = compute::communities(network, stop).map_err(said)?;
+            let found = algorithm::communities(network, stop).map_err(said)?;
             let note = format!(
                 "; {}, modularity {:.4}",
                 units::counted(found.count as u64, "community", "communities"),
@@ -189,12 +255,12 @@ fn vertices(
         }
         Algorithm::Betweenness => {
             let (samples, seed) = (args.samples, args.seed);
-            let found = compute::betweenness(network, samples, seed, options.threads, stop)
+            let found = algorithm::betweenness(network, samples, seed, options.threads, stop)
                 .map_err(said)?;
             ("betweenness", Values::Parts(found), String::new())
         }
         Algorithm::Triangles | Algorithm::StPaths => {
-            let counts = compute::triangles(network, stop).map_err(said)?;
+            let counts = algorithm::triangles(network, stop).map_err(said)?;
             let all = units::counted(counts.iter().sum::<u64>() / 3, "triangle", "triangles");
             ("triangles", Values::Counts(counts), format!("; {all}"))
         }
@@ -279,7 +345,7 @@ fn paths(
     };
     let (from, to) = (place(&args.from)?, place(&args.to)?);
     let limit = args.top.unwrap_or(args.limit);
-    let found = compute::shortest(network, from, to, limit, options.stop).map_err(said)?;
+    let found = algorithm::shortest(network, from, to, limit, options.stop).map_err(said)?;
     let mut rows = Vec::new();
     for (n, path) in found.list.iter().enumerate() {
         for (step, v) in path.iter().enumerate() {

@@ -6,6 +6,7 @@ use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::output::{Cell, Rows, report};
 use crate::units;
+use esker::rdf::meta::Wanted;
 use esker_rdf::dictionary::Key;
 use esker_rdf::id::UNBOUND;
 use esker_rdf::{Dataset, RdfFormat, dump as write};
@@ -60,12 +61,20 @@ pub(super) fn dump(args: &RdfDumpArgs, context: &mut Context) -> anyhow::Result<
         Door::There(place) => return remote::dump(args, &place, context),
         Door::Here(database) => database,
     };
-    let rdf = database.rdf()?;
+    let database = database.on_behalf_of(args.asker.asker.as_ref());
+    let mut rdf = database.rdf()?;
+    let wanted = match args.graph.as_deref() {
+        Some(iri) => Wanted::of_graph(iri)?,
+        None => Wanted::default(),
+    };
+    let interrupt = context.interrupt.clone();
+    let stop = || interrupt.stopped().map(crate::interrupt::Stopped::name);
+    let all = rdf.with_meta(&wanted, &stop)?;
     let asserted;
     let data = if args.inferred {
-        rdf.data()
+        &all
     } else {
-        asserted = rdf.data().asserted();
+        asserted = all.asserted();
         &asserted
     };
     let graph = match args.graph.as_deref() {
@@ -130,6 +139,7 @@ pub(super) fn stats(args: &RdfStatsArgs, context: &mut Context) -> anyhow::Resul
         columns: (data.quad_bytes() + data.inferred_bytes()) as u64,
         dictionary: data.dictionary.bytes() as u64,
         log: rdf.log_bytes(),
+        meta: None,
     };
     print_stats(&stats, args.format.format, context)
 }
@@ -144,6 +154,8 @@ pub(super) struct Stats {
     pub(super) columns: u64,
     pub(super) dictionary: u64,
     pub(super) log: u64,
+    /// Triples of the metadata graph, where a server has it in memory.
+    pub(super) meta: Option<u64>,
 }
 
 pub(super) fn print_stats(
@@ -176,6 +188,13 @@ pub(super) fn print_stats(
         list.insert(1, ("asserted", asserted, units::count(asserted)));
         let text = format!("{} by {rules}", units::count(stats.inferred));
         list.insert(2, ("inferred", stats.inferred, text));
+    }
+    if let Some(quads) = stats.meta {
+        let text = format!(
+            "{} (made of the database, not among the quads)",
+            units::count(quads)
+        );
+        list.push(("metadata graph", quads, text));
     }
     let mut rows = Rows::new(&mut context.out, format, context.style, &["what", "value"]);
     for (name, number, text) in list {

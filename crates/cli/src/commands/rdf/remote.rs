@@ -16,6 +16,7 @@ use esker::Database;
 use esker::rpc::Address;
 use esker::rpc::http::{Place, Response, Sent};
 use esker_model::Error;
+use esker_model::object::Asker;
 use esker_rdf::RdfFormat;
 use serde_json::{Value as Json, json};
 use std::collections::VecDeque;
@@ -76,6 +77,19 @@ fn path(path: &str, parameters: &[(&str, &str)]) -> String {
         out.push_str(&encoded(value));
     }
     out
+}
+
+/// On whose behalf, as parameters.
+fn asker(asker: Option<&Asker>) -> Vec<(&'static str, String)> {
+    let Some(asker) = asker else {
+        return Vec::new();
+    };
+    let gids: Vec<String> = asker.gids.iter().map(i64::to_string).collect();
+    let mut all = vec![("uid", asker.uid.to_string())];
+    if !gids.is_empty() {
+        all.push(("gids", gids.join(",")));
+    }
+    all
 }
 
 /// Asks, and gives the answer if it is one.
@@ -173,6 +187,8 @@ pub(super) fn sparql(
     let mut parameters: Vec<(&str, &str)> = Vec::new();
     parameters.extend(args.default_graph.iter().map(|g| (default, g.as_str())));
     parameters.extend(args.named_graph.iter().map(|g| (named, g.as_str())));
+    let asker = asker(args.asker.asker.as_ref());
+    parameters.extend(asker.iter().map(|(name, value)| (*name, value.as_str())));
     if args.update {
         parameters.push(("sync", sync(context)));
         let headers = [("content-type", "application/sparql-update")];
@@ -213,6 +229,51 @@ pub(super) fn sparql(
         context.note(&format!("all in {:.2?}", began.elapsed()));
     }
     Ok(Outcome::Done)
+}
+
+/// The triples of a CONSTRUCT, as N-Triples.
+pub(super) fn construct(
+    text: &str,
+    place: &Place,
+    context: &mut Context,
+) -> anyhow::Result<Vec<u8>> {
+    let headers = [
+        ("content-type", "application/sparql-query"),
+        ("accept", "application/n-triples"),
+    ];
+    let sent = Sent::Bytes(text.as_bytes());
+    ask(
+        context,
+        place,
+        ("POST", "/sparql"),
+        &headers,
+        sent,
+        |a, _| {
+            let mut bytes = Vec::new();
+            a.read_to_end(&mut bytes)?;
+            Ok(bytes)
+        },
+    )
+}
+
+/// Makes a graph what these N-Triples say.
+pub(super) fn put_graph(
+    graph: &str,
+    triples: &[u8],
+    place: &Place,
+    context: &mut Context,
+) -> anyhow::Result<()> {
+    let path = path("/rdf-graphs", &[("graph", graph), ("sync", sync(context))]);
+    let headers = [("content-type", "application/n-triples")];
+    let sent = Sent::Bytes(triples);
+    ask(
+        context,
+        place,
+        ("PUT", &path),
+        &headers,
+        sent,
+        |_, _| Ok(()),
+    )
 }
 
 /// What fits the format: of solutions, or of a graph.
@@ -447,6 +508,8 @@ pub(super) fn dump(
     if args.inferred {
         parameters.push(("inferred", "true"));
     }
+    let asker = asker(args.asker.asker.as_ref());
+    parameters.extend(asker.iter().map(|(name, value)| (*name, value.as_str())));
     let path = path("/api/v1/rdf/dump", &parameters);
     ask(
         context,
@@ -480,6 +543,7 @@ pub(super) fn stats(
         columns: number(&got, "quad_bytes"),
         dictionary: number(&got, "term_bytes"),
         log: number(&got, "log_bytes"),
+        meta: got.get("meta_quads").and_then(Json::as_u64),
     };
     print_stats(&stats, args.format.format, context)
 }

@@ -23,6 +23,7 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
         Door::There(place) => return remote::sparql(args, &text, &place, context),
         Door::Here(database) => database,
     };
+    let database = database.on_behalf_of(args.asker.asker.as_ref());
     let mut rdf = if args.update {
         database.rdf_to_change()?
     } else {
@@ -63,7 +64,15 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
     let mut out = Vec::new();
     let style = context.style;
     let times = on_large_stack(|| {
-        let data = rdf.asked(&text, graphs.as_ref(), &stop)?;
+        let started = Instant::now();
+        let data = match rdf.asked(&text, graphs.as_ref(), &stop) {
+            Err(esker::Error::Interrupted) => {
+                let why = stop().unwrap_or("interrupted");
+                return Err(anyhow::anyhow!("{}", engine::Error::Stopped(why)));
+            }
+            data => data?,
+        };
+        let made = started.elapsed();
         let started = Instant::now();
         let answer = ask(&data, &text, graphs.as_ref(), args.explain, &options)?;
         let answered = started.elapsed();
@@ -74,13 +83,13 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
         } else {
             print(&answer, args.format, style, &mut out)?;
         }
-        Ok((answered, started.elapsed(), answer.len()))
+        Ok((made, answered, started.elapsed(), answer.len()))
     })?;
     context.out.write_all(&out)?;
     if args.profile {
-        let (answered, written, rows) = times;
+        let (made, answered, written, rows) = times;
         context.note(&format!(
-            "opened in {opened:.2?}; answered in {answered:.2?}; written in {:.2?}; {}",
+            "opened in {opened:.2?}; snapshot with metadata in {made:.2?}; answered in {answered:.2?}; written in {:.2?}; {}",
             written.saturating_sub(answered),
             units::counted(rows as u64, "row", "rows"),
         ));

@@ -22,7 +22,7 @@ struct Hidden {
     /// Where it is to be.
     at: NamePath,
     /// Where it is made.
-    hidden: NamePath,
+    made_at: NamePath,
     top: Make,
     /// What is in it: the paths of directories come before those of what is in them.
     inside: Vec<Change>,
@@ -121,7 +121,7 @@ impl Hidden {
         }
         Ok(Self {
             at,
-            hidden,
+            made_at: hidden,
             top,
             inside,
         })
@@ -131,7 +131,7 @@ impl Hidden {
     fn shown(&self, e: Error) -> Error {
         match e {
             Error::File(e) => {
-                let (hidden, at) = (self.hidden.to_string(), self.at.to_string());
+                let (hidden, at) = (self.made_at.to_string(), self.at.to_string());
                 Error::File(e.errno.at(e.path.replace(&hidden, &at)))
             }
             e => e,
@@ -165,7 +165,7 @@ impl Node {
         if there.is_ok() {
             return Err(Errno::Exists.at(&tree.at).into());
         }
-        let top = Change::Make(tree.hidden.clone(), tree.top.clone());
+        let top = Change::Make(tree.made_at.clone(), tree.top.clone());
         let id = self
             .change_alone(asker, top)
             .await
@@ -175,7 +175,7 @@ impl Node {
         let done = match self.make_inside(&tree, &mut made).await {
             Ok(()) => {
                 let rename = Change::Rename {
-                    from: tree.hidden.clone(),
+                    from: tree.made_at.clone(),
                     to: tree.at.clone(),
                     no_replace: true,
                 };
@@ -236,7 +236,7 @@ impl Node {
             .rev()
             .filter_map(removal)
             .collect();
-        removals.push(Change::Rmdir(tree.hidden.clone()));
+        removals.push(Change::Rmdir(tree.made_at.clone()));
         for part in removals.chunks(TOGETHER) {
             let changes = Changes {
                 asker: None,

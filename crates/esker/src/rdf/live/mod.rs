@@ -12,7 +12,9 @@
 mod tests;
 mod work;
 
+use super::meta::{Meta, MetaGraphs, Wanted, graphs_in};
 use super::{Changed, Rules, disk, moment};
+use crate::database::Database;
 use esker_model::{Error, Result};
 use esker_rdf::{Dataset, Graphs, Update};
 use std::collections::VecDeque;
@@ -54,6 +56,8 @@ pub struct How {
     pub files: bool,
     /// Bytes that an intermediate result may have.
     pub memory: usize,
+    /// Metadata graphs that the update reads: [`Live::meta_of`].
+    pub meta: MetaGraphs,
 }
 
 impl Default for How {
@@ -64,6 +68,7 @@ impl Default for How {
             sync: false,
             files: true,
             memory: 4 << 30,
+            meta: MetaGraphs::new(),
         }
     }
 }
@@ -109,6 +114,8 @@ enum Task {
     Add(Box<Add>, Done<Added>),
     Checkpoint(Done<u64>),
     Drop(Done<usize>),
+    /// Gives the data away, to be given back with more terms.
+    Lend(mpsc::SyncSender<Dataset>, mpsc::Receiver<Dataset>),
     /// The image that was written aside, by its number.
     Image(u64, Result<u64>),
 }
@@ -131,6 +138,8 @@ struct Shared {
 /// RDF data of a folder, held by this process. The last copy to go ends the writer.
 pub struct Live {
     shared: Arc<Shared>,
+    /// The metadata graphs that were made of the database beside it.
+    meta: Mutex<Meta>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -237,6 +246,7 @@ impl Live {
             .map_err(|e| Error::io("starting the thread that updates RDF data", e))?;
         Ok(Self {
             shared,
+            meta: Mutex::default(),
             thread: Some(thread),
         })
     }
@@ -244,6 +254,54 @@ impl Live {
     /// The data as it is now.
     pub fn snapshot(&self) -> Arc<Dataset> {
         self.shared.snapshot()
+    }
+
+    /// The data as it is now, with metadata graphs of the database beside it. Making one takes a while, in which updates
+    /// wait; who asks for what is up to date waits for nobody but others who ask for such graphs.
+    pub fn with_meta(
+        &self,
+        database: &Database,
+        wanted: &Wanted,
+        stop: &(dyn Fn() -> Option<&'static str> + Sync),
+    ) -> Result<Arc<Dataset>> {
+        if wanted.is_empty() {
+            return Ok(self.snapshot());
+        }
+        let mut meta = self.meta.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ready) = meta.ready(&self.snapshot(), database, wanted)? {
+            return Ok(Arc::new(ready));
+        }
+        // The terms of the graph get numbers in the data, which is the writer's to change.
+        let (give, take) = (mpsc::sync_channel(1), mpsc::sync_channel(1));
+        let lend = Task::Lend(give.0, take.1);
+        if self.shared.push(lend).is_err() {
+            return Err(busy());
+        }
+        let mut data = give.1.recv().map_err(|_| busy())?;
+        let snapshot = meta.snapshot(&mut data, database, wanted, stop);
+        // Terms that nobody uses do no harm.
+        let _ = take.0.send(data);
+        snapshot.map(Arc::new)
+    }
+
+    /// Triples of the metadata graph, if it was made.
+    pub fn meta_len(&self) -> Option<usize> {
+        self.meta.try_lock().ok()?.len()
+    }
+
+    /// The metadata graphs that an update reads.
+    pub fn meta_of(
+        &self,
+        database: &Database,
+        update: &Update,
+        graphs: Option<&Graphs>,
+        stop: &(dyn Fn() -> Option<&'static str> + Sync),
+    ) -> Result<MetaGraphs> {
+        let wanted = Wanted::of_update(update, graphs)?;
+        if wanted.is_empty() {
+            return Ok(MetaGraphs::new());
+        }
+        Ok(graphs_in(&*self.with_meta(database, &wanted, stop)?))
     }
 
     /// Where it lies.

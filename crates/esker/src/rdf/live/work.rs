@@ -2,6 +2,7 @@
 
 use super::{Add, Added, Done, How, Request, Shared, Task};
 use crate::rdf::disk::{self, Writer};
+use crate::rdf::meta::{GRAPH, check_names, check_target, put_in, take_out};
 use crate::rdf::{Changed, LOG_MAX, Rules, error, fetch, moment};
 use esker_model::{Error, Result};
 use esker_rdf::dictionary::Key;
@@ -110,7 +111,12 @@ impl Group {
         let (now, _) = moment();
         let mut options = Options::new(now, seed);
         options.memory = how.memory;
+        options.derived = GRAPH;
         options.stop = &*how.stop;
+        let asks = !how.meta.is_empty();
+        if let Err(e) = put_in(&mut self.data, &how.meta) {
+            return done(Err(e));
+        }
         let mut from = |iri: &str| {
             if how.files {
                 fetch(iri)
@@ -122,6 +128,9 @@ impl Group {
             let graphs = how.graphs.as_ref();
             update_parsed(&mut self.data, &update, graphs, &mut from, &options)
         });
+        if asks {
+            take_out(&mut self.data);
+        }
         match outcome {
             Ok((changes, added, removed)) => {
                 self.log(&changes, how.sync);
@@ -133,6 +142,14 @@ impl Group {
 
     fn add(&mut self, add: &Add, done: Done<Added>) {
         self.count += 1;
+        let targets = add.into.iter().chain(add.instead_of.iter().flatten());
+        let refused = targets
+            .map(|iri| check_target(iri))
+            .chain([check_names(&add.data)])
+            .collect::<Result<()>>();
+        if let Err(e) = refused {
+            return done(Err(e));
+        }
         // What fails in the middle leaves nothing.
         let before = self.data.clone();
         match self.try_add(add) {
@@ -311,6 +328,15 @@ impl Work {
                     before
                 });
                 done(dropped);
+            }
+            Task::Lend(give, take) => {
+                let data = (*self.shared.snapshot()).clone();
+                if give.send(data).is_ok()
+                    && let Ok(data) = take.recv()
+                {
+                    let log_bytes = self.shared.log_bytes.load(Ordering::Acquire);
+                    self.shared.publish(data, log_bytes);
+                }
             }
             Task::Image(number, written) => self.end_image(number, written),
             Task::Update(..) | Task::Add(..) => {}

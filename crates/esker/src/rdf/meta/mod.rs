@@ -17,13 +17,15 @@ pub use terms::GRAPH;
 pub use wanted::{Wanted, check_target, is_meta};
 
 use crate::database::Database;
-use crate::engine::Engine;
+use crate::engine::{Engine, News};
 use crate::session::Session;
 use build::{State, build};
 use esker_model::object::Asker;
-use esker_model::{Result, Version};
-use esker_rdf::Dataset;
+use esker_model::{Error, Result, Version};
+use esker_rdf::dictionary::Key;
+use esker_rdf::id::Id;
 use esker_rdf::quads::Graph;
+use esker_rdf::{Dataset, Term};
 use read::{Source, elsewhere};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -49,6 +51,17 @@ struct Past {
     /// Whether nobody can write to that time any more but by saying so.
     over: bool,
     state: State,
+}
+
+impl Past {
+    /// Whether nothing that is known of that time has changed.
+    fn holds(&self, engine: &Engine) -> bool {
+        engine.news_since(self.state.place).is_some_and(|news| {
+            let elsewhen =
+                self.over && self.asker.is_none() && !news.names && news.late > self.as_of;
+            news.until == self.state.place || elsewhen
+        })
+    }
 }
 
 impl Meta {
@@ -77,6 +90,60 @@ impl Meta {
             snapshot.put_graph(id, graph);
         }
         Ok(snapshot)
+    }
+
+    /// The same where all that is wanted is up to date: then the data need not change.
+    pub fn ready(
+        &mut self,
+        data: &Dataset,
+        database: &Database,
+        wanted: &Wanted,
+    ) -> Result<Option<Dataset>> {
+        let asker = database.asker().cloned();
+        let terms = &data.dictionary;
+        let found = with_engine(database, |engine| {
+            let mut found = Vec::new();
+            if wanted.now {
+                let view = self.views.iter().find(|(of, _)| *of == asker);
+                let Some((_, state)) = view else {
+                    return Ok(None);
+                };
+                let news = engine.news_since(state.place);
+                let still = |n: &News| {
+                    n.until == state.place || asker.is_none() && n.touched.is_empty() && !n.names
+                };
+                if !state.fits(terms) || !news.as_ref().is_some_and(still) {
+                    return Ok(None);
+                }
+                found.push((state.words.graph, state.graph()));
+            }
+            for (name, as_of) in &wanted.past {
+                let past = self
+                    .past
+                    .iter()
+                    .find(|p| p.asker == asker && p.as_of == *as_of && p.holds(engine));
+                match (past, terms.find(&Key::Iri(name))) {
+                    (Some(past), Some(id)) if past.state.fits(terms) => {
+                        found.push((id, past.state.graph()));
+                    }
+                    _ => return Ok(None),
+                }
+            }
+            Ok(Some(found))
+        })?;
+        Ok(found.map(|graphs| {
+            let mut snapshot = data.clone();
+            for (id, graph) in graphs {
+                snapshot.put_graph(id, graph);
+            }
+            snapshot
+        }))
+    }
+
+    /// Triples of the present graph that its owner sees, if it was made.
+    pub fn len(&self) -> Option<usize> {
+        let (_, state) = self.views.iter().find(|(of, _)| of.is_none())?;
+        Some(state.graph().len())
     }
 
     /// Forgets all that was made.
@@ -152,16 +219,11 @@ impl Meta {
             .position(|p| p.asker == asker && p.as_of == as_of);
         let kept = kept.and_then(|at| self.past.remove(at));
         let past = with_engine(database, |engine| {
-            if let Some(mut past) = kept
+            if let Some(past) = kept
                 && past.state.fits(&data.dictionary)
-                && let Some(news) = engine.news_since(past.state.place)
+                && past.holds(engine)
             {
-                let untouched = news.until == past.state.place;
-                let elsewhen = past.over && asker.is_none() && !news.names && news.late > as_of;
-                if untouched || elsewhen {
-                    past.state.place = news.until;
-                    return Ok(past);
-                }
+                return Ok(past);
             }
             let place = engine.follow();
             let over = as_of < engine.newest_given();
@@ -181,6 +243,33 @@ impl Meta {
     }
 }
 
+/// Metadata graphs with their names, and the names' numbers.
+pub type MetaGraphs = Vec<(String, Id, Arc<Graph>)>;
+
+/// The metadata graphs that were put into data.
+pub fn graphs_in(data: &Dataset) -> MetaGraphs {
+    in_data(data)
+        .into_iter()
+        .filter_map(|id| match data.dictionary.term(id)? {
+            Term::NamedNode(name) => Some((name.into_string(), id, data.graph(id)?.clone())),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Puts them into data that has their terms.
+pub(crate) fn put_in(data: &mut Dataset, graphs: &MetaGraphs) -> Result<()> {
+    for (name, id, graph) in graphs {
+        if data.dictionary.find(&Key::Iri(name)) != Some(*id) {
+            return Err(Error::Unavailable(
+                "all RDF data was dropped while the metadata graph was made: ask again".into(),
+            ));
+        }
+        data.put_graph(*id, Arc::clone(graph));
+    }
+    Ok(())
+}
+
 /// Takes the metadata graphs out of data that they were put into.
 pub fn take_out(data: &mut Dataset) {
     for id in in_data(data) {
@@ -191,15 +280,15 @@ pub fn take_out(data: &mut Dataset) {
 /// Refuses data that has metadata graphs of its own.
 pub fn check_names(data: &Dataset) -> Result<()> {
     match in_data(data).first().and_then(|g| data.dictionary.term(*g)) {
-        Some(esker_rdf::Term::NamedNode(name)) => check_target(name.as_str()),
+        Some(Term::NamedNode(name)) => check_target(name.as_str()),
         _ => Ok(()),
     }
 }
 
-fn in_data(data: &Dataset) -> Vec<esker_rdf::id::Id> {
+fn in_data(data: &Dataset) -> Vec<Id> {
     data.names()
         .filter(|g| match data.dictionary.term(*g) {
-            Some(esker_rdf::Term::NamedNode(name)) => is_meta(name.as_str()),
+            Some(Term::NamedNode(name)) => is_meta(name.as_str()),
             _ => false,
         })
         .collect()

@@ -7,6 +7,7 @@ use crate::call::Watch;
 use crate::service::Service;
 use esker::rdf::engine::{self, Format, Graphs, Options, Query, RdfFormat, query_parsed, syntax};
 use esker::rdf::moment;
+use esker_model::object::Asker;
 use http::StatusCode;
 use std::io::Write as _;
 
@@ -16,6 +17,8 @@ struct How {
     graphs: Option<Graphs>,
     accept: Vec<String>,
     explain: bool,
+    /// On whose behalf the metadata graph is read.
+    asker: Option<Asker>,
     /// The client said how long it may take.
     timed: bool,
 }
@@ -27,6 +30,7 @@ pub(super) async fn query(asked: &Asked, text: String, parameters: &Parameters) 
         graphs: graphs_of(parameters, "default-graph-uri", "named-graph-uri")?,
         accept: asked.accept(),
         explain: parameters.flag("explain").map_err(bad)?,
+        asker: parameters.asker().map_err(bad)?,
         timed: timeout.is_some(),
     };
     asked
@@ -68,12 +72,17 @@ fn answer(service: &Service, watch: &Watch, how: &How, mut out: Out) {
         Err(message) => return out.instead(said(StatusCode::NOT_ACCEPTABLE, &message)),
     };
     let graphs = how.graphs.as_ref();
-    let data = match service.database.rdf_snapshot_for(&query, graphs) {
+    let database = service.database.on_behalf_of(how.asker.as_ref());
+    let stop = || stop(watch);
+    let data = match database.rdf_snapshot_for(&how.text, &query, graphs, &stop) {
         Ok(data) => data,
+        Err(esker_model::Error::Interrupted) => {
+            let e = engine::Error::Stopped("time-out");
+            return out.instead(mistaken(&e, watch, how.timed));
+        }
         Err(e) => return out.instead(refused(&e)),
     };
     let seed = service.database.rdf_opened().map_or(0, |live| live.seed());
-    let stop = || stop(watch);
     let mut options = Options::new(moment().0, seed);
     options.memory = service.settings.sparql.memory_bytes;
     options.stop = &stop;

@@ -65,7 +65,7 @@ pub(super) async fn update(asked: &Asked, text: String, parameters: &Parameters)
     let under_way = UnderWay::new(&service.metrics);
     let (tell, told) = oneshot::channel::<Result<Changed, Response<Body>>>();
     let asker = Arc::clone(&watch);
-    let how = How {
+    let mut how = How {
         graphs: using,
         stop: {
             let watch = Arc::clone(&watch);
@@ -74,7 +74,9 @@ pub(super) async fn update(asked: &Asked, text: String, parameters: &Parameters)
         sync: parameters.flag("sync").map_err(bad)?,
         files: false,
         memory: service.settings.sparql.memory_bytes,
+        meta: Vec::new(),
     };
+    let reader = parameters.asker().map_err(bad)?;
     let answer = move |outcome: esker_model::Result<Changed>| {
         drop((turn, under_way));
         // Who asked may be gone.
@@ -105,7 +107,13 @@ pub(super) async fn update(asked: &Asked, text: String, parameters: &Parameters)
                             .into(),
                     )));
                 }
-                match service.database.rdf_live() {
+                let database = service.database.on_behalf_of(reader.as_ref());
+                let live = database.rdf_live().and_then(|live| {
+                    let graphs = how.graphs.as_ref();
+                    how.meta = live.meta_of(&database, &update, graphs, &*how.stop)?;
+                    Ok(live)
+                });
+                match live {
                     Ok(live) => {
                         live.submit(Request::Parsed(Box::new(update)), how, Box::new(answer));
                     }

@@ -3,7 +3,7 @@
 
 use super::body::arriving;
 use super::out::Out;
-use super::{Answered, Asked, accept, bad, form, refused, said};
+use super::{Answered, Asked, accept, bad, form, refused, said, stop};
 use crate::call::Watch;
 use crate::http::json_response;
 use crate::service::Service;
@@ -81,11 +81,13 @@ async fn get(asked: &Asked, graph: Option<String>) -> Answered {
         .map_err(|message| said(StatusCode::NOT_ACCEPTABLE, &message))?;
     let head_only = asked.method == Method::HEAD;
     let timeout = Asked::timeout(&asked.parameters)?;
+    let asker = asked.parameters.asker().map_err(bad)?;
     asked
-        .on_thread(timeout, move |service, _, mut out| {
-            let data = match service.database.rdf_live() {
+        .on_thread(timeout, move |service, watch, mut out| {
+            let database = service.database.on_behalf_of(asker.as_ref());
+            let data = match database.rdf_snapshot_with(graph.as_deref(), &|| stop(watch)) {
                 // What comes back from a graph can be put again: what is inferred is not a part.
-                Ok(live) => live.snapshot().asserted(),
+                Ok(data) => data.asserted(),
                 Err(e) => return out.instead(refused(&e)),
             };
             let id = match &graph {
@@ -173,7 +175,7 @@ fn read(
     watch: &Watch,
 ) -> engine::Result<(Dataset, Loaded)> {
     let mut loader = Loader::new(Dataset::default(), &format!("f{seed:x}n"), false);
-    loader.on_tick(Box::new(|_| super::stop(watch).is_none()));
+    loader.on_tick(Box::new(|_| stop(watch).is_none()));
     match brought {
         Brought::Document(from, packing, format) => {
             let mut from = unpacked(from, packing).map_err(|e| engine::Error::Data {

@@ -10,7 +10,7 @@
 use super::body::arriving;
 use super::graphs::{io, unreadable};
 use super::out::Out;
-use super::{Answered, Asked, bad, refused, said};
+use super::{Answered, Asked, bad, refused, said, stop};
 use crate::call::Watch;
 use crate::http::json_response;
 use crate::service::Service;
@@ -86,6 +86,7 @@ async fn stats(asked: &Asked) -> Answered {
                     "quad_bytes": data.quad_bytes() + data.inferred_bytes(),
                     "term_bytes": data.dictionary.bytes(),
                     "log_bytes": live.log_bytes(),
+                    "meta_quads": live.meta_len(),
                 })
             });
             tell(out, done);
@@ -100,6 +101,7 @@ async fn dump(asked: &Asked) -> Answered {
         .map_err(bad)?
         .map(str::to_owned);
     let inferred = asked.parameters.flag("inferred").map_err(bad)?;
+    let asker = asked.parameters.asker().map_err(bad)?;
     let (format, content_type, one) = match asked.parameters.one("format").map_err(bad)? {
         None | Some("nq") => (RdfFormat::NQuads, "application/n-quads", false),
         Some("trig") => (RdfFormat::TriG, "application/trig", false),
@@ -112,10 +114,11 @@ async fn dump(asked: &Asked) -> Answered {
         }
     };
     asked
-        .on_thread(None, move |service, _, mut out| {
-            let data = match service.database.rdf_live() {
-                Ok(live) if inferred => live.snapshot(),
-                Ok(live) => Arc::new(live.snapshot().asserted()),
+        .on_thread(None, move |service, watch, mut out| {
+            let database = service.database.on_behalf_of(asker.as_ref());
+            let data = match database.rdf_snapshot_with(graph.as_deref(), &|| stop(watch)) {
+                Ok(data) if inferred => data,
+                Ok(data) => Arc::new(data.asserted()),
                 Err(e) => return out.instead(refused(&e)),
             };
             let id = match graph.as_deref() {
@@ -191,7 +194,7 @@ async fn load(asked: &Asked, body: Body) -> Answered {
         };
         let prefix = format!("f{:x}n", live.seed());
         let mut loader = Loader::new(Dataset::default(), &prefix, lenient);
-        loader.on_tick(Box::new(|_| super::stop(watch).is_none()));
+        loader.on_tick(Box::new(|_| stop(watch).is_none()));
         let mut from = BufReader::with_capacity(1 << 18, arriving);
         let read = files(&mut from, &mut loader, graph.as_deref());
         drop(from);

@@ -2,6 +2,7 @@
 //! clients send some of their own.
 
 use crate::http::query::decode;
+use esker_model::object::Asker;
 
 /// Names and values, in their order.
 #[derive(Debug, Default, Clone)]
@@ -43,6 +44,28 @@ impl Parameters {
             return Err(format!("parameter `{name}` is given more than once"));
         }
         Ok(first)
+    }
+
+    /// On whose behalf: `uid`, and `gids` with commas, as everywhere.
+    pub(super) fn asker(&self) -> Result<Option<Asker>, String> {
+        let number = |name: &str, text: &str| {
+            text.trim().parse::<i64>().map_err(|_| {
+                let shown: String = text.chars().take(100).collect();
+                format!("parameter `{name}`: expected whole numbers; got `{shown}`")
+            })
+        };
+        match (self.one("uid")?, self.one("gids")?) {
+            (None, None) => Ok(None),
+            (None, Some(_)) => Err("parameter `gids` needs `uid`".into()),
+            (Some(uid), gids) => Ok(Some(Asker {
+                uid: number("uid", uid)?,
+                gids: gids
+                    .into_iter()
+                    .flat_map(|g| g.split(','))
+                    .map(|g| number("gids", g))
+                    .collect::<Result<_, _>>()?,
+            })),
+        }
     }
 
     /// Yes or no.

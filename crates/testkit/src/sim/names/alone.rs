@@ -57,6 +57,7 @@ pub fn play(seed: u64, tracing: bool) -> Played {
             facade,
             model,
             rng: Rng::new(seed ^ 0x6e61_6d65),
+            merges: Rng::new(seed ^ 0x7472_6565),
             sent: 0,
         };
         let open = SetAttributes {
@@ -84,9 +85,7 @@ pub fn play(seed: u64, tracing: bool) -> Played {
             } else {
                 0
             };
-            let changes = if alone.rng.percent(5) {
-                vec![alone.subtree(&asker, names)]
-            } else if alone.rng.percent(10) {
+            let changes = if alone.rng.percent(10) {
                 vec![alone.some_tag(names)]
             } else if alone.rng.percent(5) {
                 alone.many(&asker)
@@ -98,6 +97,12 @@ pub fn play(seed: u64, tracing: bool) -> Played {
             alone
                 .change(Some(&asker), changes.clone())
                 .map_err(|e| format!("step {step}, {changes:?}: {e}"))?;
+            if alone.merges.percent(6) {
+                let merge = vec![alone.subtree(&asker, names)];
+                alone
+                    .change(Some(&asker), merge.clone())
+                    .map_err(|e| format!("step {step}, {merge:?}: {e}"))?;
+            }
             if alone.rng.percent(30) {
                 let Alone {
                     facade, model, rng, ..
@@ -134,6 +139,8 @@ struct Alone {
     facade: Facade,
     model: Engine,
     rng: Rng,
+    /// For subtrees: all else is as it was without them.
+    merges: Rng,
     /// How many changes were numbered.
     sent: u64,
 }
@@ -162,10 +169,10 @@ impl Alone {
 
     /// A subtree under a name that nobody has spoken of: on a cluster, its files' ids are not those of their paths.
     fn subtree(&mut self, asker: &Asker, names: &[&str]) -> Change {
-        let parent = some_path(&mut self.rng, names).parent();
-        let top = format!("m{}", self.rng.below(5));
+        let parent = some_path(&mut self.merges, names).parent();
+        let top = format!("m{}", self.merges.below(5));
         let at = path(&format!("{parent}/{top}"));
-        Change::Merge(some_subtree(&mut self.rng, asker, &at))
+        Change::Merge(some_subtree(&mut self.merges, asker, &at))
     }
 
     /// A tag by the attribute that it is.

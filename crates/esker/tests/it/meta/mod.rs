@@ -1,6 +1,8 @@
 //! The metadata graph: kept up to date it is what it is made anew, and the past is what was when it was now.
 
 use esker::model::filter::Expr;
+mod asked;
+
 use esker::model::namespace::{Change, Kind, Make, NamePath, Namespace as _, XattrMode};
 use esker::model::object::{Identity, ObjectWrite as _, TagChange, TagWhere};
 use esker::model::{
