@@ -15,6 +15,7 @@ use esker_rdf::parse::Loader;
 use esker_rdf::{
     Answer, Dataset, Literal, NamedNode, NamedOrBlankNode, Options, RdfFormat, Term, Triple, query,
 };
+use std::fmt::Write as _;
 
 /// All triples of the default graph.
 const ALL: &str = "CONSTRUCT { ?s ?p ?o } WHERE { ?s ?p ?o }";
