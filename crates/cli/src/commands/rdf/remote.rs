@@ -136,6 +136,11 @@ fn refused(status: u16, answer: &mut Response<'_>) -> anyhow::Error {
         400 if message.starts_with("this is a query") => {
             usage("this is a query, not an update: leave out --update")
         }
+        400 if message.starts_with("that format holds one graph") => usage(
+            message
+                .replace("choose one (", "choose one with --graph (")
+                .replace("write nq", "write --format nq"),
+        ),
         404 | 406 => usage(message),
         400..500 if status != 429 && status != 408 => Error::Invalid(message).into(),
         429 | 503 => Error::Unavailable(message).into(),
