@@ -60,6 +60,7 @@ pub(super) fn run(args: &RdfAlgorithmArgs, context: &mut Context) -> anyhow::Res
     };
     match door(&args.target, false, context)? {
         Door::Here(database) => {
+            let database = database.on_behalf_of(args.asker.asker.as_ref());
             let mut rdf = if args.into.is_some() {
                 database.rdf_to_change()?
             } else {
@@ -83,7 +84,7 @@ pub(super) fn run(args: &RdfAlgorithmArgs, context: &mut Context) -> anyhow::Res
                 let answer = query(&nothing, pattern, None, None, false, &options).map_err(said)?;
                 Network::of(&answer, false).map(drop).map_err(said)
             })?;
-            let triples = remote::construct(pattern, &place, context)?;
+            let triples = remote::construct(pattern, args.asker.asker.as_ref(), &place, context)?;
             let mut loader = Loader::new(Dataset::default(), "", false);
             let name = args.target.target.as_str();
             loader
@@ -179,6 +180,9 @@ fn check(args: &RdfAlgorithmArgs) -> anyhow::Result<()> {
                 ))
             })?;
         }
+    }
+    if let Some(iri) = &args.into {
+        esker::rdf::meta::check_target(iri)?;
     }
     if !(0.0..1.0).contains(&args.damping) {
         return Err(usage(format!(
