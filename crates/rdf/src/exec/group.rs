@@ -8,8 +8,8 @@ use super::steps::Wanted;
 use super::{Context, Table, Var, Want, eval, exists, path};
 use crate::error::Result;
 use crate::expr::{self, Expr};
-use crate::id::{Id, UNBOUND};
-use crate::plan::{Group, Node, Pos, Triple, order};
+use crate::id::Id;
+use crate::plan::{Group, Node, Pos, Triple};
 use std::borrow::Cow;
 
 /// Rows of a table that may lead a basic graph pattern.
@@ -47,7 +47,8 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
         if let Some(i) = filters.iter().position(|f| anti(f)) {
             filters.remove(i);
             let more = want.with(filter_vars.iter().copied());
-            let mut table = left_join(ctx, left, right, conditions, &more, Mode::Anti)?;
+            let mut table =
+                super::optional::left_join(ctx, left, right, conditions, &more, Mode::Anti)?;
             apply(ctx, &mut table, &mut filters, true)?;
             return Ok(table);
         }
@@ -305,7 +306,7 @@ fn fix<'g>(ctx: &Context<'_>, g: &'g Group) -> (Cow<'g, Group>, Vec<(Var, Id)>) 
 }
 
 /// Patterns that hang together by variables.
-fn components(triples: &[Triple], optimise: bool) -> Vec<Vec<Triple>> {
+pub(super) fn components(triples: &[Triple], optimise: bool) -> Vec<Vec<Triple>> {
     if !optimise && !triples.is_empty() {
         return vec![triples.to_vec()];
     }
@@ -423,7 +424,7 @@ fn combine(
 }
 
 /// The two variables that a filter says are equal.
-fn equality(f: &Expr) -> Option<(Var, Var)> {
+pub(super) fn equality(f: &Expr) -> Option<(Var, Var)> {
     match f {
         Expr::Equal(a, b) | Expr::SameTerm(a, b) => match (&**a, &**b) {
             (Expr::Var(a), Expr::Var(b)) if a != b => Some((*a, *b)),
@@ -481,261 +482,4 @@ fn apply(ctx: &Context<'_>, table: &mut Table, filters: &mut Vec<&Expr>, all: bo
         }
     }
     Ok(())
-}
-
-/// `OPTIONAL`, or the rows that find nothing.
-pub(crate) fn left_join(
-    ctx: &Context<'_>,
-    left: &Node,
-    right: &Node,
-    filters: &[Expr],
-    want: &Want,
-    mode: Mode,
-) -> Result<Table> {
-    let right_vars = right.vars();
-    let mut left_want = want.with(
-        filters
-            .iter()
-            .flat_map(Expr::vars)
-            .chain(right_vars.iter().copied()),
-    );
-    if mode == Mode::Left {
-        left_want.limit = want.limit;
-    }
-    let l = eval(ctx, left, &left_want)?;
-    if l.is_empty() {
-        return Ok(Table::empty(want.vars.clone()));
-    }
-    // Conditions on the optional side alone belong to it.
-    let sure = right.certain();
-    let (own, between): (Vec<Expr>, Vec<Expr>) = filters.iter().cloned().partition(|f| {
-        ctx.options.optimise
-            && !f.has_exists()
-            && !f.is_volatile()
-            && f.vars().iter().all(|v| sure.contains(v))
-    });
-    let right = match right {
-        Node::Group(g) => {
-            let mut g = g.clone();
-            g.filters.extend(own);
-            Node::Group(g)
-        }
-        other => Node::Group(Group {
-            parts: vec![other.clone()],
-            filters: own,
-            ..Group::default()
-        }),
-    };
-    if let Some(table) = seeded(ctx, &l, &right, &between, want, mode)? {
-        return Ok(table);
-    }
-    let right_want = Want {
-        limit: None,
-        distinct: want.distinct || mode == Mode::Anti,
-        ..want.with(
-            filters
-                .iter()
-                .flat_map(Expr::vars)
-                .chain(l.vars().iter().copied()),
-        )
-    };
-    let r = eval(ctx, &right, &right_want)?;
-    let equal: Vec<(Var, Var)> = between
-        .iter()
-        .filter_map(equality)
-        .filter_map(|(a, b)| {
-            let only_left = |v| l.is_certain(v) && !r.vars().contains(&v);
-            let only_right = |v| r.is_certain(v) && !l.vars().contains(&v);
-            if only_left(a) && only_right(b) {
-                Some((a, b))
-            } else {
-                (only_left(b) && only_right(a)).then_some((b, a))
-            }
-        })
-        .collect();
-    let equal = if ctx.options.optimise {
-        equal
-    } else {
-        Vec::new()
-    };
-    let mut keep = want.vars.clone();
-    keep.sort_unstable();
-    join(ctx, &l, &r, &equal, &between, mode, &keep)
-}
-
-/// The optional side asked for each row of the left side, when that is cheaper than solving it whole.
-fn seeded(
-    ctx: &Context<'_>,
-    l: &Table,
-    right: &Node,
-    between: &[Expr],
-    want: &Want,
-    mode: Mode,
-) -> Result<Option<Table>> {
-    let Node::Group(g) = right else {
-        return Ok(None);
-    };
-    let simple = ctx.options.optimise
-        && g.parts.is_empty()
-        && !g.triples.is_empty()
-        && components(&g.triples, true).len() == 1
-        && !g
-            .filters
-            .iter()
-            .chain(between)
-            .any(|f| f.has_exists() || f.is_volatile());
-    let vars: Vec<Var> = g.triples.iter().flat_map(Triple::vars).collect();
-    let shared: Vec<Var> = l
-        .vars()
-        .iter()
-        .copied()
-        .filter(|v| vars.contains(v))
-        .collect();
-    // A filter of the optional group itself sees its own variables only.
-    let scoped = g
-        .filters
-        .iter()
-        .all(|f| f.vars().iter().all(|v| vars.contains(v)));
-    let joined = between
-        .iter()
-        .flat_map(Expr::vars)
-        .all(|v| vars.contains(&v) || l.is_certain(v));
-    if !simple
-        || !scoped
-        || !joined
-        || shared.is_empty()
-        || !shared.iter().all(|v| l.is_certain(*v))
-    {
-        return Ok(None);
-    }
-    let graph = ctx.graph();
-    let sum = |seeded: &[Var], rows: usize| -> f64 {
-        order(&graph, &g.triples, seeded, rows, &[], &|_| false, true)
-            .iter()
-            .map(|(_, n)| *n)
-            .sum()
-    };
-    if sum(&shared, l.len()) + l.len() as f64 > sum(&[], 1) * 2.0 + 64.0 {
-        return Ok(None);
-    }
-    let mut seed = l.clone();
-    let mut inside = g.filters.clone();
-    inside.extend(between.iter().cloned());
-    let mut needed: Vec<Var> = shared.clone();
-    needed.extend(inside.iter().flat_map(Expr::vars));
-    seed.keep(&needed);
-    seed.set_column(ROW, (0..l.len() as u32).collect());
-    let mut out_vars: Vec<Var> = vec![ROW];
-    if mode != Mode::Anti {
-        out_vars.extend(
-            vars.iter()
-                .filter(|v| want.vars.contains(v) && !shared.contains(v)),
-        );
-    }
-    out_vars.sort_unstable();
-    out_vars.dedup();
-    let wanted = Wanted {
-        vars: &out_vars,
-        distinct: want.distinct || mode == Mode::Anti,
-        limit: None,
-    };
-    let found = solve(ctx, &graph, &g.triples, &inside, seed, &wanted, &|v| {
-        ctx.name(v)
-    })?;
-    let rows = found.column(ROW).unwrap_or(&[]);
-    let mut hit = vec![false; l.len()];
-    rows.iter().for_each(|r| hit[*r as usize] = true);
-    let alone: Vec<u32> = (0..l.len() as u32).filter(|r| !hit[*r as usize]).collect();
-    let lone = l.select_vars(&alone, &want.vars);
-    if mode == Mode::Anti {
-        return Ok(Some(lone));
-    }
-    let mut table = l.select_vars(rows, &want.vars);
-    for (v, column) in found.vars().iter().zip(found.columns()) {
-        if *v != ROW {
-            table.set_column(*v, column.clone());
-        }
-    }
-    table.append(lone);
-    Ok(Some(table))
-}
-
-/// `MINUS`.
-pub(crate) fn minus(ctx: &Context<'_>, left: &Node, right: &Node, want: &Want) -> Result<Table> {
-    let right_vars = right.vars();
-    let left_vars = left.vars();
-    let l = eval(ctx, left, &want.with(right_vars.iter().copied()))?;
-    let shared: Vec<Var> = right_vars
-        .into_iter()
-        .filter(|v| left_vars.contains(v))
-        .collect();
-    if shared.is_empty() || l.is_empty() {
-        return Ok(l);
-    }
-    let r = eval(
-        ctx,
-        right,
-        &Want {
-            vars: shared.clone(),
-            distinct: true,
-            limit: None,
-        },
-    )?;
-    let mut r = r;
-    r.keep(&shared);
-    super::join::minus(ctx, &l, &distinct(r))
-}
-
-impl Node {
-    /// The variables that have a value in each of its solutions.
-    pub(crate) fn certain(&self) -> Vec<Var> {
-        let mut vars = match self {
-            Self::Group(g) => {
-                let mut vars: Vec<Var> = g.triples.iter().flat_map(Triple::vars).collect();
-                vars.extend(g.parts.iter().flat_map(Self::certain));
-                vars
-            }
-            Self::Path { .. } => self.vars(),
-            Self::LeftJoin { left, .. } | Self::Minus { left, .. } => left.certain(),
-            Self::Union(list) => {
-                let mut each = list.iter().map(Self::certain);
-                let first = each.next().unwrap_or_default();
-                each.fold(first, |a, b| {
-                    a.into_iter().filter(|v| b.contains(v)).collect()
-                })
-            }
-            Self::Graph { name, inner } => {
-                let mut vars = inner.certain();
-                vars.extend(name.var());
-                vars
-            }
-            Self::Extend { inner, .. }
-            | Self::OrderBy { inner, .. }
-            | Self::Distinct(inner)
-            | Self::Reduced(inner)
-            | Self::Slice { inner, .. } => inner.certain(),
-            Self::Values { vars, rows } => vars
-                .iter()
-                .enumerate()
-                .filter(|(i, _)| {
-                    rows.iter()
-                        .all(|r| r.get(*i).is_some_and(|x| *x != UNBOUND))
-                })
-                .map(|(_, v)| *v)
-                .collect(),
-            Self::Project { inner, vars } => inner
-                .certain()
-                .into_iter()
-                .filter(|v| vars.contains(v))
-                .collect(),
-            Self::Aggregate { inner, by, .. } => inner
-                .certain()
-                .into_iter()
-                .filter(|v| by.contains(v))
-                .collect(),
-        };
-        vars.sort_unstable();
-        vars.dedup();
-        vars
-    }
 }

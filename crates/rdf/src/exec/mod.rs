@@ -7,6 +7,7 @@ mod context;
 mod exists;
 mod group;
 mod join;
+mod optional;
 pub(crate) mod parallel;
 mod path;
 mod rows;
@@ -94,8 +95,8 @@ fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
             left,
             right,
             filters,
-        } => group::left_join(ctx, left, right, filters, want, join::Mode::Left),
-        Node::Minus { left, right } => group::minus(ctx, left, right, want),
+        } => optional::left_join(ctx, left, right, filters, want, join::Mode::Left),
+        Node::Minus { left, right } => optional::minus(ctx, left, right, want),
         Node::Union(list) => {
             let mut all = Table::empty(Vec::new());
             for node in list {

@@ -1,5 +1,6 @@
 //! From the text of a query to what is executed.
 
+mod certain;
 mod filter;
 mod node;
 mod order;

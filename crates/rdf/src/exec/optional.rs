@@ -1,0 +1,214 @@
+//! `OPTIONAL` and `MINUS`.
+
+use super::bgp::solve;
+use super::group::{ROW, components, equality};
+use super::join::{Mode, join};
+use super::rows::distinct;
+use super::steps::Wanted;
+use super::{Context, Table, Var, Want, eval};
+use crate::error::Result;
+use crate::expr::Expr;
+use crate::plan::{Group, Node, Triple, order};
+
+/// `OPTIONAL`, or the rows that find nothing.
+pub(crate) fn left_join(
+    ctx: &Context<'_>,
+    left: &Node,
+    right: &Node,
+    filters: &[Expr],
+    want: &Want,
+    mode: Mode,
+) -> Result<Table> {
+    let right_vars = right.vars();
+    let mut left_want = want.with(
+        filters
+            .iter()
+            .flat_map(Expr::vars)
+            .chain(right_vars.iter().copied()),
+    );
+    if mode == Mode::Left {
+        left_want.limit = want.limit;
+    }
+    let l = eval(ctx, left, &left_want)?;
+    if l.is_empty() {
+        return Ok(Table::empty(want.vars.clone()));
+    }
+    // Conditions on the optional side alone belong to it.
+    let sure = right.certain();
+    let (own, between): (Vec<Expr>, Vec<Expr>) = filters.iter().cloned().partition(|f| {
+        ctx.options.optimise
+            && !f.has_exists()
+            && !f.is_volatile()
+            && f.vars().iter().all(|v| sure.contains(v))
+    });
+    let right = match right {
+        Node::Group(g) => {
+            let mut g = g.clone();
+            g.filters.extend(own);
+            Node::Group(g)
+        }
+        other => Node::Group(Group {
+            parts: vec![other.clone()],
+            filters: own,
+            ..Group::default()
+        }),
+    };
+    if let Some(table) = seeded(ctx, &l, &right, &between, want, mode)? {
+        return Ok(table);
+    }
+    let right_want = Want {
+        limit: None,
+        distinct: want.distinct || mode == Mode::Anti,
+        ..want.with(
+            filters
+                .iter()
+                .flat_map(Expr::vars)
+                .chain(l.vars().iter().copied()),
+        )
+    };
+    let r = eval(ctx, &right, &right_want)?;
+    let equal: Vec<(Var, Var)> = between
+        .iter()
+        .filter_map(equality)
+        .filter_map(|(a, b)| {
+            let only_left = |v| l.is_certain(v) && !r.vars().contains(&v);
+            let only_right = |v| r.is_certain(v) && !l.vars().contains(&v);
+            if only_left(a) && only_right(b) {
+                Some((a, b))
+            } else {
+                (only_left(b) && only_right(a)).then_some((b, a))
+            }
+        })
+        .collect();
+    let equal = if ctx.options.optimise {
+        equal
+    } else {
+        Vec::new()
+    };
+    let mut keep = want.vars.clone();
+    keep.sort_unstable();
+    join(ctx, &l, &r, &equal, &between, mode, &keep)
+}
+
+/// The optional side asked for each row of the left side, when that is cheaper than solving it whole.
+fn seeded(
+    ctx: &Context<'_>,
+    l: &Table,
+    right: &Node,
+    between: &[Expr],
+    want: &Want,
+    mode: Mode,
+) -> Result<Option<Table>> {
+    let Node::Group(g) = right else {
+        return Ok(None);
+    };
+    let simple = ctx.options.optimise
+        && g.parts.is_empty()
+        && !g.triples.is_empty()
+        && components(&g.triples, true).len() == 1
+        && !g
+            .filters
+            .iter()
+            .chain(between)
+            .any(|f| f.has_exists() || f.is_volatile());
+    let vars: Vec<Var> = g.triples.iter().flat_map(Triple::vars).collect();
+    let shared: Vec<Var> = l
+        .vars()
+        .iter()
+        .copied()
+        .filter(|v| vars.contains(v))
+        .collect();
+    // A filter of the optional group itself sees its own variables only.
+    let scoped = g
+        .filters
+        .iter()
+        .all(|f| f.vars().iter().all(|v| vars.contains(v)));
+    let joined = between
+        .iter()
+        .flat_map(Expr::vars)
+        .all(|v| vars.contains(&v) || l.is_certain(v));
+    if !simple
+        || !scoped
+        || !joined
+        || shared.is_empty()
+        || !shared.iter().all(|v| l.is_certain(*v))
+    {
+        return Ok(None);
+    }
+    let graph = ctx.graph();
+    let sum = |seeded: &[Var], rows: usize| -> f64 {
+        order(&graph, &g.triples, seeded, rows, &[], &|_| false, true)
+            .iter()
+            .map(|(_, n)| *n)
+            .sum()
+    };
+    if sum(&shared, l.len()) + l.len() as f64 > sum(&[], 1) * 2.0 + 64.0 {
+        return Ok(None);
+    }
+    let mut seed = l.clone();
+    let mut inside = g.filters.clone();
+    inside.extend(between.iter().cloned());
+    let mut needed: Vec<Var> = shared.clone();
+    needed.extend(inside.iter().flat_map(Expr::vars));
+    seed.keep(&needed);
+    seed.set_column(ROW, (0..l.len() as u32).collect());
+    let mut out_vars: Vec<Var> = vec![ROW];
+    if mode != Mode::Anti {
+        out_vars.extend(
+            vars.iter()
+                .filter(|v| want.vars.contains(v) && !shared.contains(v)),
+        );
+    }
+    out_vars.sort_unstable();
+    out_vars.dedup();
+    let wanted = Wanted {
+        vars: &out_vars,
+        distinct: want.distinct || mode == Mode::Anti,
+        limit: None,
+    };
+    let found = solve(ctx, &graph, &g.triples, &inside, seed, &wanted, &|v| {
+        ctx.name(v)
+    })?;
+    let rows = found.column(ROW).unwrap_or(&[]);
+    let mut hit = vec![false; l.len()];
+    rows.iter().for_each(|r| hit[*r as usize] = true);
+    let alone: Vec<u32> = (0..l.len() as u32).filter(|r| !hit[*r as usize]).collect();
+    let lone = l.select_vars(&alone, &want.vars);
+    if mode == Mode::Anti {
+        return Ok(Some(lone));
+    }
+    let mut table = l.select_vars(rows, &want.vars);
+    for (v, column) in found.vars().iter().zip(found.columns()) {
+        if *v != ROW {
+            table.set_column(*v, column.clone());
+        }
+    }
+    table.append(lone);
+    Ok(Some(table))
+}
+
+/// `MINUS`.
+pub(crate) fn minus(ctx: &Context<'_>, left: &Node, right: &Node, want: &Want) -> Result<Table> {
+    let right_vars = right.vars();
+    let left_vars = left.vars();
+    let l = eval(ctx, left, &want.with(right_vars.iter().copied()))?;
+    let shared: Vec<Var> = right_vars
+        .into_iter()
+        .filter(|v| left_vars.contains(v))
+        .collect();
+    if shared.is_empty() || l.is_empty() {
+        return Ok(l);
+    }
+    let r = eval(
+        ctx,
+        right,
+        &Want {
+            vars: shared.clone(),
+            distinct: true,
+            limit: None,
+        },
+    )?;
+    let mut r = r;
+    r.keep(&shared);
+    super::join::minus(ctx, &l, &distinct(r))
+}
