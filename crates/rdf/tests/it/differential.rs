@@ -246,6 +246,7 @@ fn all_evaluators_agree() {
         let config = Config {
             cases: option_env!("ESKER_CASES").map_or(1500, |n| n.parse().unwrap()),
             failure_persistence: None,
+            max_global_rejects: u32::MAX,
             ..Config::default()
         };
         TestRunner::new(config).run(&(data(), request()), |(data, text)| agree(&data, &text))

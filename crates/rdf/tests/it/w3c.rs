@@ -241,7 +241,7 @@ impl Suite {
             memory: 1 << 30,
             stop: &|| None,
         };
-        data.infer(self.rules(g, action), limits).map_err(text)?;
+        data.infer(Self::rules(g, action), limits).map_err(text)?;
         let expected = match value(g, test.as_ref(), &iri(MF, "result")) {
             Some(TermRef::NamedNode(n)) => n.as_str().to_owned(),
             _ => return Err("no result".into()),
@@ -258,7 +258,7 @@ impl Suite {
     }
 
     /// The rules that a test of inference needs, the fewest that its list of regimes allows.
-    fn rules(&self, g: &Graph, action: TermRef<'_>) -> Option<Inference> {
+    fn rules(g: &Graph, action: TermRef<'_>) -> Option<Inference> {
         let regime = iri(
             "http://www.w3.org/ns/sparql-service-description#",
             "entailmentRegime",
