@@ -30,6 +30,7 @@ test: setup darshan-logs ## every test that fits into minutes
 	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/debug/esker cargo test --locked
 	scripts/check-demo.sh
 	scripts/check-collective.sh
+	scripts/check-sparql-clients.sh
 
 test-long: setup darshan-logs ## many more random histories and crashes, for an hour or so
 	cargo build --locked --release --bin esker

@@ -177,10 +177,11 @@ pub fn some_subtree(rng: &mut Rng, asker: &Asker, at: &NamePath) -> Subtree {
             };
             builder.entry(&name(&format!("f{n}.h5")), &make, n == 0);
             let first = here.join(&name("f0.h5"));
-            if n == 0 && rng.below(3) == 0 {
+            let more = if n == 0 { rng.below(3) } else { 2 };
+            if more == 0 {
                 let to = here.join(&name("link"));
                 builder.change(&Change::Link { from: first, to });
-            } else if n == 0 && rng.below(3) == 0 {
+            } else if more == 1 {
                 builder.change(&Change::Xattr {
                     path: first,
                     name: b"user.esker.n".to_vec(),

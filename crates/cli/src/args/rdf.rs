@@ -257,5 +257,7 @@ pub(crate) struct RdfAlgorithmArgs {
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) limit: usize,
     #[command(flatten)]
+    pub(crate) asker: AskerArg,
+    #[command(flatten)]
     pub(crate) format: FormatArgs,
 }

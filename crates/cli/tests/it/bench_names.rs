@@ -91,3 +91,15 @@ fn what_is_forgotten_is_read_again() {
         assert!(read(&format!("{case}, at random")) > 0.0);
     }
 }
+
+#[test]
+fn private_subtrees_are_measured_through_a_server() {
+    let (results, report) = bench(&["--clients", "2", "--files", "2000", "--bulk", "500"]);
+    let cases = cases(&results);
+    let bulk = cases
+        .iter()
+        .position(|case| *case == "create, in private subtrees of 500, 2 clients");
+    let bulk = &results[bulk.unwrap_or_else(|| panic!("{cases:?}"))];
+    assert!(bulk["value"].as_f64().is_some_and(|v| v > 0.0), "{bulk}");
+    assert_eq!(report["settings"]["bulk"], 500);
+}

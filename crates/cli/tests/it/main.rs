@@ -18,6 +18,7 @@ mod names_graph;
 mod normalise;
 mod objects;
 mod processes;
+mod rdf;
 mod resize;
 mod resize_window;
 mod serve;

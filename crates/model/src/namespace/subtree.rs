@@ -426,7 +426,7 @@ mod tests {
             let bytes = subtree.as_bytes();
             let cut = bytes.get(..end.index(bytes.len())).unwrap().to_vec();
             let cut = Subtree::new(subtree.path().clone(), cut);
-            let part: Vec<_> = cut.items().take_while(|i| i.is_ok()).map(|i| i.unwrap()).collect();
+            let part: Vec<_> = cut.items().map_while(std::result::Result::ok).collect();
             prop_assert_eq!(&part[..], items.get(..part.len()).unwrap());
         }
 

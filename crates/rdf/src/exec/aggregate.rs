@@ -1,16 +1,15 @@
 //! `GROUP BY` and the aggregates.
 
-use super::rows::RowSet;
+use super::rows::{RowSet, Seen};
 use super::{Context, Table, Var};
 use crate::error::{Error, Result};
 use crate::expr::value::{self, Number, Value};
-use crate::expr::{Expr, Val, of_id};
+use crate::expr::{Expr, Val, order_ids};
 use crate::id::{self, Id, UNBOUND};
 use crate::plan::Aggregate;
 use oxrdf::Term;
 use spargebra::algebra::AggregateFunction as F;
 use std::cmp::Ordering;
-use std::collections::HashSet;
 
 /// One row for each group.
 pub(crate) fn aggregate(
@@ -27,12 +26,17 @@ pub(crate) fn aggregate(
     } else {
         let mut set = RowSet::default();
         let mut firsts = Vec::new();
-        for (r, group) in of_row.iter_mut().enumerate() {
-            let (n, new) = set.place(&keys, r);
-            *group = n as u32;
-            if new {
-                firsts.push(r as u32);
+        let mut last = 0;
+        for r in 0..keys.len() {
+            // Rows of a group often come together.
+            if r == 0 || keys.columns().iter().any(|c| c[r] != c[r - 1]) {
+                let (n, new) = set.place(&keys, r);
+                last = n as u32;
+                if new {
+                    firsts.push(r as u32);
+                }
             }
+            of_row[r] = last;
         }
         groups = firsts.len();
         keys = keys.select(&firsts);
@@ -68,8 +72,16 @@ fn one(
     if let F::Custom(name) = function {
         return Err(Error::Unsupported(format!("the aggregate {name}")));
     }
+    let mut seen = Seen::default();
+    if let (F::Count, Some(Expr::Var(v))) = (function, &a.expr) {
+        let mut counts = vec![0i64; groups];
+        for (g, id) in of_row.iter().zip(table.column(*v).unwrap_or(&[])) {
+            let counts_too = *id != UNBOUND && (!a.distinct || seen.insert_pair(*g, *id));
+            counts[*g as usize] += i64::from(counts_too);
+        }
+        return Ok(counts.into_iter().map(|n| count(ctx, n)).collect());
+    }
     let mut states: Vec<State> = (0..groups).map(|_| State::default()).collect();
-    let mut seen: HashSet<(u32, Id)> = HashSet::new();
     let separator = match function {
         F::GroupConcat { separator } => separator.as_deref().unwrap_or(" "),
         _ => "",
@@ -93,7 +105,7 @@ fn one(
             state.failed = true;
             continue;
         };
-        if a.distinct && !seen.insert((*g, value.clone().id(ctx))) {
+        if a.distinct && !seen.insert_pair(*g, value.clone().id(ctx)) {
             continue;
         }
         state.add(ctx, function, value, separator);
@@ -110,7 +122,7 @@ struct State {
     failed: bool,
     count: i64,
     sum: Option<Number>,
-    best: Option<(Value, Id)>,
+    best: Option<Id>,
     sample: Option<Id>,
     text: String,
 }
@@ -132,9 +144,6 @@ impl State {
             }
             F::Min | F::Max => {
                 let id = value.id(ctx);
-                let Some(v) = of_id(ctx, id) else {
-                    return;
-                };
                 let wanted = if matches!(function, F::Min) {
                     Ordering::Less
                 } else {
@@ -142,10 +151,9 @@ impl State {
                 };
                 let better = self
                     .best
-                    .as_ref()
-                    .is_none_or(|(b, _)| value::order(Some(&v), Some(b)) == wanted);
+                    .is_none_or(|best| id != best && order_ids(ctx, id, best) == wanted);
                 if better {
-                    self.best = Some((v, id));
+                    self.best = Some(id);
                 }
             }
             F::Sample => {
@@ -183,7 +191,7 @@ impl State {
                 .sum
                 .and_then(|s| value::arithmetic('/', s, Number::Integer(self.count)))
                 .map_or(UNBOUND, number),
-            F::Min | F::Max => self.best.map_or(UNBOUND, |(_, id)| id),
+            F::Min | F::Max => self.best.unwrap_or(UNBOUND),
             F::GroupConcat { .. } => ctx.number(&Term::from(value::text(self.text))),
             F::Custom(_) => UNBOUND,
         }

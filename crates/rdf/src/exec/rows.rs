@@ -64,6 +64,11 @@ impl Seen {
         new
     }
 
+    /// Whether a pair is new, for sets of nothing but pairs.
+    pub(crate) fn insert_pair(&mut self, a: u32, b: Id) -> bool {
+        self.insert(u64::from(a) << 32 | u64::from(b))
+    }
+
     /// Whether a number is new.
     fn insert(&mut self, key: u64) -> bool {
         if key == 0 {

@@ -233,6 +233,26 @@ pub(crate) fn is_simple(ctx: &Context<'_>, id: Id) -> bool {
             .unwrap_or(false)
 }
 
+/// The order of `ORDER BY` of two terms; texts and IRIs are compared where they lie.
+pub(crate) fn order_ids(ctx: &Context<'_>, a: Id, b: Id) -> Ordering {
+    if let (Some(Inline::Integer(x)), Some(Inline::Integer(y))) = (id::value(a), id::value(b)) {
+        return x.cmp(&y);
+    }
+    let order = ctx.with_parts(a, |a| {
+        ctx.with_parts(b, |b| match (a, b) {
+            (Parts::Stored(Head::Plain, a), Parts::Stored(Head::Plain, b)) => Some(a.cmp(b)),
+            (Parts::Stored(Head::Iri(p), a), Parts::Stored(Head::Iri(q), b)) => {
+                Some(p.bytes().chain(a.bytes()).cmp(q.bytes().chain(b.bytes())))
+            }
+            _ => None,
+        })
+    });
+    order
+        .flatten()
+        .flatten()
+        .unwrap_or_else(|| value::order(of_id(ctx, a).as_ref(), of_id(ctx, b).as_ref()))
+}
+
 fn compare(ctx: &Context<'_>, a: Val, b: Val) -> Option<Ordering> {
     if let (Val::Id(a), Val::Id(b)) = (&a, &b) {
         match (id::value(*a), id::value(*b)) {

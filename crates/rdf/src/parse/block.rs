@@ -200,19 +200,25 @@ impl<'t> Parts<'t> {
 
 /// A line with escapes, or a wrong one: the column (from 1) and what is wrong.
 pub(super) fn by_library(line: &str, quads: bool) -> Odd {
+    let said =
+        |e: oxttl::TurtleSyntaxError| (e.location().start.column + 1, e.message().to_owned());
     if quads {
-        let parsed = oxttl::NQuadsParser::new().for_slice(line.as_bytes()).next();
-        parsed
-            .transpose()
-            .map_err(|e| (e.location().start.column + 1, e.message().to_owned()))
+        let all = oxttl::NQuadsParser::new().for_slice(line.as_bytes());
+        one(all.map(|q| q.map_err(said)))
     } else {
-        let parsed = oxttl::NTriplesParser::new()
-            .for_slice(line.as_bytes())
-            .next();
-        parsed
-            .transpose()
-            .map(|t| t.map(|t| t.in_graph(GraphName::DefaultGraph)))
-            .map_err(|e| (e.location().start.column + 1, e.message().to_owned()))
+        let all = oxttl::NTriplesParser::new().for_slice(line.as_bytes());
+        one(all.map(|t| t.map(|t| t.in_graph(GraphName::DefaultGraph)).map_err(said)))
+    }
+}
+
+/// The one statement of a line. The library gives one before it has seen what follows.
+fn one(mut all: impl Iterator<Item = Result<Quad, (u64, String)>>) -> Odd {
+    let Some(first) = all.next().transpose()? else {
+        return Ok(None);
+    };
+    match all.next().transpose()? {
+        None => Ok(Some(first)),
+        Some(_) => Err((1, "expected one statement on a line".to_owned())),
     }
 }
 

@@ -122,3 +122,27 @@ fn the_first_wrong_line_ends_a_load() {
         "{error}"
     );
 }
+
+#[test]
+fn a_line_holds_one_statement() {
+    for (line, wrong) in [
+        (
+            "<http://e/s> <http://e/p> <http://e/o> <http://e/g> <http://e/n> .",
+            true,
+        ),
+        (
+            "<http://e/s> <http://e/p> \"\\t\" <http://e/g> . <http://e/s> <http://e/p> 1 .",
+            true,
+        ),
+        (
+            "<http://e/s> <http://e/p> \"\\t\" . <http://e/s> <http://e/p> \"b\" .",
+            true,
+        ),
+        ("<http://e/s> <http://e/p> \"\\t\" . # and a comment", false),
+    ] {
+        let mut loader = Loader::new(Dataset::default(), "t", false);
+        let read = loader.read("x", &mut line.as_bytes(), RdfFormat::NQuads, None, None);
+        assert_eq!(read.is_err(), wrong, "{line}: {read:?}");
+        assert_eq!(loader.finish().0.len(), usize::from(!wrong), "{line}");
+    }
+}

@@ -9,6 +9,7 @@ mod requests;
 mod service;
 mod w3c;
 mod w3c_misses;
+mod w3c_syntax;
 
 use esker_rdf::parse::Loader;
 use esker_rdf::{Dataset, DateTime, Options, RdfFormat};

@@ -1,7 +1,8 @@
 //! Updates are whole or not at all; answers of special forms.
 
 use crate::{load, options};
-use esker_rdf::{Dataset, Found, Graphs, RdfFormat, dump, query, update, update_in_place};
+use esker_rdf::{Dataset, Format, Found, Graphs, RdfFormat, dump, query, update, update_in_place};
+use std::fmt::Write as _;
 
 fn text(data: &Dataset) -> String {
     let mut out = Vec::new();
@@ -132,4 +133,57 @@ fn an_explanation_names_the_lists() {
     assert!(notes.contains("bind ?s from"), "{notes}");
     // What only has to exist is not enumerated.
     assert!(!notes.contains("?o"), "{notes}");
+}
+
+#[test]
+fn the_first_of_an_order_are_those_of_the_whole_order() {
+    let mut text = String::new();
+    for n in 0..3000u32 {
+        // Integers, decimals that equal them, texts, IRIs; some subjects have no value.
+        let k = n.wrapping_mul(2_654_435_761) % 700;
+        let value = match n % 5 {
+            0 => format!("{k}"),
+            1 => format!("{k}.0"),
+            2 => format!("\"t{k}\""),
+            3 => format!("<http://e/v{k}>"),
+            _ => continue,
+        };
+        write!(
+            text,
+            "<http://e/s{n}> <http://e/p> {value} ; <http://e/q> {} . ",
+            n % 13
+        )
+        .unwrap();
+    }
+    write!(text, "<http://e/none> <http://e/q> 5 . ").unwrap();
+    let data = load(&text);
+    for by in [
+        "?v ?s",
+        "DESC(?v) ?s",
+        "?q DESC(?v) ?s",
+        "(STR(?v)) ?s",
+        "DESC(?q + 1) ?v ?s",
+    ] {
+        let ask = |end: &str| {
+            let text = format!(
+                "SELECT ?s ?v {{ ?s <http://e/q> ?q OPTIONAL {{ ?s <http://e/p> ?v }} }} ORDER BY {by} {end}"
+            );
+            let options = options();
+            let answer = query(&data, &text, None, None, false, &options).unwrap();
+            let mut out = Vec::new();
+            answer.write(Format::Tsv, &mut out).unwrap();
+            let lines: Vec<String> = String::from_utf8(out)
+                .unwrap()
+                .lines()
+                .map(str::to_owned)
+                .collect();
+            lines
+        };
+        let all = ask("");
+        assert_eq!(all.len(), 2402);
+        for n in [1, 7, 100] {
+            assert_eq!(ask(&format!("LIMIT {n}")), all[..=n], "{by} {n}");
+        }
+        assert_eq!(ask("LIMIT 3 OFFSET 5")[1..], all[6..9], "{by}");
+    }
 }

@@ -18,28 +18,28 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const BASE: &str = "http://w3c.test/";
-const MF: &str = "http://www.w3.org/2001/sw/DataAccess/tests/test-manifest#";
+pub(crate) const MF: &str = "http://www.w3.org/2001/sw/DataAccess/tests/test-manifest#";
 const QT: &str = "http://www.w3.org/2001/sw/DataAccess/tests/test-query#";
 const UT: &str = "http://www.w3.org/2009/sparql/tests/test-update#";
 const RS: &str = "http://www.w3.org/2001/sw/DataAccess/tests/result-set#";
-const RDF: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#";
+pub(crate) const RDF: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#";
 const RDFS: &str = "http://www.w3.org/2000/01/rdf-schema#";
 
-type Outcome = Result<(), String>;
+pub(crate) type Outcome = Result<(), String>;
 
-struct Suite {
+pub(crate) struct Suite {
     root: PathBuf,
 }
 
-fn text<E: std::fmt::Display>(e: E) -> String {
+pub(crate) fn text<E: std::fmt::Display>(e: E) -> String {
     e.to_string()
 }
 
-fn iri(ns: &str, name: &str) -> NamedNode {
+pub(crate) fn iri(ns: &str, name: &str) -> NamedNode {
     NamedNode::new_unchecked(format!("{ns}{name}"))
 }
 
-fn value<'a>(
+pub(crate) fn value<'a>(
     g: &'a Graph,
     s: impl Into<NamedOrBlankNodeRef<'a>>,
     p: &NamedNode,
@@ -61,7 +61,7 @@ fn values(g: &Graph, s: &NamedOrBlankNode, p: &NamedNode) -> Vec<Term> {
         .collect()
 }
 
-fn node(t: TermRef<'_>) -> Option<NamedOrBlankNode> {
+pub(crate) fn node(t: TermRef<'_>) -> Option<NamedOrBlankNode> {
     match t {
         TermRef::NamedNode(n) => Some(n.into_owned().into()),
         TermRef::BlankNode(n) => Some(n.into_owned().into()),
@@ -87,7 +87,7 @@ impl Suite {
         self.root.join(url.strip_prefix(BASE).unwrap_or(url))
     }
 
-    fn bytes(&self, url: &str) -> Result<Vec<u8>, String> {
+    pub(crate) fn bytes(&self, url: &str) -> Result<Vec<u8>, String> {
         let path = self.path(url);
         fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))
     }
@@ -184,7 +184,10 @@ impl Suite {
             }
             "QueryEvaluationTest" | "CSVResultFormatTest" => self.query(g, test, action),
             "UpdateEvaluationTest" => self.update(g, test, action),
-            other => Err(format!("no kind of test is {other}")),
+            other => match other.strip_prefix("Test") {
+                Some(kind) => crate::w3c_syntax::test(self, g, test, kind, &url(action)),
+                None => Err(format!("no kind of test is {other}")),
+            },
         }
     }
 
@@ -238,7 +241,7 @@ impl Suite {
             memory: 1 << 30,
             stop: &|| None,
         };
-        data.infer(self.rules(g, action), limits).map_err(text)?;
+        data.infer(Self::rules(g, action), limits).map_err(text)?;
         let expected = match value(g, test.as_ref(), &iri(MF, "result")) {
             Some(TermRef::NamedNode(n)) => n.as_str().to_owned(),
             _ => return Err("no result".into()),
@@ -255,7 +258,7 @@ impl Suite {
     }
 
     /// The rules that a test of inference needs, the fewest that its list of regimes allows.
-    fn rules(&self, g: &Graph, action: TermRef<'_>) -> Option<Inference> {
+    fn rules(g: &Graph, action: TermRef<'_>) -> Option<Inference> {
         let regime = iri(
             "http://www.w3.org/ns/sparql-service-description#",
             "entailmentRegime",
@@ -367,7 +370,7 @@ impl Suite {
     }
 }
 
-fn format_of(url: &str) -> RdfFormat {
+pub(crate) fn format_of(url: &str) -> RdfFormat {
     let extension = url.rsplit('.').next().unwrap_or_default();
     RdfFormat::from_extension(extension).unwrap_or(RdfFormat::Turtle)
 }
@@ -379,7 +382,7 @@ fn as_quads(g: &Graph) -> Quads {
         .collect()
 }
 
-fn all_quads(data: &Dataset) -> Quads {
+pub(crate) fn all_quads(data: &Dataset) -> Quads {
     let term = |id| data.dictionary.term(id);
     data.quads()
         .map(|q| {
@@ -389,6 +392,7 @@ fn all_quads(data: &Dataset) -> Quads {
             let g = match term(q.g) {
                 None => GraphName::DefaultGraph,
                 Some(Term::NamedNode(n)) => n.into(),
+                Some(Term::BlankNode(n)) => n.into(),
                 Some(other) => panic!("a graph is {other}"),
             };
             Quad::new(
@@ -401,7 +405,7 @@ fn all_quads(data: &Dataset) -> Quads {
         .collect()
 }
 
-fn same(ours: &Quads, theirs: &Quads) -> Outcome {
+pub(crate) fn same(ours: &Quads, theirs: &Quads) -> Outcome {
     let (mut a, mut b) = (normal(ours), normal(theirs));
     a.canonicalize(CanonicalizationAlgorithm::Unstable);
     b.canonicalize(CanonicalizationAlgorithm::Unstable);
@@ -576,13 +580,19 @@ fn the_suites_of_the_w3c() {
         "sparql/sparql11/manifest-all.ttl",
         "sparql/sparql10/manifest-evaluation.ttl",
         "sparql/sparql10/manifest-syntax.ttl",
+        "rdf/rdf11/rdf-n-triples/manifest.ttl",
+        "rdf/rdf11/rdf-n-quads/manifest.ttl",
+        "rdf/rdf11/rdf-turtle/manifest.ttl",
+        "rdf/rdf11/rdf-trig/manifest.ttl",
+        "rdf/rdf11/rdf-xml/manifest.ttl",
     ] {
         suite.manifest(&format!("{BASE}{manifest}"), &mut outcomes, &only);
     }
     let mut folders: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     let mut unexpected = 0;
     for (name, outcome) in &outcomes {
-        let folder = name.split('/').nth(1).unwrap_or_default().to_owned();
+        let depth = if name.starts_with("rdf/") { 2 } else { 1 };
+        let folder = name.split('/').nth(depth).unwrap_or_default().to_owned();
         let counts = folders.entry(folder).or_default();
         counts.1 += 1;
         let miss = is_miss(name);

@@ -15,6 +15,7 @@ use esker_rdf::parse::Loader;
 use esker_rdf::{
     Answer, Dataset, Literal, NamedNode, NamedOrBlankNode, Options, RdfFormat, Term, Triple, query,
 };
+use std::fmt::Write as _;
 
 /// All triples of the default graph.
 const ALL: &str = "CONSTRUCT { ?s ?p ?o } WHERE { ?s ?p ?o }";
@@ -59,6 +60,7 @@ pub(super) fn run(args: &RdfAlgorithmArgs, context: &mut Context) -> anyhow::Res
     };
     match door(&args.target, false, context)? {
         Door::Here(database) => {
+            let database = database.on_behalf_of(args.asker.asker.as_ref());
             let mut rdf = if args.into.is_some() {
                 database.rdf_to_change()?
             } else {
@@ -80,9 +82,9 @@ pub(super) fn run(args: &RdfAlgorithmArgs, context: &mut Context) -> anyhow::Res
                 // What is wrong with the pattern is said before anything is sent.
                 let nothing = Dataset::default();
                 let answer = query(&nothing, pattern, None, None, false, &options).map_err(said)?;
-                Ok(Network::of(&answer, false).map(drop).map_err(said)?)
+                Network::of(&answer, false).map(drop).map_err(said)
             })?;
-            let triples = remote::construct(pattern, &place, context)?;
+            let triples = remote::construct(pattern, args.asker.asker.as_ref(), &place, context)?;
             let mut loader = Loader::new(Dataset::default(), "", false);
             let name = args.target.target.as_str();
             loader
@@ -98,7 +100,7 @@ pub(super) fn run(args: &RdfAlgorithmArgs, context: &mut Context) -> anyhow::Res
                 for triple in &results.triples {
                     // A blank node sent to the server would be another one there.
                     if triple.subject.is_named_node() {
-                        lines.push_str(&format!("{triple} .\n"));
+                        let _ = writeln!(lines, "{triple} .");
                         count += 1;
                     }
                 }
@@ -178,6 +180,9 @@ fn check(args: &RdfAlgorithmArgs) -> anyhow::Result<()> {
                 ))
             })?;
         }
+    }
+    if let Some(iri) = &args.into {
+        esker::rdf::meta::check_target(iri)?;
     }
     if !(0.0..1.0).contains(&args.damping) {
         return Err(usage(format!(
@@ -365,10 +370,8 @@ fn paths(
         None => "; no path".into(),
     };
     if found.count > found.list.len() as u64 && !found.list.is_empty() {
-        note.push_str(&format!(
-            ", of which the first {} are shown",
-            units::count(found.list.len() as u64)
-        ));
+        let shown = units::count(found.list.len() as u64);
+        let _ = write!(note, ", of which the first {shown} are shown");
     }
     Ok(Results {
         columns: vec!["path", "step", "vertex"],

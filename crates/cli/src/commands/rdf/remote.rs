@@ -136,6 +136,11 @@ fn refused(status: u16, answer: &mut Response<'_>) -> anyhow::Error {
         400 if message.starts_with("this is a query") => {
             usage("this is a query, not an update: leave out --update")
         }
+        400 if message.starts_with("that format holds one graph") => usage(
+            message
+                .replace("choose one (", "choose one with --graph (")
+                .replace("write nq", "write --format nq"),
+        ),
         404 | 406 => usage(message),
         400..500 if status != 429 && status != 408 => Error::Invalid(message).into(),
         429 | 503 => Error::Unavailable(message).into(),
@@ -229,6 +234,7 @@ pub(super) fn sparql(
 /// The triples of a CONSTRUCT, as N-Triples.
 pub(super) fn construct(
     text: &str,
+    whose: Option<&Asker>,
     place: &Place,
     context: &mut Context,
 ) -> anyhow::Result<Vec<u8>> {
@@ -236,19 +242,15 @@ pub(super) fn construct(
         ("content-type", "application/sparql-query"),
         ("accept", "application/n-triples"),
     ];
+    let asker = asker(whose);
+    let parameters: Vec<(&str, &str)> = asker.iter().map(|(n, v)| (*n, v.as_str())).collect();
+    let path = path("/sparql", &parameters);
     let sent = Sent::Bytes(text.as_bytes());
-    ask(
-        context,
-        place,
-        ("POST", "/sparql"),
-        &headers,
-        sent,
-        |a, _| {
-            let mut bytes = Vec::new();
-            a.read_to_end(&mut bytes)?;
-            Ok(bytes)
-        },
-    )
+    ask(context, place, ("POST", &path), &headers, sent, |a, _| {
+        let mut bytes = Vec::new();
+        a.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    })
 }
 
 /// Makes a graph what these N-Triples say.

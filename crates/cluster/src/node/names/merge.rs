@@ -18,7 +18,7 @@ const TOGETHER: usize = 4_096;
 const HIDDEN: &str = ".esker-merge-";
 
 /// A subtree as changes of a cluster.
-struct Hidden {
+struct Tree {
     /// Where it is to be.
     at: NamePath,
     /// Where it is made.
@@ -45,7 +45,7 @@ fn moved(path: &NamePath, from: &NamePath, to: &NamePath) -> Result<Option<NameP
     Ok(Some(path))
 }
 
-impl Hidden {
+impl Tree {
     /// Reads a subtree. On a cluster it is one directory with all below it.
     fn read(subtree: &Subtree, asker: Option<&Asker>, mark: u64) -> Result<Self> {
         let mut items = subtree.items();
@@ -160,7 +160,7 @@ impl Node {
     ) -> Result<Done> {
         // No other server gives the same one, nor this one again.
         let mark = self.clock.tick(self.time.now_millis());
-        let tree = Hidden::read(subtree, asker, mark.0)?;
+        let tree = Tree::read(subtree, asker, mark.0)?;
         let there = self.stat_name(asker, &tree.at, false).await;
         if there.is_ok() {
             return Err(Errno::Exists.at(&tree.at).into());
@@ -203,7 +203,7 @@ impl Node {
         done.unwrap_or_else(|| Err(Error::Unavailable("a change was not answered".into())))
     }
 
-    async fn make_inside(self: &Arc<Self>, tree: &Hidden, made: &mut usize) -> Result<()> {
+    async fn make_inside(self: &Arc<Self>, tree: &Tree, made: &mut usize) -> Result<()> {
         for part in tree.inside.chunks(TOGETHER) {
             let changes = Changes {
                 asker: None,
@@ -219,7 +219,7 @@ impl Node {
     }
 
     /// Removes what was made, the last one first.
-    async fn unmake(self: &Arc<Self>, tree: &Hidden, made: usize) -> Result<()> {
+    async fn unmake(self: &Arc<Self>, tree: &Tree, made: usize) -> Result<()> {
         let removal = |change: &Change| match change {
             Change::Make(path, make) if Kind::of_mode(make.mode) == Some(Kind::Directory) => {
                 Some(Change::Rmdir(path.clone()))

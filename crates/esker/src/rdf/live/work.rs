@@ -178,12 +178,11 @@ impl Group {
         let mut gone = 0;
         if let Some(iri) = &add.instead_of
             && let Some(g) = graph(&self.data, iri.as_deref())
+            && size(&self.data, iri.as_deref()) > 0
         {
-            if size(&self.data, iri.as_deref()) > 0 {
-                self.data.clear(g);
-                gone = before - asserted(&self.data);
-                changes.push(Change::Clear(g));
-            }
+            self.data.clear(g);
+            gone = before - asserted(&self.data);
+            changes.push(Change::Clear(g));
         }
         if add.data.len() > QUADS_MAX {
             self.data.merge(&add.data)?;

@@ -1,0 +1,173 @@
+//! Tests of how a cluster is configured.
+
+use super::*;
+
+fn read(text: &str) -> Result<ClusterConfig> {
+    ClusterConfig::from_toml(Path::new("/lab/lab.toml"), text)
+}
+
+fn message(text: &str) -> String {
+    read(text).unwrap_err().to_string()
+}
+
+#[test]
+fn what_is_left_out_has_a_default() {
+    let config = read("servers = 3\n").unwrap();
+    assert_eq!(
+        config.servers,
+        ["127.0.0.1:7400", "127.0.0.2:7400", "127.0.0.3:7400"]
+    );
+    assert_eq!(config.name, "lab");
+    assert_eq!(config.storage, Path::new("/lab/lab.cluster"));
+    assert_eq!(
+        (config.placement, config.threshold, config.vnodes),
+        (Kind::Dido, 128, 1024)
+    );
+    let config = read(
+        "name = \"x\"\nstorage = \"/data\"\nplacement = \"giga+\"\nthreshold = 7\nvnodes = 16\ndurability = \"sync\"\n\
+         servers = 2\nlisten = \"10.0.0.1:5\"\n[limits]\nwaiting = 9\n",
+    )
+    .unwrap();
+    assert_eq!(config.servers, ["10.0.0.1:5", "10.0.0.1:6"]);
+    assert_eq!(config.storage, Path::new("/data"));
+    assert_eq!(config.settings.limits.waiting, 9);
+    assert_eq!(config.durability, Durability::Sync);
+    let config = read("servers = [\"a:1\", \"[::1]:2\"]\n").unwrap();
+    assert_eq!(config.address(ServerId(1)), "[::1]:2");
+    assert_eq!(config.map(), None);
+    let config = read("servers = 2\n[failover]\nproxy_after = \"1500ms\"\n").unwrap();
+    assert_eq!(config.proxy_after, Some(Duration::from_millis(1500)));
+    assert_eq!(config.map(), Some("/lab/lab.cluster/map".into()));
+    assert_eq!(config.checkpoint, None);
+    let config = read(
+        "servers = 2\ndurability = \"window\"\n[checkpoint]\nlive = \"/dev/shm/x\"\nto = [\"/bb\", \"pfs\"]\nevery = \"5s\"\n",
+    )
+    .unwrap();
+    let checkpoint = config.checkpoint.unwrap();
+    assert_eq!(checkpoint.to, [Path::new("/bb"), Path::new("/lab/pfs")]);
+    assert_eq!(
+        (checkpoint.writes, checkpoint.every, checkpoint.reserve),
+        (100_000, Duration::from_secs(5), 1 << 30)
+    );
+    let config =
+        read("servers = 1\ndurability = \"window\"\n[checkpoint]\nlive = \"/x\"\n").unwrap();
+    let window = config.window(ServerId(0)).unwrap().unwrap();
+    assert_eq!(window.live, Path::new("/x/lab/server-0"));
+    assert_eq!(
+        window.to,
+        [Path::new("/lab/lab.cluster/server-0/checkpoint")]
+    );
+}
+
+#[test]
+fn mistakes_are_named_with_their_place() {
+    for (text, expected) in [
+        (
+            "servers = 2\nvnode = 4\n",
+            "/lab/lab.toml:2:1: unknown key `vnode`; did you mean `vnodes`?",
+        ),
+        (
+            "vnodes = 3\n",
+            "/lab/lab.toml:1:10: `vnodes` holds a power of two up to 65536",
+        ),
+        (
+            "placement = \"didoo\"\n",
+            "`placement` holds one of \"dido\"",
+        ),
+        (
+            "servers = [\"a\"]\n",
+            "lab.toml:1:11: `servers` holds a list of \"HOST:PORT\"",
+        ),
+        ("servers = [\"a:1\", \"a:1\"]\n", "each once"),
+        ("servers = 0\n", "`servers` holds a list"),
+        ("name = \"x\"\n", "`servers` is missing"),
+        (
+            "servers = [\"a:1\"]\nlisten = \"127.0.0.1:7400\"\n",
+            "`listen` goes with a number of `servers`",
+        ),
+        (
+            "servers = 4\nvnodes = 2\n",
+            "4 servers need as many `vnodes`",
+        ),
+        (
+            "servers = 2\n[limits]\nfronteer = 3\n",
+            "did you mean `limits.frontier`?",
+        ),
+        ("servers = 2\nbackups = \"/x\"\n", "unknown key `backups`"),
+        (
+            "servers = 2\ndurability = \"window\"\n",
+            "durability \"window\" needs `checkpoint.live`",
+        ),
+        (
+            "servers = 2\n[checkpoint]\nevery = \"1s\"\n",
+            "`checkpoint.every` goes with durability = \"window\"",
+        ),
+        (
+            "servers = 2\n[checkpoint]\nto = []\n",
+            "`checkpoint.to` holds a list of paths",
+        ),
+        (
+            "servers = 2\nlisten = \"localhost\"\n",
+            "`listen` holds the IP address and port",
+        ),
+        (
+            "servers = 9\nlisten = \"10.0.0.1:65530\"\n",
+            "there are no 9 addresses",
+        ),
+    ] {
+        let message = message(text);
+        assert!(message.contains(expected), "{text}: {message}");
+    }
+}
+
+#[test]
+fn greetings_of_others_are_refused() {
+    let (one, two) = (ServerId(0), ServerId(1));
+    let config = read("servers = 2\n").unwrap();
+    assert_eq!(config.stranger(two, &config.greeting(one, two)), None);
+    let other = |text: &str| {
+        let greeting = read(text).unwrap().greeting(one, two);
+        config.stranger(two, &greeting).unwrap()
+    };
+    assert_eq!(
+        other("servers = 2\nthreshold = 256\n"),
+        "server 0 runs with threshold 256, server 1 with 128: give both the same cluster file"
+    );
+    assert!(other("servers = 2\nvnodes = 16\n").contains("vnodes 16"));
+    assert!(other("servers = 3\n").contains("127.0.0.3:7400"));
+    assert!(other("servers = 2\nplacement = \"edge-cut\"\n").contains("placement edge-cut"));
+    assert!(other("servers = 2\nname = \"b\"\n").contains("belongs to cluster `b`"));
+    let meant = config.stranger(two, &config.greeting(one, one)).unwrap();
+    assert!(meant.contains("meant server 0"), "{meant}");
+    assert!(config.stranger(two, &config.greeting(two, two)).is_some());
+    assert!(
+        config
+            .stranger(two, &config.greeting(ServerId(7), two))
+            .is_some()
+    );
+}
+
+#[test]
+fn a_storage_stays_what_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("lab.toml");
+    let read = |text: &str| ClusterConfig::from_toml(&file, text).unwrap();
+    read("servers = 2\n").claim_storage().unwrap();
+    read("servers = 2\nthreshold = 9\n")
+        .claim_storage()
+        .unwrap();
+    for (text, expected) in [
+        (
+            "servers = 3\n",
+            "was made with servers 2, and the cluster file says 3",
+        ),
+        ("servers = 2\nvnodes = 8\n", "with vnodes 1024"),
+        (
+            "servers = 2\nplacement = \"edge-cut\"\n",
+            "with placement dido",
+        ),
+    ] {
+        let message = read(text).claim_storage().unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+    }
+}
