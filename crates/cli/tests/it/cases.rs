@@ -265,6 +265,7 @@ fn every_case_through_a_cluster() {
         "full-disk",
         "rdf", // works on folders only, as yet
         "rdf-infer",
+        "metadata_graph",
         "read-only",
         "read-only-mount",
         "unreadable-log",

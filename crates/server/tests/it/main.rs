@@ -16,5 +16,6 @@ mod routes;
 mod senders;
 mod sparql;
 mod sparql_graphs;
+mod sparql_meta;
 mod tls;
 mod versions;

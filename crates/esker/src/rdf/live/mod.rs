@@ -286,7 +286,7 @@ impl Live {
 
     /// Triples of the metadata graph, if it was made.
     pub fn meta_len(&self) -> Option<usize> {
-        self.meta.try_lock().ok()?.len()
+        self.meta.try_lock().ok()?.triples()
     }
 
     /// The metadata graphs that an update reads.

@@ -1,9 +1,10 @@
 //! The whole graph from all vertices and edges: reading is one thread's work, numbering another's.
 
-use super::map::{Mapper, Sink, Words};
+use super::map::{Mapper, Sink};
 use super::read::Source;
 use super::terms::{IDS, iri};
-use esker_model::{Edge, Error, Flow, Result, Schema, Vertex, VertexId};
+use super::words::Words;
+use esker_model::{Edge, EdgeTypeId, Error, Flow, Result, Schema, Vertex, VertexId, VertexTypeId};
 use esker_rdf::Dataset;
 use esker_rdf::dictionary::{Dictionary, Key};
 use esker_rdf::id::Id;
@@ -95,8 +96,9 @@ pub(super) fn build(source: Source<'_>, terms: &mut Dictionary, place: u64) -> R
         words,
     };
     let mut columns = Columns::default();
-    state.vertices(source, terms, &mut columns)?;
-    state.edges(source, terms, &mut columns)?;
+    let types = state.vertices(source, terms, &mut columns)?;
+    state.edges(source, &types, terms, &mut columns)?;
+    drop(types);
     state.versions(source, terms, &mut columns)?;
     if !columns.all.is_empty() {
         let schema = Arc::clone(&state.schema);
@@ -149,7 +151,7 @@ impl State {
         source: Source<'_>,
         terms: &mut Dictionary,
         to: &mut Columns,
-    ) -> Result<()> {
+    ) -> Result<Vec<(VertexId, VertexTypeId)>> {
         let (schema, words, has_names) =
             (Arc::clone(&self.schema), self.words.clone(), self.has_names);
         let read = move |give: &mut dyn FnMut(Piece) -> Flow| {
@@ -165,18 +167,21 @@ impl State {
             })?;
             failed
         };
+        let mut types = Vec::new();
         piped(read, |piece| {
             let Piece::Vertices(vertices, names) = piece else {
                 return Ok(());
             };
             for (vertex, name) in vertices.iter().zip(names) {
                 let s = self.number(terms, vertex, &name)?;
+                types.push((vertex.id, vertex.type_id));
                 self.mapper(terms)
                     .vertex(s, vertex, to)
                     .map_err(super::super::error)?;
             }
             Ok(())
-        })
+        })?;
+        Ok(types)
     }
 
     /// A vertex's IRI gets a number, which is remembered.
@@ -208,23 +213,42 @@ impl State {
     fn edges(
         &mut self,
         source: Source<'_>,
+        types: &[(VertexId, VertexTypeId)],
         terms: &mut Dictionary,
         to: &mut Columns,
     ) -> Result<()> {
-        let types = self.words.edge_types();
-        // In the order of the store's rows.
-        let mut of: Vec<VertexId> = self.ids.keys().copied().collect();
-        of.sort_unstable();
-        let read = move |give: &mut dyn FnMut(Piece) -> Flow| {
-            source.edges(&of, &types, &mut |some| give(Piece::Edges(some)))
-        };
         let schema = Arc::clone(&self.schema);
+        let leaving = source.leaving(&schema, &self.words)?;
+        // Each asks for what can leave it, in the order of the store's rows.
+        let mut groups: BTreeMap<&[EdgeTypeId], Vec<VertexId>> = BTreeMap::new();
+        for (id, type_id) in types {
+            match leaving.get(type_id).map_or(&[][..], Vec::as_slice) {
+                [] => {}
+                // One range with all of them is read faster than several.
+                [_, _, ..] => groups.entry(&[]).or_default().push(*id),
+                one => groups.entry(one).or_default().push(*id),
+            }
+        }
+        let read = |give: &mut dyn FnMut(Piece) -> Flow| {
+            for (types, mut of) in groups {
+                of.sort_unstable();
+                let mut flow = Flow::Continue(());
+                source.edges(&of, types, &mut |some| {
+                    flow = give(Piece::Edges(some));
+                    flow
+                })?;
+                if flow.is_break() {
+                    break;
+                }
+            }
+            Ok(())
+        };
         piped(read, |piece| {
             let Piece::Edges(edges) = piece else {
                 return Ok(());
             };
             for edge in &edges {
-                // An edge without direction has a row at either end.
+                // Inverses are not mapped, and an edge without direction has a row at either end.
                 if self.words.forward(&schema, edge.key) != Some(edge.key) {
                     continue;
                 }

@@ -1,9 +1,9 @@
 //! The graph kept up to date: what the change feed names is read again, and what that changes is changed.
 
 use super::build::{State, intern};
-use super::map::same_meaning;
 use super::read::{CHUNK, Source};
 use super::terms::vertex;
+use super::words::same_meaning;
 use crate::engine::{Engine, Touched};
 use crate::rdf::decoded;
 use esker_model::key::EdgeKey;
@@ -320,14 +320,14 @@ impl State {
                 .edge_node(&words, key)
                 .map_err(super::super::error)?;
             self.forget_all(node, &mut gone);
-            for triple in self.mapper(terms).edge_triples(&words, s, o) {
-                if triple.1 == words.own() {
+            for triple in words.triples(s, o) {
+                if triple.1 == words.own {
                     gone.set(triple, false);
                 } else {
                     shared.insert(triple, false);
                 }
             }
-            if let (Some(qualified), Some((_, turned))) = (words.qualified(), words.prov()) {
+            if let (Some(qualified), Some((_, turned))) = (words.qualified_by(), words.prov) {
                 gone.set((if turned { o } else { s }, qualified, node), false);
             }
             if let Some(edge) = there {
@@ -344,7 +344,7 @@ impl State {
         for (s, p, o) in shared.into_keys() {
             let given = same_meaning(&self.words, p).any(|(words, turned)| {
                 let (s, o) = if turned { (o, s) } else { (s, o) };
-                graph.contains(s, words.own(), o)
+                graph.contains(s, words.own, o)
             });
             changes.set((s, p, o), given);
         }

@@ -4,7 +4,7 @@
 //! before each later one. Its triples are numbered by the dictionary of the RDF data beside it, so one query joins both at
 //! full speed; but it is no part of that data: it is put into the snapshot that a query gets.
 //!
-//! `map` decides what stands in it, `terms` how things are named, `build` makes it, `follow` keeps it.
+//! `map` decides what stands in it, `terms` and `words` how things are named, `build` makes it, `follow` keeps it.
 
 mod build;
 mod follow;
@@ -12,6 +12,7 @@ mod map;
 mod read;
 mod terms;
 mod wanted;
+mod words;
 
 pub use terms::GRAPH;
 pub use wanted::{Wanted, check_target, is_meta};
@@ -141,7 +142,7 @@ impl Meta {
     }
 
     /// Triples of the present graph that its owner sees, if it was made.
-    pub fn len(&self) -> Option<usize> {
+    pub fn triples(&self) -> Option<usize> {
         let (_, state) = self.views.iter().find(|(of, _)| of.is_none())?;
         Some(state.graph().len())
     }

@@ -1,15 +1,16 @@
 //! What the graph is made from: the property graph at one time, as somebody sees it.
 
-use super::map::Words;
 use super::terms::{displaced, vertex as name_of};
+use super::words::Words;
 use crate::database::Database;
 use crate::session::Session;
 use esker_model::key::EdgeKey;
 use esker_model::namespace::{NamePath, Namespace as _};
 use esker_model::{
     Edge, EdgeSelect, EdgeTypeId, Error, Flow, GraphRead as _, Result, Schema, Version,
-    VersionRange, Versions, Vertex, VertexEvent, VertexId, VertexSelect,
+    VersionRange, Versions, Vertex, VertexEvent, VertexId, VertexSelect, VertexTypeId,
 };
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -121,6 +122,36 @@ impl Source<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Edge types that are mapped and can leave vertices of each type; of the present only those of which there are edges.
+    pub(super) fn leaving(
+        &self,
+        schema: &Schema,
+        words: &Words,
+    ) -> Result<HashMap<VertexTypeId, Vec<EdgeTypeId>>> {
+        let counts = if self.as_of == Version::MAX {
+            self.database.on_behalf_of(None).counts()?.edges
+        } else {
+            Vec::new()
+        };
+        let absent = |t: &EdgeTypeId| counts.iter().any(|(of, n)| of == t && *n == 0);
+        let mut leaving = HashMap::new();
+        for edge_type in words.edge_types().into_iter().filter(|t| !absent(t)) {
+            let Some(definition) = schema.edge_type(edge_type) else {
+                continue;
+            };
+            let either = definition.inverse == edge_type;
+            for (type_id, _) in schema.vertex_types() {
+                if schema.is_a(type_id, definition.source)
+                    || either && schema.is_a(type_id, definition.destination)
+                {
+                    let list: &mut Vec<EdgeTypeId> = leaving.entry(type_id).or_default();
+                    list.push(edge_type);
+                }
+            }
+        }
+        Ok(leaving)
     }
 
     pub(super) fn vertices_of(&self, ids: &[VertexId]) -> Result<Vec<Option<Vertex>>> {
