@@ -363,6 +363,12 @@ impl Place {
         };
         let answer = match drive(&runtime, exchange, stop, until) {
             Ok(Ok(answer)) => answer,
+            Ok(Err(Failed::Connecting(e))) if e.kind() == io::ErrorKind::ConnectionRefused => {
+                return Err(Error::Unavailable(format!(
+                    "nobody listens at {self}: start a server there (`esker serve FOLDER --listen {self}`), or correct the \
+                     address"
+                )));
+            }
             Ok(Err(Failed::Connecting(e))) => {
                 return Err(Error::Unavailable(format!("cannot reach {self}: {e}")));
             }
@@ -422,7 +428,7 @@ mod tests {
             .ask("GET", &path, &[], Sent::Nothing, &|| false, None)
             .unwrap_err();
         assert!(
-            e.to_string().starts_with("cannot reach 127.0.0.1:1: "),
+            e.to_string().starts_with("nobody listens at 127.0.0.1:1: "),
             "{e}"
         );
         let stopped = place.ask("GET", &path, &[], Sent::Nothing, &|| true, None);

@@ -65,7 +65,7 @@ impl Filled for Draft {
 }
 
 /// The longest promise that files stay as they are: whoever changes one waits for it.
-pub const LEASE_MAX: Duration = Duration::from_secs(60);
+pub const LEASE_MAX: Duration = Duration::from_mins(1);
 
 pub(crate) const SIZE: &str = "a size: a number of bytes, or text as in \"64MiB\"";
 pub(crate) const TIME: &str = "a time, as in \"10s\"";

@@ -208,7 +208,6 @@ fn every_case_through_a_server() {
         "no-database",
         "full-disk",
         "rdf", // works on folders only, as yet
-        "rdf-infer",
         "read-only",
         "read-only-mount",
         "unreadable-log",

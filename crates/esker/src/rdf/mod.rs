@@ -147,8 +147,8 @@ impl Database {
         let shown = folder.path.to_string_lossy();
         if Address::is_address(&shown) {
             return Err(Error::Target(format!(
-                "RDF and SPARQL work on a database's folder only, as yet: `{shown}` is a server; run the command where its \
-                 folder lies, with the folder as target"
+                "this works on a database's folder only: `{shown}` is a server; run the command where its folder lies, with \
+                 the folder as target"
             )));
         }
         folder.check_alone()?;

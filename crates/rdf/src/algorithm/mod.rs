@@ -59,10 +59,20 @@ impl Rows {
     }
 }
 
+/// All ends, each once.
+fn ids(ends: &[(Id, Id)]) -> Vec<Id> {
+    let mut ids: Vec<Id> = ends.iter().flat_map(|(a, b)| [*a, *b]).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
 /// A graph with dense numbers.
 #[derive(Debug, Clone, Default)]
 pub struct Network {
     vertices: Vec<Id>,
+    /// Where each stands, by number.
+    places: Vec<(Id, u32)>,
     out: Rows,
     into: Rows,
     /// The edges without direction, none from a vertex to itself.
@@ -87,15 +97,28 @@ impl Network {
         ends.sort_unstable();
         ends.dedup();
         ends.retain(|(_, o)| is_vertex(*o));
-        Ok(Self::new(&ends, undirected))
+        // By their texts: the same graph gives the same result, whatever was loaded first.
+        let mut texts: Vec<(String, Id)> = ids(&ends)
+            .into_iter()
+            .filter_map(|id| Some((answer.term(id)?.to_string(), id)))
+            .collect();
+        texts.sort_unstable();
+        let vertices = texts.into_iter().map(|(_, id)| id).collect();
+        Ok(Self::build(vertices, &ends, undirected))
     }
 
     /// From pairs of ends.
     pub fn new(ends: &[(Id, Id)], undirected: bool) -> Self {
-        let mut vertices: Vec<Id> = ends.iter().flat_map(|(a, b)| [*a, *b]).collect();
-        vertices.sort_unstable();
-        vertices.dedup();
-        let number = |id: Id| vertices.partition_point(|v| *v < id) as u32;
+        Self::build(ids(ends), ends, undirected)
+    }
+
+    fn build(vertices: Vec<Id>, ends: &[(Id, Id)], undirected: bool) -> Self {
+        let mut places: Vec<(Id, u32)> = (0..).zip(&vertices).map(|(n, id)| (*id, n)).collect();
+        places.sort_unstable();
+        let number = |id: Id| {
+            let at = places.binary_search_by_key(&id, |p| p.0);
+            at.ok().and_then(|at| places.get(at)).map_or(0, |p| p.1)
+        };
         let mut edges: Vec<(u32, u32)> =
             ends.iter().map(|(a, b)| (number(*a), number(*b))).collect();
         let turned = |edges: &[(u32, u32)]| -> Vec<(u32, u32)> {
@@ -127,10 +150,11 @@ impl Network {
                 edges.len()
             },
             vertices,
+            places,
         }
     }
 
-    /// The terms' numbers, ascending.
+    /// The terms' numbers, in the order of the vertices.
     pub fn vertices(&self) -> &[Id] {
         &self.vertices
     }
@@ -152,6 +176,7 @@ impl Network {
 
     /// The place of a vertex.
     pub fn place(&self, id: Id) -> Option<usize> {
-        self.vertices.binary_search(&id).ok()
+        let at = self.places.binary_search_by_key(&id, |p| p.0).ok()?;
+        self.places.get(at).map(|p| p.1 as usize)
     }
 }

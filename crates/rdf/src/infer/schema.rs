@@ -24,9 +24,7 @@ type Above = HashMap<Id, Vec<Id>>;
 fn above(pairs: Vec<(Id, Id)>) -> Above {
     let mut map = Above::new();
     for (a, b) in pairs {
-        if a != b {
-            map.entry(a).or_default().push(b);
-        }
+        map.entry(a).or_default().push(b);
     }
     for list in map.values_mut() {
         list.sort_unstable();
@@ -49,7 +47,7 @@ fn reduced(above: &Above) -> Vec<(Id, Id)> {
                 && list
                     .iter()
                     .any(|b| b != c && is_above(*b, *c) && !is_above(*b, *a) && !is_above(*c, *b));
-            if !follows {
+            if !follows && a != c {
                 kept.push((*a, *c));
             }
         }

@@ -19,7 +19,7 @@ pub(super) const QUERIES: [(&str, &str); 12] = [
     ("ask", include_str!("queries/ask.rq")),
 ];
 
-/// SplitMix64: the same data on every machine.
+/// `SplitMix64`: the same data on every machine.
 struct Random(u64);
 
 impl Random {

@@ -82,8 +82,9 @@ fn answer(service: &Service, watch: &Watch, how: &How, mut out: Out) {
         }
         Err(e) => return out.instead(refused(&e)),
     };
-    let seed = service.database.rdf_opened().map_or(0, |live| live.seed());
-    let mut options = Options::new(moment().0, seed);
+    let (now, moment) = moment();
+    let own = service.database.rdf_opened().map_or(0, |live| live.seed());
+    let mut options = Options::new(now, moment ^ own);
     options.memory = service.settings.sparql.memory_bytes;
     options.stop = &stop;
     let services = &service.settings.sparql.services;
