@@ -329,3 +329,28 @@ fn retention_forgets_what_files_were_and_files_that_are_gone() {
     sound(&after.engine);
     assert_eq!(stat(&after.engine, "/d/kept").unwrap().size, 6);
 }
+
+#[test]
+fn the_root_is_shown_as_it_is_now() {
+    let small = small();
+    let engine = &small.engine;
+    mkdir(engine, "/d");
+    assert!(stat(engine, "/").unwrap().xattrs.is_empty());
+    for at in ["/", "/d"] {
+        let set = Change::Xattr {
+            path: path(at),
+            name: b"user.a".to_vec(),
+            value: Some(b"x".to_vec()),
+            mode: esker_model::namespace::XattrMode::Any,
+        };
+        change(engine, None, set).unwrap();
+        let link = Make {
+            content: esker_model::namespace::Content::Symlink(b"d/..".to_vec()),
+            ..Make::new(0o12_0777, 0, 0)
+        };
+        let _ = change(engine, None, Change::Make(path("/up"), link));
+        assert_eq!(stat(engine, at).unwrap().xattrs.len(), 1, "{at}");
+        let up = engine.stat(None, &path("/up"), true).unwrap();
+        assert_eq!(up.xattrs.len(), 1);
+    }
+}
