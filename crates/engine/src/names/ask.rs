@@ -64,7 +64,7 @@ impl Engine {
     ) -> Result<Ran<Inode>> {
         self.way_apart(asker, placed, fetched, |way, apart| {
             let inode = match way.reach(path, follow)? {
-                Reached::Directory(directory) => directory.inode.clone(),
+                Reached::Directory(directory) => read::present(way.rows, &directory)?,
                 Reached::Entry(_, _, Err(_)) => return Err(Errno::NotFound.at(path).into()),
                 Reached::Entry(_, _, Ok(found)) => rows::inode(way.rows, found.dentry)?,
             };

@@ -82,21 +82,6 @@ impl Engine {
         Ok(Some(inode))
     }
 
-    /// What a directory is now: of one in memory only what lets people through is sure.
-    fn present(&self, directory: &Directory) -> Result<Inode> {
-        let rows = Committed(&*self.store);
-        let Some(parent) = &directory.parent else {
-            return rows::root_inode(&rows);
-        };
-        let Some((_, name)) = NamePath::parse(&directory.path)?.split() else {
-            return Ok(directory.inode.clone());
-        };
-        match rows::find(&rows, parent.id, &name)? {
-            Ok(found) => rows::inode(&rows, found.dentry),
-            Err(_) => Ok(directory.inode.clone()),
-        }
-    }
-
     /// The id of what is at a path, if there is something.
     pub(super) fn id_now(&self, path: &NamePath) -> Option<VertexId> {
         self.stat(None, path, false).ok().map(|inode| inode.id)
@@ -198,6 +183,20 @@ fn entry(rows: &(impl Rows + ?Sized), key: &[u8], value: &[u8]) -> Result<(Cooki
     Ok((Cookie { hash, n }, Entry { name, inode }))
 }
 
+/// What a directory is now: of one in memory only what lets people through is sure.
+pub(super) fn present(rows: &dyn Rows, directory: &Directory) -> Result<Inode> {
+    let Some(parent) = &directory.parent else {
+        return rows::root_inode(rows);
+    };
+    let Some((_, name)) = NamePath::parse(&directory.path)?.split() else {
+        return Ok(directory.inode.clone());
+    };
+    match rows::find(rows, parent.id, &name)? {
+        Ok(found) => rows::inode(rows, found.dentry),
+        Err(_) => Ok(directory.inode.clone()),
+    }
+}
+
 impl Namespace for Engine {
     fn stat(&self, asker: Option<&Asker>, path: &NamePath, follow: bool) -> Result<Inode> {
         if let Some(inode) = self.stat_lately(asker, path)? {
@@ -205,7 +204,7 @@ impl Namespace for Engine {
         }
         let reached = self.reach(asker, |way| way.reach(path, follow))?;
         let inode = match reached {
-            Reached::Directory(directory) => self.present(&directory)?,
+            Reached::Directory(directory) => present(&Committed(&*self.store), &directory)?,
             Reached::Entry(_, _, Err(_)) => return Err(Errno::NotFound.at(path).into()),
             Reached::Entry(_, _, Ok(found)) => rows::inode(&Committed(&*self.store), found.dentry)?,
         };

@@ -103,7 +103,8 @@ fn one_client_is_answered_as_by_the_model() {
 fn one_client_is_answered_about_files_as_by_one_engine() {
     let world = Ground::new(1).world;
     let (mut splits, mut rows) = (0, 0);
-    for seed in 0..40 {
+    // The last ones found attributes of `/` that were old, and groups that merged trees did not take over.
+    for seed in (0..40).chain([44, 52, 99, 148]) {
         let played = explain(
             &format!("files, seed {seed}, alone"),
             &world,

@@ -242,14 +242,16 @@ impl Txn<'_, '_> {
         let size = check_content(kind, &make.content, &|| display(&path()).to_string())?;
         check_xattrs(make, &|| display(&path()).to_string())?;
         let inherits = parent.inode.mode & SETGID != 0;
-        check_owner(
-            asker,
-            make,
-            inherits && make.gid == parent.inode.gid,
-            &|| display(&path()).to_string(),
-        )?;
-        let inode = new_inode(id, kind, make, size, (self.version, self.now_nanos()));
+        check_owner(asker, make, inherits, &|| display(&path()).to_string())?;
+        let mut inode = new_inode(id, kind, make, size, (self.version, self.now_nanos()));
         let directory = kind == Kind::Directory;
+        if inherits {
+            // As where files are made one by one.
+            inode.gid = parent.inode.gid;
+            if directory {
+                inode.mode |= SETGID;
+            }
+        }
         taken.sums.add(&inode, &name);
         let mut sums = [0; 4];
         if directory {

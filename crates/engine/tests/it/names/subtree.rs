@@ -6,7 +6,7 @@ use super::{change, directory, errno, file, mkdir, path, sound, stat, touch};
 use crate::small::Small;
 use esker_engine::{Engine, Settings};
 use esker_model::namespace::{
-    Change, Content, Errno, Inode, Item, Kind, Make, Name, NamePath, Namespace, SpaceBy, Subtree,
+    Change, Content, Errno, Inode, Make, Name, NamePath, Namespace, SpaceBy, Subtree,
     SubtreeBuilder, Usage, XattrMode, id_at,
 };
 use esker_model::object::Asker;
@@ -165,26 +165,7 @@ fn private(rng: &mut Rng, at: &NamePath) -> Subtree {
         let _ = change(&small.engine, None, moved(at, random));
     }
     sound(&small.engine);
-    without_setgid(&small.engine.subtree(at).unwrap())
-}
-
-/// Directories that do not give their group to what is made in them, file by file.
-fn without_setgid(subtree: &Subtree) -> Subtree {
-    let mut builder = SubtreeBuilder::default();
-    for item in subtree.items() {
-        match item.unwrap() {
-            Item::Existing(path) => builder.existing(&path),
-            Item::Made(n) => builder.made(n),
-            Item::Entry(name, mut make, awaited) => {
-                if Kind::of_mode(make.mode) == Some(Kind::Directory) {
-                    make.mode &= !0o2000;
-                }
-                builder.entry(&name, &make, awaited);
-            }
-            Item::Change(change) => builder.change(&change),
-        }
-    }
-    builder.finish().unwrap()
+    small.engine.subtree(at).unwrap()
 }
 
 fn case(seed: u64, sorted_least: usize) {
@@ -194,10 +175,6 @@ fn case(seed: u64, sorted_least: usize) {
     both(&mut rng, &smalls, 40);
     for _ in 0..3 {
         let at = some_path(&mut rng, &NAMES);
-        let parent = stat(&merged.engine, &at.parent().to_string());
-        if parent.is_ok_and(|inode| inode.mode & 0o2000 != 0) {
-            continue;
-        }
         let subtree = private(&mut rng, &at);
         let changes = subtree.changes().unwrap();
         smalls.iter().for_each(|small| small.clock.advance(10));
