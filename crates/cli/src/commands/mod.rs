@@ -22,7 +22,7 @@ mod names;
 mod object;
 mod placement;
 mod put;
-mod rdf;
+pub(crate) mod rdf;
 mod restore;
 mod scan;
 mod schema;

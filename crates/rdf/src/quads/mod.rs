@@ -210,6 +210,21 @@ impl Dataset {
         self.named.keys().copied()
     }
 
+    /// The first named graphs, for messages that name one which is not there.
+    pub fn show_names(&self) -> String {
+        let some: Vec<String> = self
+            .names()
+            .take(5)
+            .filter_map(|g| self.dictionary.term(g))
+            .map(|t| t.to_string())
+            .collect();
+        if some.is_empty() {
+            "; there are no named graphs".into()
+        } else {
+            format!("; there are {}", some.join(", "))
+        }
+    }
+
     /// Quads.
     pub fn len(&self) -> usize {
         self.default.len() + self.named.values().map(|g| g.len()).sum::<usize>()

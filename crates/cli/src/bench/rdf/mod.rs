@@ -12,6 +12,7 @@ pub(crate) use args::RdfBenchArgs;
 use super::machine;
 use super::report::{Figure, Report, Unit, median};
 use super::scratch::Scratch;
+use crate::commands::rdf::on_large_stack;
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::units;
@@ -26,8 +27,6 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Stack of the thread that asks: parsers call themselves for what stands within brackets.
-const STACK: usize = 256 << 20;
 /// Repetitions of a quick query are measured together until they took this long: the processors' clock has steps.
 const ENOUGH: Duration = Duration::from_millis(200);
 
@@ -325,15 +324,4 @@ fn add(
         means.push((took.cpu_ms, best));
     }
     report.add(figure);
-}
-
-fn on_large_stack<T: Send>(work: impl FnOnce() -> anyhow::Result<T> + Send) -> anyhow::Result<T> {
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new()
-            .stack_size(STACK)
-            .spawn_scoped(scope, work)?;
-        thread
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
 }

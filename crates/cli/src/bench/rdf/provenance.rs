@@ -1,6 +1,7 @@
 //! The benchmark's own data: runs that read files which earlier runs wrote, and people who started them; and questions
 //! about them, of all the shapes that joins have.
 
+use crate::bench::random::Random;
 use std::io::{self, Write};
 
 /// Queries by name: each shape that an engine has to be good at.
@@ -19,26 +20,14 @@ pub(super) const QUERIES: [(&str, &str); 12] = [
     ("ask", include_str!("queries/ask.rq")),
 ];
 
-/// `SplitMix64`: the same data on every machine.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % n
-    }
-}
-
 /// Writes N-Triples of so many runs.
 pub(super) fn write(runs: u32, to: &mut dyn Write) -> io::Result<()> {
     const A: &str = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>";
     const PROV: &str = "http://www.w3.org/ns/prov#";
     const LAB: &str = "http://example.org/lab/";
     const INTEGER: &str = "http://www.w3.org/2001/XMLSchema#integer";
-    let mut random = Random(1);
+    let mut random = Random::new(1);
+    let mut below = |n: u64| random.next() % n;
     let people = u64::from(runs / 50).max(8);
     for n in 0..people {
         let person = format!("<{LAB}person/{n}>");
@@ -50,7 +39,7 @@ pub(super) fn write(runs: u32, to: &mut dyn Write) -> io::Result<()> {
     let mut files: Vec<(u64, u64)> = Vec::new();
     for run in 0..u64::from(runs) {
         let run_iri = format!("<{LAB}run/{run}>");
-        let owner = random.below(people).min(random.below(people));
+        let owner = below(people).min(below(people));
         writeln!(to, "{run_iri} {A} <{PROV}Activity> .")?;
         writeln!(
             to,
@@ -61,31 +50,27 @@ pub(super) fn write(runs: u32, to: &mut dyn Write) -> io::Result<()> {
             "{run_iri} <{LAB}started> \"{}\"^^<{INTEGER}> .",
             run / 3
         )?;
-        writeln!(
-            to,
-            "{run_iri} <{LAB}program> \"program {}\" .",
-            random.below(40)
-        )?;
+        writeln!(to, "{run_iri} <{LAB}program> \"program {}\" .", below(40))?;
         if run % 100 == 0 {
             writeln!(to, "{run_iri} <{LAB}comment> \"looked at again\" .")?;
         }
-        for _ in 0..=random.below(4) {
+        for _ in 0..=below(4) {
             if let Some(last) = files.len().checked_sub(1) {
                 // Mostly what was written lately.
-                let within = random.below(files.len() as u64) + 1;
-                let back = random.below(within) as usize;
+                let within = below(files.len() as u64) + 1;
+                let back = below(within) as usize;
                 let (by, n) = files[last - back];
                 writeln!(to, "{run_iri} <{PROV}used> <{LAB}file/{by}/{n}> .")?;
             }
         }
-        for n in 0..=random.below(3) {
+        for n in 0..=below(3) {
             let file = format!("<{LAB}file/{run}/{n}>");
             writeln!(to, "{file} {A} <{PROV}Entity> .")?;
             writeln!(to, "{file} <{PROV}wasGeneratedBy> {run_iri} .")?;
             writeln!(
                 to,
                 "{file} <{LAB}size> \"{}\"^^<{INTEGER}> .",
-                random.below(1 << 20)
+                below(1 << 20)
             )?;
             files.push((run, n));
         }

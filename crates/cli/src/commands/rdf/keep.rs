@@ -84,7 +84,7 @@ pub(super) fn dump(args: &RdfDumpArgs, context: &mut Context) -> anyhow::Result<
             data.dictionary
                 .find(&Key::Iri(iri))
                 .filter(|id| data.graph(*id).is_some())
-                .ok_or_else(|| usage(format!("no graph <{iri}>{}", names(data))))?,
+                .ok_or_else(|| usage(format!("no graph <{iri}>{}", data.show_names())))?,
         ),
     };
     let (format, one) = match args.format {
@@ -97,7 +97,7 @@ pub(super) fn dump(args: &RdfDumpArgs, context: &mut Context) -> anyhow::Result<
         return Err(usage(format!(
             "that format holds one graph, and there are several: choose one with --graph (`default` is the default graph), or \
              write --format nq or trig{}",
-            names(data)
+            data.show_names()
         )));
     }
     write(data, graph, format, &mut context.out)?;
@@ -107,20 +107,6 @@ pub(super) fn dump(args: &RdfDumpArgs, context: &mut Context) -> anyhow::Result<
 /// Quads without those that are inferred.
 fn asserted(data: &Dataset) -> u64 {
     (data.len() - data.inferred_len()) as u64
-}
-
-fn names(data: &Dataset) -> String {
-    let all: Vec<String> = data
-        .names()
-        .take(5)
-        .filter_map(|g| data.dictionary.term(g))
-        .map(|t| t.to_string())
-        .collect();
-    if all.is_empty() {
-        "; there are no named graphs".into()
-    } else {
-        format!("; there are {}", all.join(", "))
-    }
 }
 
 pub(super) fn stats(args: &RdfStatsArgs, context: &mut Context) -> anyhow::Result<Outcome> {

@@ -27,7 +27,9 @@ pub(crate) fn run(command: &RdfCommand, context: &mut Context) -> anyhow::Result
 }
 
 /// Does something on a stack that is large enough for any query.
-fn on_large_stack<T: Send>(work: impl FnOnce() -> anyhow::Result<T> + Send) -> anyhow::Result<T> {
+pub(crate) fn on_large_stack<T: Send>(
+    work: impl FnOnce() -> anyhow::Result<T> + Send,
+) -> anyhow::Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
             .name("sparql".into())

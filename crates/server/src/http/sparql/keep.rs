@@ -127,7 +127,7 @@ async fn dump(asked: &Asked) -> Answered {
                 Some(iri) => {
                     let id = data.dictionary.find(&Key::Iri(iri));
                     let Some(id) = id.filter(|id| data.graph(*id).is_some()) else {
-                        let message = format!("no graph <{iri}>{}", names(&data));
+                        let message = format!("no graph <{iri}>{}", data.show_names());
                         return out.instead(said(StatusCode::NOT_FOUND, &message));
                     };
                     Some(id)
@@ -137,7 +137,7 @@ async fn dump(asked: &Asked) -> Answered {
                 return out.instead(bad(format!(
                     "that format holds one graph, and there are several: choose one (`default` is the default graph), or \
                      write nq or trig{}",
-                    names(&data)
+                    data.show_names()
                 )));
             }
             out.content_type(content_type);
@@ -147,20 +147,6 @@ async fn dump(asked: &Asked) -> Answered {
             }
         })
         .await
-}
-
-fn names(data: &Dataset) -> String {
-    let all: Vec<String> = data
-        .names()
-        .take(5)
-        .filter_map(|g| data.dictionary.term(g))
-        .map(|t| t.to_string())
-        .collect();
-    if all.is_empty() {
-        "; there are no named graphs".into()
-    } else {
-        format!("; there are {}", all.join(", "))
-    }
 }
 
 async fn load(asked: &Asked, body: Body) -> Answered {
