@@ -2,6 +2,10 @@
 
 mod block;
 mod lines;
+mod part;
+mod unnamed;
+
+pub use part::Part;
 
 use crate::dictionary::Key;
 use crate::error::{Error, Result};
@@ -13,6 +17,7 @@ use oxrdf::{GraphName, NamedOrBlankNode, Quad, Term};
 use oxrdfio::{RdfFormat, RdfParser};
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
+use unnamed::Unnamed;
 
 /// Bytes of lines that are read at a time.
 const BLOCK: usize = 1 << 20;
@@ -51,6 +56,7 @@ pub struct Loader<'a> {
     lenient: bool,
     ids: Vec<Id>,
     threads: usize,
+    part: Option<Part>,
     loaded: Loaded,
     tick: Option<Tick<'a>>,
 }
@@ -80,6 +86,7 @@ impl<'a> Loader<'a> {
             lenient,
             ids: Vec::new(),
             threads: 0,
+            part: None,
             loaded: Loaded::default(),
             tick: None,
         }
@@ -137,9 +144,14 @@ impl<'a> Loader<'a> {
         self.threads = threads;
     }
 
+    /// Passes over triples whose subjects belong to other parts.
+    pub fn keep(&mut self, part: Part) {
+        self.part = Some(part);
+    }
+
     fn lines(&mut self, name: &str, from: &mut dyn Read, quads: bool) -> Result<()> {
         std::thread::scope(|scope| {
-            let mut workers = Workers::start(scope, self.threads, quads);
+            let mut workers = Workers::start(scope, self.threads, quads, self.part);
             let mut line = 0;
             let mut rest: Vec<u8> = Vec::new();
             loop {
@@ -164,7 +176,7 @@ impl<'a> Loader<'a> {
                 let done = if buffer.is_empty() {
                     None
                 } else {
-                    workers.give(buffer, quads)
+                    workers.give(buffer)
                 };
                 if let Some(parsed) = done {
                     self.block(name, parsed, &mut line, quads)?;
@@ -291,9 +303,13 @@ impl<'a> Loader<'a> {
                 )
             })?;
         }
+        let mut unnamed = Unnamed::default();
         for quad in parser.for_reader(from) {
             match quad {
-                Ok(quad) => self.add_quad(&quad)?,
+                Ok(mut quad) => {
+                    unnamed.settle(&mut quad);
+                    self.add_quad(&quad)?;
+                }
                 Err(oxrdfio::RdfParseError::Syntax(e)) => {
                     let place = match e.location() {
                         Some(l) => format!("{name}:{}:{}", l.start.line + 1, l.start.column + 1),
@@ -333,6 +349,9 @@ impl<'a> Loader<'a> {
     }
 
     fn add(&mut self, q: Line<'_>) -> Result<()> {
+        if self.part.is_some_and(|part| !part.holds(&q.s)) {
+            return Ok(());
+        }
         let (s, p, o) = (self.number(&q.s)?, self.number(&q.p)?, self.number(&q.o)?);
         let g = match &q.g {
             Some(g) => self.number(g)?,
