@@ -16,6 +16,7 @@
 )]
 
 pub mod algorithm;
+mod brackets;
 mod codec;
 pub mod dictionary;
 mod error;

@@ -112,7 +112,15 @@ impl Suite {
 
     fn manifest(&self, url: &str, to: &mut Vec<(String, Outcome)>, only: &str) {
         let g = self.graph(url).unwrap();
-        let me = NamedNode::new_unchecked(url);
+        // Newer manifests are not named by their own address.
+        let manifest = Term::from(iri(MF, "Manifest"));
+        let Some(me) = g
+            .iter()
+            .find(|t| t.predicate == iri(RDF, "type").as_ref() && t.object == manifest.as_ref())
+            .map(|t| t.subject.into_owned())
+        else {
+            panic!("{url} is no manifest")
+        };
         if let Some(head) = value(&g, me.as_ref(), &iri(MF, "include")) {
             for part in list(&g, head) {
                 if let Term::NamedNode(n) = part {
@@ -137,7 +145,9 @@ impl Suite {
                     .unwrap()
                     .trim_end_matches('>')
             );
-            if !name.contains(only) || LEFT_OUT.iter().any(|(f, _)| name.contains(f)) {
+            // Suites of 1.2 bring those of 1.1 along.
+            let again = to.iter().any(|(known, _)| *known == name);
+            if again || !name.contains(only) || LEFT_OUT.iter().any(|(f, _)| name.contains(f)) {
                 continue;
             }
             let outcome = self.test(&g, &test);
@@ -169,13 +179,13 @@ impl Suite {
                     Err(_) => Ok(()),
                 }
             }
-            "PositiveUpdateSyntaxTest11" => {
+            "PositiveUpdateSyntaxTest11" | "PositiveUpdateSyntaxTest" => {
                 let url = url(action);
                 syntax::update(&self.string(&url)?, Some(&url))
                     .map(drop)
                     .map_err(text)
             }
-            "NegativeUpdateSyntaxTest11" => {
+            "NegativeUpdateSyntaxTest11" | "NegativeUpdateSyntaxTest" => {
                 let url = url(action);
                 match syntax::update(&self.string(&url)?, Some(&url)) {
                     Ok(_) => Err("was accepted".into()),
@@ -585,6 +595,12 @@ fn the_suites_of_the_w3c() {
         "rdf/rdf11/rdf-turtle/manifest.ttl",
         "rdf/rdf11/rdf-trig/manifest.ttl",
         "rdf/rdf11/rdf-xml/manifest.ttl",
+        "sparql/sparql12/manifest.ttl",
+        "rdf/rdf12/rdf-n-triples/manifest.ttl",
+        "rdf/rdf12/rdf-n-quads/manifest.ttl",
+        "rdf/rdf12/rdf-turtle/manifest.ttl",
+        "rdf/rdf12/rdf-trig/manifest.ttl",
+        "rdf/rdf12/rdf-xml/manifest.ttl",
     ] {
         suite.manifest(&format!("{BASE}{manifest}"), &mut outcomes, &only);
     }
