@@ -51,6 +51,7 @@ pub(crate) const CALLS: [&str; 43] = [
     "file_ids",
     "as",
     "left_out",
+    "look_file",
 ];
 
 /// A number that only grows.
