@@ -9,6 +9,7 @@ mod lines;
 mod requests;
 mod service;
 mod w3c;
+mod w3c_jsonld;
 mod w3c_misses;
 mod w3c_syntax;
 
