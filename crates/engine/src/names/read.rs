@@ -195,14 +195,6 @@ pub(super) fn with_sums(mut inode: Inode, directories: u64, changed: u64) -> Ino
     changed_by_entries(inode, changed)
 }
 
-/// Refuses what is asked of paths alone.
-pub(super) fn whole(path: &NamePath) -> Result<()> {
-    if path.is_handle() {
-        return Err(Errno::Invalid.at(path).into());
-    }
-    Ok(())
-}
-
 /// A key of the sums of one kind.
 pub(super) fn example(by: SpaceBy) -> SpaceKey {
     match by {
@@ -302,7 +294,7 @@ impl Namespace for Engine {
         cancel: &dyn Cancel,
         sink: &mut dyn FnMut(&NamePath, &Inode) -> Flow,
     ) -> Result<()> {
-        whole(path)?;
+        path.demand_path()?;
         let inode = self.stat(asker, path, false)?;
         if sink(path, &inode).is_break() || !inode.is_directory() {
             return Ok(());
@@ -381,7 +373,7 @@ impl Namespace for Engine {
         cancel: &dyn Cancel,
         sink: &mut dyn FnMut(&NamePath, &Usage) -> Flow,
     ) -> Result<()> {
-        whole(path)?;
+        path.demand_path()?;
         // Each with the place of the one that it is in; those come before.
         let mut all: Vec<(NamePath, Usage, Option<usize>)> = Vec::new();
         let mut left = vec![(self.listed(asker, path)?, path.clone(), None)];

@@ -102,6 +102,14 @@ impl NamePath {
         self.as_bytes().first() == Some(&MARK)
     }
 
+    /// Refuses an open file where paths are made of it.
+    pub fn demand_path(&self) -> Result<(), FileError> {
+        if self.is_handle() {
+            return Err(Errno::Invalid.at(self));
+        }
+        Ok(())
+    }
+
     /// The open file that it stands for, if it does.
     pub fn handle(&self) -> Option<Handle> {
         self.is_handle().then(|| Handle::of(self.as_bytes()))?

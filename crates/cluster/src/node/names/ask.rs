@@ -233,6 +233,7 @@ impl Node {
         cancel: &(dyn Fn() -> bool + Sync),
     ) -> Result<Vec<(NamePath, Usage)>> {
         self.check_serving()?;
+        path.demand_path()?;
         let mut all = self.usages_below(asker, path, cancel).await?;
         for place in (0..all.len()).rev() {
             let Some((_, usage, Some(parent))) = all.get(place) else {

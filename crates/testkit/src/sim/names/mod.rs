@@ -4,6 +4,7 @@
 
 pub mod alone;
 pub mod graph;
+mod opened;
 pub mod together;
 pub mod whole;
 
