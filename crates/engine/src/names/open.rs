@@ -61,7 +61,7 @@ impl<R: Rows + ?Sized> Way<'_, R> {
         }
         let entry = |directory, name: &Name| -> Result<Option<Held>> {
             let found = rows::find(self.rows, directory, name)?;
-            let found = found.ok().filter(|f| f.dentry.id == handle.id);
+            let found = found.ok().filter(|f| is_it(handle, f));
             Ok(found.map(|f| Held::Named(directory, name.clone(), Box::new(f))))
         };
         for _ in 0..TRIES {
@@ -73,8 +73,9 @@ impl<R: Rows + ?Sized> Way<'_, R> {
                 return self.forgotten(handle);
             };
             if place.gone {
-                let inode = place.inode.map(Box::new);
-                return inode.map(Held::Gone).ok_or_else(|| stale(handle));
+                let inode = place.inode.filter(|i| is_of_then(handle, i));
+                let inode = inode.ok_or_else(|| stale(handle))?;
+                return Ok(Held::Gone(Box::new(inode)));
             }
             for (directory, name) in &place.names {
                 if let Some(held) = entry(*directory, name)? {
@@ -91,13 +92,10 @@ impl<R: Rows + ?Sized> Way<'_, R> {
         self.rows.row(&past_prefix(handle.id), &mut |row| {
             last = Some(Past::decode(handle.id, row).map_err(corrupt));
         })?;
-        let Some(past) = last.transpose()? else {
-            return Err(stale(handle));
-        };
-        Ok(Held::Gone(Box::new(Inode {
-            links: 0,
-            ..past.inode
-        })))
+        let last = last.transpose()?.map(|past| past.inode);
+        let inode = last.filter(|i| is_of_then(handle, i));
+        let inode = inode.ok_or_else(|| stale(handle))?;
+        Ok(Held::Gone(Box::new(Inode { links: 0, ..inode })))
     }
 
     /// What an open file is, and whether it has a name.
@@ -131,6 +129,20 @@ impl<R: Rows + ?Sized> Way<'_, R> {
         }
         Ok(Arc::new(Directory::detached(inode)))
     }
+}
+
+/// Whether an entry is that of the open file.
+fn is_it(handle: &Handle, found: &Found) -> bool {
+    let then = match &found.dentry.inode {
+        DentryInode::Here(inode) => is_of_then(handle, inode),
+        DentryInode::Elsewhere(_) => true,
+    };
+    then && found.dentry.id == handle.id
+}
+
+/// Once nothing is known any more of a file that was removed, another may get its id: it was made later.
+fn is_of_then(handle: &Handle, inode: &Inode) -> bool {
+    handle.born == 0 || inode.btime == handle.born
 }
 
 fn stale(handle: &Handle) -> Error {
@@ -186,6 +198,7 @@ pub(super) fn look<R: Rows>(way: &Way<'_, R>, path: &NamePath, how: Open) -> Res
         id: inode.id,
         directory,
         name,
+        born: inode.btime,
         read: how.read,
         write: how.write,
         seal: [0; SEAL_BYTES],
@@ -210,6 +223,7 @@ fn again<R: Rows>(way: &Way<'_, R>, path: &NamePath, handle: &Handle, how: Open)
         return Err(Errno::Access.at(path).into());
     }
     let handle = Handle {
+        born: inode.btime,
         read: how.read,
         write: how.write,
         seal: [0; SEAL_BYTES],

@@ -223,6 +223,7 @@ mod tests {
             id: VertexId([1; 16]),
             directory: VertexId([2; 16]),
             name: Name::new(b"x").unwrap(),
+            born: 0,
             read: true,
             write: false,
             seal: [0; SEAL_BYTES],

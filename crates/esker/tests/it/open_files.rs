@@ -57,6 +57,7 @@ pub(crate) fn tell(db: &Database, held: &mut Option<File>, told: &str) -> Result
                 id: VertexId::of("File", rest),
                 directory: VertexId::of("Directory", above),
                 name: Name::new(name.as_bytes())?,
+                born: 0,
                 read: true,
                 write: true,
                 seal: [7; SEAL_BYTES],

@@ -287,6 +287,7 @@ mod tests {
                     id,
                     directory,
                     name,
+                    born: 0,
                     read,
                     write,
                     seal,

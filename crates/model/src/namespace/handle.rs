@@ -19,8 +19,8 @@ pub const SEAL_BYTES: usize = 16;
 const MARK: u8 = 0;
 const READ: u8 = 1;
 const WRITE: u8 = 2;
-/// Mark, what it lets through, two ids and a seal; the name is what follows.
-const HEAD: usize = 2 + 16 + 16 + SEAL_BYTES;
+/// Mark, what it lets through, two ids, a time and a seal; the name is what follows.
+const HEAD: usize = 2 + 16 + 16 + 8 + SEAL_BYTES;
 
 /// An open file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub struct Handle {
     pub directory: VertexId,
     /// Its name there then.
     pub name: Name,
+    /// When the file was made: once all is forgotten of one that was removed, another may get its id. 0 is of any time.
+    pub born: i64,
     /// Whether its content, or its entries, may be read through it.
     pub read: bool,
     /// Whether its content may be changed through it.
@@ -64,6 +66,7 @@ impl Handle {
         out.push(if self.read { READ } else { 0 } | if self.write { WRITE } else { 0 });
         out.extend_from_slice(&self.id.0);
         out.extend_from_slice(&self.directory.0);
+        out.extend_from_slice(&self.born.to_be_bytes());
         out.extend_from_slice(&[0; SEAL_BYTES]);
         out
     }
@@ -72,12 +75,14 @@ impl Handle {
         let (head, name) = bytes.split_at_checked(HEAD)?;
         let (&[mark, flags], ids) = head.split_first_chunk()?;
         let (id, rest) = ids.split_first_chunk()?;
-        let (directory, seal) = rest.split_first_chunk()?;
+        let (directory, rest) = rest.split_first_chunk()?;
+        let (born, seal) = rest.split_first_chunk()?;
         (mark == MARK && flags <= READ | WRITE).then_some(())?;
         Some(Self {
             id: VertexId(*id),
             directory: VertexId(*directory),
             name: Name::new(name).ok()?,
+            born: i64::from_be_bytes(*born),
             read: flags & READ != 0,
             write: flags & WRITE != 0,
             seal: seal.try_into().ok()?,
@@ -277,6 +282,7 @@ impl OpenFile {
                 id,
                 directory,
                 name,
+                born: 0,
                 read: how.read,
                 write: how.write,
                 seal: [0; SEAL_BYTES],
@@ -430,6 +436,7 @@ mod tests {
             id: VertexId([b'/'; 16]),
             directory: VertexId([0; 16]),
             name: Name::new(b"a.h5").unwrap(),
+            born: -5,
             read: true,
             write: false,
             seal: [7; SEAL_BYTES],

@@ -1958,7 +1958,7 @@ pub struct LookFileReply {
     #[prost(message, optional, tag = "2")]
     pub inode: ::core::option::Option<Inode>,
     /// Where it would be made: the directory, and its path through no symbolic link. MakeFile does it; who made it opens it by what
-    /// stands for it: 00, what it is open for (1, 2), its id, the directory's id, 16 times 00, its name.
+    /// stands for it: 00, what it is open for (1, 2), its id, the directory's id, 24 times 00, its name.
     #[prost(fixed64, tag = "3")]
     pub high: u64,
     #[prost(fixed64, tag = "4")]

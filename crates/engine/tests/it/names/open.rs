@@ -295,5 +295,9 @@ fn a_crash_leaves_what_a_removed_file_leaves_and_retention_takes_it() {
     let since = touch(engine, "/later").version;
     engine.compact(Some(since), &NeverCancel).unwrap();
     assert_eq!(errno(x.stat(engine)), Errno::Stale);
+    // The next one may have its id, and is another file.
+    let next = touch(engine, "/x").id;
+    assert_eq!(next, x.path().handle().unwrap().id);
+    assert_eq!(errno(x.stat(engine)), Errno::Stale);
     sound(engine);
 }

@@ -117,6 +117,7 @@ impl Files<'_> {
             id,
             directory,
             name,
+            born: 0,
             read: how.read,
             write: how.write,
             seal: Default::default(),
