@@ -109,7 +109,7 @@ fn modern_policies_withstand_a_scan() {
         let mut cache = Cache::new(100, policy);
         let mut found = 0;
         for (turn, once) in ids[50..].iter().enumerate() {
-            let hot = ids[(turn * 2_654_435_761 >> 9) % 50];
+            let hot = ids[((turn * 2_654_435_761) >> 9) % 50];
             for path in [hot, *once, ids[50 + (turn * 7) % 9_000]] {
                 if cache.get(path).is_some() {
                     found += u32::from(path == hot);
