@@ -13,6 +13,7 @@ mod placement;
 mod rdf;
 mod read;
 mod serve;
+mod site;
 mod walk;
 mod write;
 
@@ -49,6 +50,9 @@ pub(crate) use rdf::{
 };
 pub(crate) use read::{DiffArgs, GetArgs, HistoryArgs, ScanArgs, TopArgs, TopBy};
 pub(crate) use serve::{LogFormat, ServeArgs};
+pub(crate) use site::{
+    CacheSize, SiteArgs, SiteCommand, SiteRecordArgs, SiteReplayArgs, SiteTraceArgs,
+};
 pub(crate) use walk::{GraphFormat, ImpactArgs, LineageArgs, TravelArgs, WalkArgs};
 pub(crate) use write::{DeleteArgs, LinkArgs, PutArgs, SchemaArgs, SchemaCommand, SetArgs};
 
@@ -252,6 +256,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Run several servers as one database
     Cluster(ClusterArgs),
+    /// Caches of remote metadata: play traces, record them, make them
+    Site(SiteArgs),
     /// Work interactively, with completion and history; or run a script from standard input
     Shell(ShellArgs),
     /// Where a vertex's edges lie on many servers

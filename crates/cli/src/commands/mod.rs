@@ -28,6 +28,7 @@ mod scan;
 mod schema;
 mod serve;
 mod set;
+mod site;
 mod stats;
 mod tag;
 mod top;
@@ -160,6 +161,7 @@ fn run(command: Command, context: &mut Context, interrupt: &Interrupt) -> anyhow
         Command::Restore(args) => restore::run(&args, context),
         Command::Serve(args) => serve::run(&args, context),
         Command::Cluster(args) => cluster::run(&args.command, context),
+        Command::Site(args) => site::run(&args.command, context),
         Command::Shell(args) => shell::run(&args, context, interrupt),
         Command::Completions(args) => completions::run(&args, context),
         Command::Man(args) => man::run(&args, context),

@@ -21,7 +21,7 @@ use std::io::{self, BufRead as _, Write as _};
 /// What stands in the target's place when a statement is parsed: the database is open already.
 const TARGET: &str = "(the shell's database)";
 /// Commands that make no sense while a database is open.
-const NOT_HERE: [&str; 5] = ["init", "restore", "shell", "completions", "man"];
+const NOT_HERE: [&str; 6] = ["init", "restore", "shell", "site", "completions", "man"];
 
 pub(crate) fn run(
     args: &ShellArgs,

@@ -1,0 +1,43 @@
+//! `esker site`: caches of remote metadata.
+
+mod record;
+mod replay;
+mod trace;
+
+use crate::args::SiteCommand;
+use crate::context::Context;
+use crate::exit::Outcome;
+use anyhow::Context as _;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+pub(crate) fn run(command: &SiteCommand, context: &mut Context) -> anyhow::Result<Outcome> {
+    match command {
+        SiteCommand::Replay(args) => replay::run(args, context),
+        SiteCommand::Record(args) => record::run(args, context),
+        SiteCommand::Trace(args) => trace::run(args, context),
+    }
+}
+
+fn is_standard(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Writes to a file or, for `-`, to standard output.
+fn write_to(
+    path: &Path,
+    context: &mut Context,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> anyhow::Result<()> {
+    if is_standard(path) {
+        write(&mut *context.out)?;
+        return Ok(());
+    }
+    let all = || {
+        let mut out = BufWriter::new(File::create(path)?);
+        write(&mut out)?;
+        out.flush()
+    };
+    all().with_context(|| format!("writing `{}`", path.display()))
+}

@@ -1,0 +1,27 @@
+//! `esker site trace`.
+
+use super::write_to;
+use crate::args::SiteTraceArgs;
+use crate::context::Context;
+use crate::exit::{Outcome, usage};
+use esker_site_cache::trace::{Traces, yahoo};
+
+pub(super) fn run(args: &SiteTraceArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let settings = yahoo::Settings {
+        seed: args.seed,
+        day: args.day,
+        ..yahoo::Settings::of(args.operations)
+    };
+    let mut traces = Traces::new();
+    let events = yahoo::make(&mut traces, settings).map_err(|e| usage(e.to_string()))?;
+    write_to(&args.out, context, |out| {
+        let mut line = String::new();
+        for event in &events {
+            line.clear();
+            traces.write(event, &mut line);
+            out.write_all(line.as_bytes())?;
+        }
+        Ok(())
+    })?;
+    Ok(Outcome::Done)
+}

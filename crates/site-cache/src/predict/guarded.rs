@@ -1,0 +1,434 @@
+//! Guarded DLS: directory locality that looks at what its prefetches were good for.
+//!
+//! DLS as published fetches all siblings that are missing, on every miss. Here
+//! - a directory's siblings come through a *window*: so many prefetched and not yet used at once. It grows fourfold on each
+//!   miss among siblings (a larger window would have had it), by one with each use, and shrinks by one with each that goes unused;
+//! - all windows of a directory together take no more than a share of the cache;
+//! - where more goes unused than is used, only a small probe is sent now and then;
+//! - types come from the listing: what is stat'ed is answered by the listing itself, and only directories are listed.
+//!
+//! The *learned* variant knows more: directories that are alike (by their name without digits, and by what stands above
+//! them) share what they paid, so that a new one is listed at its first miss, or later than others; and sequences
+//! ([`super::sequence`]) are prefetched beside siblings.
+
+use super::sequence::Sequences;
+use super::{Access, Outcome, Predictor, View, Wish};
+use crate::entry::{CHILD_BYTES, ENTRY_BYTES, Kind, LISTING_BYTES, Request, Wants};
+use crate::path::{PathId, Paths};
+use crate::queue::PRIORITY_MAX;
+use crate::recent::Recent;
+use foldhash::fast::FixedState;
+use std::hash::BuildHasher as _;
+
+/// Parameters of guarded DLS.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GuardedSettings {
+    /// More misses than that under a directory, and it is listed.
+    pub threshold: u32,
+    /// The window of a directory when its listing comes.
+    pub window: u32,
+    /// The part of the cache that a directory's unused prefetches may take.
+    pub share: f64,
+    /// The part of the cache that unused prefetches of all directories may take.
+    pub shares: f64,
+    /// Directories that are known.
+    pub directories: usize,
+    /// Whether directories that are alike share what they paid.
+    pub alike: bool,
+    /// Whether sequences are prefetched, too.
+    pub sequences: bool,
+}
+
+impl Default for GuardedSettings {
+    fn default() -> Self {
+        Self {
+            threshold: 1,
+            window: 16,
+            share: 0.25,
+            shares: 0.6,
+            directories: 1 << 16,
+            alike: false,
+            sequences: false,
+        }
+    }
+}
+
+impl GuardedSettings {
+    /// Of the learned variant.
+    pub fn learned() -> Self {
+        Self {
+            alike: true,
+            sequences: true,
+            ..Self::default()
+        }
+    }
+}
+
+/// What a prefetched entry is taken to cost: how many fit a share of the cache.
+const ENTRY_COST: u64 = ENTRY_BYTES + LISTING_BYTES + CHILD_BYTES / 2;
+/// Uses and wastes that are remembered before older ones count half.
+const MEMORY: u32 = 512;
+const PROBE: u32 = 4;
+/// A directory of which nothing was asked for so many times its usual gap is not in use any more.
+const IDLE: u64 = 16;
+/// Requests that any directory may be left alone for.
+const IDLE_LEAST: u64 = 64;
+
+/// How prefetches did.
+#[derive(Debug, Clone, Copy, Default)]
+struct Record {
+    used: u32,
+    wasted: u32,
+}
+
+impl Record {
+    fn add(&mut self, used: bool) {
+        if used {
+            self.used += 1;
+        } else {
+            self.wasted += 1;
+        }
+        if self.used + self.wasted > MEMORY {
+            self.used /= 2;
+            self.wasted /= 2;
+        }
+    }
+
+    fn pays(self) -> bool {
+        4 * self.wasted <= 3 * self.used + 32
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Directory {
+    misses: u32,
+    wants: Wants,
+    record: Record,
+    window: u32,
+    /// Prefetched siblings that were neither used nor lost yet.
+    live: u32,
+    /// Which child of the listing comes next.
+    cursor: u32,
+    /// A listing was wished for and has not come.
+    listing: bool,
+    /// The listing itself was prefetched and has not been used.
+    unproved: bool,
+    /// Listings of it that nobody used: its threshold doubles with each.
+    listings_wasted: u8,
+    /// When something in it was last asked for.
+    used_at: u64,
+    /// Requests between two for something in it, in the mean.
+    gap: u64,
+    /// Misses since a directory that does not pay was probed, and how many to wait for.
+    quiet: (u32, u32),
+}
+
+impl Directory {
+    fn asked(&mut self, clock: u64) {
+        let gap = clock - self.used_at;
+        self.gap = (self.gap * 7 + gap) / 8;
+        self.used_at = clock;
+    }
+
+    /// Whether more of it will be asked for, as far as its pace tells.
+    fn in_use(&self, clock: u64) -> bool {
+        self.record.pays() && clock - self.used_at < IDLE_LEAST + IDLE * self.gap
+    }
+}
+
+/// The predictor, guarded or learned.
+#[derive(Debug)]
+pub struct Guarded {
+    settings: GuardedSettings,
+    directories: Recent<PathId, Directory>,
+    classes: Option<Recent<u64, Record>>,
+    sequences: Option<Sequences>,
+    /// Requests seen.
+    clock: u64,
+    /// Prefetched siblings of all directories that were neither used nor lost.
+    live: u32,
+}
+
+impl Guarded {
+    /// With nothing known.
+    pub fn new(settings: GuardedSettings) -> Self {
+        Self {
+            settings,
+            directories: Recent::new(settings.directories),
+            classes: settings.alike.then(|| Recent::new(settings.directories)),
+            sequences: settings.sequences.then(Sequences::new),
+            clock: 0,
+            live: 0,
+        }
+    }
+
+    /// How directories like this one did: by name, and by what stands above.
+    fn classes_of(paths: &Paths, directory: PathId, wants: Wants) -> [u64; 2] {
+        let digit = |b: &u8| if b.is_ascii_digit() { b'0' } else { *b };
+        let name: Vec<u8> = paths.name(directory).iter().map(digit).collect();
+        let hash = FixedState::with_seed(7);
+        [
+            hash.hash_one((name, wants)),
+            hash.hash_one((paths.parent(directory), wants)),
+        ]
+    }
+
+    fn record_of_alike(&self, paths: &Paths, directory: PathId, wants: Wants) -> Record {
+        let Some(classes) = &self.classes else {
+            return Record::default();
+        };
+        let keys = Self::classes_of(paths, directory, wants);
+        let records = keys.iter().filter_map(|key| classes.peek(*key));
+        records.fold(Record::default(), |sum, record| Record {
+            used: sum.used + record.used,
+            wasted: sum.wasted + record.wasted,
+        })
+    }
+
+    fn note(&mut self, paths: &Paths, directory: PathId, wants: Wants, used: bool) {
+        if let Some(classes) = &mut self.classes {
+            for key in Self::classes_of(paths, directory, wants) {
+                classes.get_or_put(key, Record::default).0.add(used);
+            }
+        }
+    }
+
+    /// Misses that this directory's listing waits for.
+    fn threshold(&self, paths: &Paths, path: PathId, directory: &Directory) -> u32 {
+        let own = self.settings.threshold << directory.listings_wasted.min(8);
+        let alike = self.record_of_alike(paths, path, directory.wants);
+        if alike.used >= 8 && alike.used >= 2 * alike.wasted {
+            return own.saturating_sub(1);
+        }
+        if alike.wasted >= 16 && alike.wasted > 2 * alike.used {
+            return (own + 1) * 4;
+        }
+        own
+    }
+
+    fn expand(&mut self, path: PathId, missed: bool, view: &dyn View, wishes: &mut Vec<Wish>) {
+        let entries = |share: f64| {
+            let entries = (view.capacity() as f64 * share) as u64 / ENTRY_COST;
+            entries.clamp(1, u64::from(u32::MAX)) as u32
+        };
+        let most = entries(self.settings.share);
+        let left = entries(self.settings.shares).saturating_sub(self.live);
+        let Some(listing) = view.listing(path) else {
+            return;
+        };
+        let Some(directory) = self.directories.get(path) else {
+            return;
+        };
+        let children = listing.children();
+        if missed {
+            if directory.cursor as usize >= children.len() {
+                // All were there once: what is missed now was lost since.
+                directory.cursor = 0;
+                directory.window = self.settings.window;
+            } else {
+                directory.window = directory.window.saturating_mul(4);
+            }
+        }
+        let mut room = directory
+            .window
+            .min(most)
+            .saturating_sub(directory.live)
+            .min(left);
+        if !directory.record.pays() {
+            directory.quiet.0 += u32::from(missed);
+            if directory.quiet.0 < directory.quiet.1 {
+                return;
+            }
+            directory.quiet = (0, (directory.quiet.1 * 2).clamp(8, 1024));
+            room = room.min(PROBE);
+        }
+        while room > 0 {
+            let Some(child) = children.get(directory.cursor as usize) else {
+                break;
+            };
+            directory.cursor += 1;
+            let known = child.attributes.kind;
+            let request = match directory.wants {
+                Wants::List if matches!(known, Kind::Directory | Kind::Unknown) => {
+                    Request::list(child.path)
+                }
+                // The listing answers for itself, unless it has names only.
+                Wants::Stat if known == Kind::Unknown => Request::stat(child.path),
+                _ => continue,
+            };
+            if view.has_own(request) || view.on_its_way(request) {
+                continue;
+            }
+            let priority = if directory.record.pays() { 3 } else { 1 };
+            wishes.push(Wish { request, priority });
+            directory.live += 1;
+            self.live += 1;
+            room -= 1;
+        }
+    }
+
+    /// A sibling that was prefetched was used or lost.
+    fn settled(&mut self, path: PathId, used: bool, paths: &Paths) -> Option<PathId> {
+        let sequence = self.sequences.as_mut();
+        if sequence.is_some_and(|s| s.over(path, used)) {
+            return None;
+        }
+        if let Some(directory) = self.directories.get(path)
+            && directory.unproved
+        {
+            directory.unproved = false;
+            directory.listings_wasted = if used {
+                0
+            } else {
+                directory.listings_wasted.saturating_add(1)
+            };
+            let wants = directory.wants;
+            self.note(paths, path, wants, used);
+            return None;
+        }
+        let parent = paths.parent(path)?;
+        let directory = self.directories.get(parent)?;
+        directory.live = directory.live.saturating_sub(1);
+        self.live = self.live.saturating_sub(1);
+        directory.record.add(used);
+        if used {
+            directory.asked(self.clock);
+            directory.unproved = false;
+            directory.listings_wasted = 0;
+            directory.window = directory.window.saturating_add(1);
+            directory.quiet.1 = 0;
+        } else {
+            directory.window = directory.window.saturating_sub(1).max(1);
+        }
+        let wants = directory.wants;
+        self.note(paths, parent, wants, used);
+        Some(parent)
+    }
+}
+
+impl Predictor for Guarded {
+    fn learn(&mut self, access: Access, view: &dyn View) {
+        self.clock += 1;
+        if let Some(sequences) = &mut self.sequences {
+            sequences.learn(access, view);
+        }
+    }
+
+    fn predict(&mut self, access: Access, view: &dyn View, wishes: &mut Vec<Wish>) {
+        if let Some(sequences) = &mut self.sequences {
+            sequences.predict(access, view, wishes);
+        }
+        let Request { path, wants } = access.request;
+        match access.outcome {
+            Outcome::Hit => return,
+            Outcome::FirstUse(answered) | Outcome::Late(answered) => {
+                let Some(parent) = self.settled(answered, true, view.paths()) else {
+                    return;
+                };
+                let low = self
+                    .directories
+                    .peek(parent)
+                    .is_some_and(|d| d.live < d.window / 2);
+                if low {
+                    self.expand(parent, false, view, wishes);
+                }
+                return;
+            }
+            Outcome::Miss => {}
+        }
+        let Some(parent) = view.paths().parent(path) else {
+            return;
+        };
+        let fresh = || Directory {
+            misses: 0,
+            wants,
+            record: Record::default(),
+            window: self.settings.window,
+            live: 0,
+            cursor: 0,
+            listing: false,
+            unproved: false,
+            listings_wasted: 0,
+            used_at: self.clock,
+            gap: IDLE_LEAST,
+            quiet: (0, 0),
+        };
+        let (directory, gone) = self.directories.get_or_put(parent, fresh);
+        directory.misses += 1;
+        directory.wants = wants;
+        directory.asked(self.clock);
+        let directory = *directory;
+        if let Some((_, gone)) = gone {
+            self.live = self.live.saturating_sub(gone.live);
+        }
+        if view.listing(parent).is_some() {
+            self.expand(parent, true, view, wishes);
+        } else if directory.misses > self.threshold(view.paths(), parent, &directory) {
+            let request = Request::list(parent);
+            if !view.on_its_way(request) {
+                let priority = PRIORITY_MAX;
+                wishes.push(Wish { request, priority });
+                if let Some(directory) = self.directories.get(parent) {
+                    directory.misses = 0;
+                    directory.listing = true;
+                    directory.unproved = true;
+                }
+            }
+        }
+    }
+
+    fn listed(&mut self, path: PathId, view: &dyn View, wishes: &mut Vec<Wish>) {
+        if let Some(directory) = self.directories.get(path)
+            && std::mem::take(&mut directory.listing)
+        {
+            directory.cursor = 0;
+            self.expand(path, false, view, wishes);
+        }
+    }
+
+    fn wasted(&mut self, request: Request, paths: &Paths) {
+        self.settled(request.path, false, paths);
+    }
+
+    fn spares(&self, path: PathId, unused: bool, paths: &Paths) -> bool {
+        let in_use = |d: &Directory| d.in_use(self.clock);
+        // The listing is what the next siblings are found in.
+        if self
+            .directories
+            .peek(path)
+            .is_some_and(|d| d.live > 0 && in_use(d))
+        {
+            return true;
+        }
+        let parent = paths.parent(path).filter(|_| unused);
+        let directory = parent.and_then(|p| self.directories.peek(p));
+        directory.is_some_and(in_use)
+    }
+
+    fn refused(&mut self, request: Request, paths: &Paths) {
+        if self.sequences.as_mut().is_some_and(|s| s.refused(request)) {
+            return;
+        }
+        if let Some(directory) = self.directories.get(request.path)
+            && directory.listing
+            && request.wants == Wants::List
+        {
+            directory.listing = false;
+            directory.unproved = false;
+            return;
+        }
+        if let Some(parent) = paths.parent(request.path)
+            && let Some(directory) = self.directories.get(parent)
+        {
+            directory.live = directory.live.saturating_sub(1);
+            self.live = self.live.saturating_sub(1);
+        }
+    }
+
+    fn held(&self, mark: &mut dyn FnMut(PathId)) {
+        self.directories.keys().for_each(&mut *mark);
+        if let Some(sequences) = &self.sequences {
+            sequences.held(mark);
+        }
+    }
+}

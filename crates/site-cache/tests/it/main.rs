@@ -1,0 +1,10 @@
+//! Tests of the site cache from outside, one binary.
+
+#![allow(clippy::unwrap_used, reason = "a test that has no answer has failed")]
+
+mod cache;
+mod predict;
+mod queue;
+mod replay;
+mod tier;
+mod trace;

@@ -1,0 +1,248 @@
+//! Replays: the same every time, and by hand.
+
+use esker_site_cache::predict::Choice;
+use esker_site_cache::replay::{Pace, Report, Settings, Size, Tiers, World, run};
+use esker_site_cache::trace::{Traces, yahoo};
+
+fn play(text: &str, settings: &Settings) -> Report {
+    let mut traces = Traces::new();
+    let trace = traces
+        .read(text.as_bytes(), None, false, None)
+        .unwrap()
+        .unwrap();
+    let world = World::before(&trace.events, &traces);
+    run(settings, &trace.events, &[], &mut traces, &world, &|| false)
+}
+
+fn line(t: f64, op: &str, path: &str) -> String {
+    format!("{{\"t\":{t},\"client\":\"c\",\"op\":\"{op}\",\"path\":\"{path}\"}}\n")
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() < 1e-9
+}
+
+#[test]
+fn three_reads_by_hand() {
+    let text = [
+        line(0.0, "list", "/a"),
+        line(1.0, "list", "/b"),
+        line(2.0, "list", "/a"),
+    ]
+    .concat();
+    for (tiers, far) in [(Tiers::EdgeCloud, 38.0), (Tiers::EdgeFogCloud, 42.0)] {
+        let report = play(
+            &text,
+            &Settings {
+                predictor: Choice::Lru,
+                tiers,
+                ..Settings::default()
+            },
+        );
+        assert_eq!(
+            (report.reads, report.hits, report.fetched, report.prefetched),
+            (3, 1, 2, 0)
+        );
+        assert!(
+            near(report.mean_latency_ms, (2.0 * far + 1.0) / 3.0),
+            "{report:?}"
+        );
+        assert_eq!(report.at_origin, 2);
+    }
+    // The same request twice within a round trip is one: the second waits for the rest of it.
+    let text = [line(0.0, "list", "/a"), line(0.010, "list", "/a")].concat();
+    let report = play(
+        &text,
+        &Settings {
+            predictor: Choice::Lru,
+            ..Settings::default()
+        },
+    );
+    assert_eq!((report.hits, report.at_origin), (0, 1));
+    assert!(near(report.mean_latency_ms, 33.0), "{report:?}");
+}
+
+#[test]
+fn dls_by_hand() {
+    // Misses on 1, 2 and 3 pass T = 2: the parent is listed, then 4 and 5 are fetched.
+    let text: String = (1..=5)
+        .map(|i| line(f64::from(i), "list", &format!("/p/{i}")))
+        .collect();
+    let report = play(
+        &text,
+        &Settings {
+            predictor: Choice::Dls,
+            ..Settings::default()
+        },
+    );
+    assert_eq!((report.reads, report.hits, report.fetched), (5, 2, 3));
+    assert_eq!((report.prefetched, report.prefetched_used), (3, 2));
+    assert!(
+        near(report.mean_latency_ms, (3.0 * 38.0 + 2.0) / 5.0),
+        "{report:?}"
+    );
+    // Guarded waits for one miss less.
+    let report = play(
+        &text,
+        &Settings {
+            predictor: Choice::Guarded,
+            ..Settings::default()
+        },
+    );
+    assert_eq!(
+        (report.hits, report.prefetched, report.prefetched_used),
+        (3, 4, 3)
+    );
+}
+
+#[test]
+fn one_listing_serves_stats_and_absences() {
+    let mut text: String = (1..=6)
+        .map(|i| line(f64::from(i), "stat", &format!("/p/{i}")))
+        .collect();
+    text.push_str("{\"t\":9,\"op\":\"stat\",\"path\":\"/p/none\",\"found\":false}\n");
+    let report = play(
+        &text,
+        &Settings {
+            predictor: Choice::Guarded,
+            ..Settings::default()
+        },
+    );
+    // Two misses, one listing.
+    assert_eq!(
+        (report.fetched, report.prefetched, report.prefetched_used),
+        (2, 1, 1)
+    );
+    assert_eq!((report.hits, report.by_listing, report.absent), (5, 5, 1));
+}
+
+#[test]
+fn what_is_deleted_is_gone_and_what_is_made_is_there() {
+    let text = [
+        line(0.0, "list", "/d"),
+        line(1.0, "create", "/d/new"),
+        line(2.0, "stat", "/d/new"),
+        line(3.0, "delete", "/d/new"),
+        line(4.0, "stat", "/d/new"),
+        line(5.0, "list", "/d"),
+    ]
+    .concat();
+    for edges in [1, 3] {
+        let report = play(
+            &text,
+            &Settings {
+                predictor: Choice::Lru,
+                edges,
+                ..Settings::default()
+            },
+        );
+        // Only the first is fetched: later changes come as publications.
+        assert_eq!(
+            (report.reads, report.hits, report.fetched),
+            (4, 3, 1),
+            "{report:?}"
+        );
+        assert_eq!(report.absent, 1);
+    }
+}
+
+#[test]
+fn a_closed_loop_waits_for_answers() {
+    let text: String = (0..10)
+        .map(|i| line(0.0, "stat", &format!("/{i}/x")))
+        .collect();
+    let open = play(
+        &text,
+        &Settings {
+            predictor: Choice::Lru,
+            ..Settings::default()
+        },
+    );
+    let closed = play(
+        &text,
+        &Settings {
+            predictor: Choice::Lru,
+            pace: Pace::Closed,
+            ..Settings::default()
+        },
+    );
+    assert!(
+        near(open.seconds, 0.038) && near(closed.seconds, 0.38),
+        "{open:?} {closed:?}"
+    );
+    assert!(near(open.mean_latency_ms, 38.0) && near(closed.mean_latency_ms, 38.0));
+    // One service takes one request at a time.
+    let one = play(
+        &text,
+        &Settings {
+            predictor: Choice::Lru,
+            services: 1,
+            ..Settings::default()
+        },
+    );
+    assert!(near(one.seconds, 0.018 + 0.2), "{one:?}");
+}
+
+#[test]
+fn a_replay_follows_from_its_trace() {
+    let once = |predictor| {
+        let mut traces = Traces::new();
+        let settings = yahoo::Settings::of(4_000);
+        let before = yahoo::make(&mut traces, settings).unwrap();
+        let events = yahoo::make(&mut traces, yahoo::Settings { day: 1, ..settings }).unwrap();
+        let world = World::before(&events, &traces);
+        let bytes = Size::Percent(10.0).bytes(&events, &traces);
+        let settings = Settings {
+            predictor,
+            edge_bytes: bytes,
+            fog_bytes: 3 * bytes,
+            tiers: Tiers::EdgeFogCloud,
+            edges: 2,
+            services: 20,
+            ..Settings::default()
+        };
+        let report = run(&settings, &events, &before, &mut traces, &world, &|| false);
+        assert!(report.edge_bytes_most <= bytes);
+        assert_eq!(report.failed, 0);
+        report
+    };
+    for predictor in Choice::ALL {
+        assert_eq!(once(predictor), once(predictor), "{predictor}");
+    }
+}
+
+/// The paper's figure in small: predictors stand in its order.
+#[test]
+fn directories_beat_sequences_beat_nothing_on_a_trace_like_yahoos() {
+    let mut traces = Traces::new();
+    let settings = yahoo::Settings::of(30_000);
+    let before = yahoo::make(&mut traces, settings).unwrap();
+    let events = yahoo::make(&mut traces, yahoo::Settings { day: 1, ..settings }).unwrap();
+    let world = World::before(&events, &traces);
+    let bytes = Size::Percent(10.0).bytes(&events, &traces);
+    let mut rate = |predictor, trained: bool| {
+        let settings = Settings {
+            predictor,
+            edge_bytes: bytes,
+            ..Settings::default()
+        };
+        let training = if trained { &before[..] } else { &[] };
+        run(&settings, &events, training, &mut traces, &world, &|| false)
+    };
+    let lru = rate(Choice::Lru, false);
+    assert!((0.12..0.16).contains(&lru.hit_rate()), "{lru:?}");
+    let nexus = rate(Choice::Nexus, false);
+    assert!(
+        (nexus.hit_rate() - lru.hit_rate()).abs() < 0.02,
+        "{nexus:?}"
+    );
+    let amp = rate(Choice::Amp, true);
+    assert!((0.45..0.75).contains(&amp.hit_rate()), "{amp:?}");
+    let guarded = rate(Choice::Guarded, false);
+    assert!(guarded.hit_rate() > 0.6, "{guarded:?}");
+    assert!(2 * guarded.prefetched < 5 * guarded.hits, "{guarded:?}");
+    assert!(
+        guarded.mean_latency_ms * 2.0 < lru.mean_latency_ms,
+        "{guarded:?}"
+    );
+}
