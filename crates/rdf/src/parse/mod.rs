@@ -9,7 +9,7 @@ use crate::id::{Id, UNBOUND};
 use crate::quads::{Dataset, pack};
 use block::{Block, Odd, Place, Workers, by_library, number};
 use lines::{Cut, Line};
-use oxrdf::{GraphName, NamedOrBlankNode, Quad, Term};
+use oxrdf::{BlankNode, GraphName, NamedOrBlankNode, Quad, Term};
 use oxrdfio::{RdfFormat, RdfParser};
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
@@ -358,12 +358,30 @@ impl<'a> Loader<'a> {
     fn number(&mut self, key: &Key<'_>) -> Result<Id> {
         match key {
             Key::Blank(label) => {
-                let label = format!("{}{}x{label}", self.blank, self.files);
-                self.data.dictionary.intern(&Key::Blank(&label))
+                let (blank, file) = (&self.blank, self.files);
+                let mut own = format!("{blank}{file}x{label}");
+                // JSON-LD lets labels be what no other format can say.
+                if label.contains(':') || BlankNode::new(&*own).is_err() {
+                    own = format!("{blank}{file}y{}", plain_label(label));
+                }
+                self.data.dictionary.intern(&Key::Blank(&own))
             }
             key => self.data.dictionary.intern(key),
         }
     }
+}
+
+/// A label in letters and digits, another for each.
+fn plain_label(label: &str) -> String {
+    let mut out = String::with_capacity(label.len() + 8);
+    for c in label.chars() {
+        if c.is_ascii_alphanumeric() {
+            out.push(c);
+        } else {
+            out.push_str(&format!("_{:x}_", c as u32));
+        }
+    }
+    out
 }
 
 fn data_error(place: String, message: String) -> Error {

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
+mod any;
 mod differential;
+mod hostile;
 mod limits;
 mod lines;
 mod requests;
