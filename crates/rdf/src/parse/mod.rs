@@ -300,7 +300,12 @@ impl<'a> Loader<'a> {
                         None => name.to_owned(),
                     };
                     // The library goes on at the next statement where the format allows it.
-                    self.skip(place, e.to_string())?;
+                    let said = e.to_string();
+                    self.skip(place, if said.contains("LoadDocumentCallback") {
+                        "a context of JSON-LD lies elsewhere, and nothing is fetched: write it into the file".into()
+                    } else {
+                        said
+                    })?;
                 }
                 Err(oxrdfio::RdfParseError::Io(e)) => {
                     return Err(data_error(name.to_owned(), e.to_string()));

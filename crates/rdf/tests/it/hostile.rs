@@ -1,6 +1,8 @@
 //! Random damage to data, queries, updates, images and records: `ESKER_RDF_SEEDS` rounds, 300 by default.
 
 use crate::any;
+use esker_rdf::parse::Loader;
+use esker_rdf::{Dataset, JsonLdProfileSet, RdfFormat};
 
 const LINES: &str = r#"<http://e/a> <http://e/p> "x\ty\u00e9"@en-GB <http://e/g> .
 _:b1 <http://e/p> "1"^^<http://www.w3.org/2001/XMLSchema#integer> . # a comment
@@ -205,4 +207,19 @@ fn what_damage_found() {
     for label in ["b:b", "b b", "-", "b.", "é!"] {
         any::document(format!("\u{3}{{\"@id\": \"_:{label}\", \"http://e/p\": 1}}").as_bytes());
     }
+}
+
+#[test]
+fn a_context_elsewhere_is_not_fetched() {
+    let format = RdfFormat::JsonLd {
+        profile: JsonLdProfileSet::empty(),
+    };
+    let text = r#"{"@context": "http://e/context.jsonld", "@id": "http://e/a", "p": 1}"#;
+    let mut loader = Loader::new(Dataset::default(), "t", false);
+    let said = loader.read("x", &mut text.as_bytes(), format, None, None);
+    assert!(
+        said.unwrap_err()
+            .to_string()
+            .contains("write it into the file")
+    );
 }
