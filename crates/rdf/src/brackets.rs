@@ -5,6 +5,7 @@
 //! open a bracket, a string or a comment is written as an escape within IRIs that could be taken so.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 /// Brackets within brackets that are parsed.
 pub(crate) const NESTED_MAX: usize = 256;
@@ -230,7 +231,7 @@ fn could_be_less_than(iri: &str) -> Option<String> {
     let mut out = String::with_capacity(iri.len() + 8);
     for c in iri.chars() {
         if odd(c) {
-            out.push_str(&format!("\\u{:04X}", c as u32));
+            let _ = write!(out, "\\u{:04X}", c as u32);
         } else {
             out.push(c);
         }

@@ -12,6 +12,7 @@ use lines::{Cut, Line};
 use oxrdf::{BlankNode, GraphName, NamedOrBlankNode, Quad, Term};
 use oxrdfio::{RdfFormat, RdfParser};
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
 use std::io::Read;
 
 /// Bytes of lines that are read at a time.
@@ -383,7 +384,7 @@ fn plain_label(label: &str) -> String {
         if c.is_ascii_alphanumeric() {
             out.push(c);
         } else {
-            out.push_str(&format!("_{:x}_", c as u32));
+            let _ = write!(out, "_{:x}_", c as u32);
         }
     }
     out

@@ -12,7 +12,7 @@ _:b1 <http://e/p> "1"^^<http://www.w3.org/2001/XMLSchema#integer> . # a comment
 "#;
 const DOCUMENTS: [&str; 4] = [
     r#"@prefix e: <http://e/> . @base <http://b/> . e:a a e:C ; e:p 1, -2.5, 1e3, true, "x"@en, """long "" text"""^^e:t, [ e:q (1 [] "a") ] . <#x> e:p <../y>, e:a\,b ."#,
-    r#"PREFIX e: <http://e/> e:g { e:a e:p _:b . _:b e:q 'x' } GRAPH <g> { [] e:p () } e:s e:p e:o ."#,
+    "PREFIX e: <http://e/> e:g { e:a e:p _:b . _:b e:q 'x' } GRAPH <g> { [] e:p () } e:s e:p e:o .",
     r#"<?xml version="1.0"?><!DOCTYPE rdf:RDF [<!ENTITY e "http://e/">]><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:e="http://e/" xml:base="http://b/"><rdf:Description rdf:about="&e;a" e:p="x"><e:q rdf:resource="c"/><e:l xml:lang="en">t</e:l><e:c rdf:parseType="Collection"><e:D/></e:c><e:x rdf:parseType="Literal"><b>y</b></e:x><rdf:li>1</rdf:li></rdf:Description></rdf:RDF>"#,
     r#"{"@context": {"@vocab": "http://e/", "n": {"@id": "name", "@language": "en"}, "l": {"@container": "@list"}}, "@id": "a", "@type": "C", "n": "x", "l": [1, 2.5, true, {"@value": "y", "@type": "T"}], "k": {"@graph": [{"@id": "_:b", "p": {"@id": "c"}}]}, "@reverse": {"r": {"@id": "d"}}}"#,
 ];
