@@ -5,6 +5,7 @@
 //! open a bracket, a string or a comment is written as an escape within IRIs that could be taken so.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 /// Brackets within brackets that are parsed.
 pub(crate) const NESTED_MAX: usize = 256;
@@ -12,11 +13,16 @@ pub(crate) const NESTED_MAX: usize = 256;
 /// Negations within negations that are parsed: the time doubles with each.
 pub(crate) const NEGATED_MAX: usize = 8;
 
+/// Brackets and signs of operations: a chain of operations is as deep as it is long once it is parsed.
+pub(crate) const LINKS_MAX: usize = 20_000;
+
 /// Why a text is not parsed, and where.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unfit {
     /// A bracket too many stands there.
     Deep(usize),
+    /// One bracket or sign too many stands there.
+    Long(usize),
     /// A negation too many stands there.
     Negated(usize),
     /// An escape that is none stands there.
@@ -28,7 +34,8 @@ pub(crate) fn bounded(text: &str) -> Result<Cow<'_, str>, Unfit> {
     let bytes = text.as_bytes();
     let opening = |b: &&u8| matches!(b, b'{' | b'(' | b'[' | b'<');
     let negating = |b: &&u8| **b == b'!';
-    if bytes.iter().filter(opening).count() <= NESTED_MAX
+    if bytes.len() <= LINKS_MAX
+        && bytes.iter().filter(opening).count() <= NESTED_MAX
         && bytes.iter().filter(negating).count() <= NEGATED_MAX
     {
         return Ok(text.into());
@@ -38,8 +45,37 @@ pub(crate) fn bounded(text: &str) -> Result<Cow<'_, str>, Unfit> {
     // For each open bracket, the negations that it stands behind.
     let mut open: Vec<usize> = Vec::new();
     let (mut negated, mut pending) = (0, 0);
+    let (mut links, mut round) = (0, 0usize);
+    let (mut before, mut data) = (b' ', false);
     let mut i = 0;
     while let Some(&b) = bytes.get(i) {
+        links += usize::from(match b {
+            b'{' => !data,
+            // Not a row of values.
+            b'(' => before.is_ascii_alphabetic(),
+            b'/' | b'|' => true,
+            // Signs of numbers and names in data stand in no round brackets.
+            b'+' | b'-' | b'*' | b'&' => round > 0,
+            b'a' | b'A' => round > 0 && is_as(bytes, i),
+            _ => false,
+        });
+        match b {
+            b'{' if open.is_empty() => data = ends_with_data(&bytes[..i]),
+            // Each operation of an update begins anew.
+            b';' if open.is_empty() => links = 0,
+            _ => {}
+        }
+        if !b.is_ascii_whitespace() {
+            before = b;
+        }
+        if links > LINKS_MAX {
+            return Err(Unfit::Long(i));
+        }
+        match b {
+            b'(' => round += 1,
+            b')' => round = round.saturating_sub(1),
+            _ => {}
+        }
         match b {
             b'{' | b'(' | b'[' => {
                 open.push(std::mem::take(&mut pending));
@@ -110,6 +146,23 @@ pub(crate) fn bounded(text: &str) -> Result<Cow<'_, str>, Unfit> {
     Ok(out.into())
 }
 
+/// Whether the word AS stands there.
+fn is_as(bytes: &[u8], at: usize) -> bool {
+    let word = |b: Option<&u8>| {
+        b.is_some_and(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b':' | b'?' | b'$'))
+    };
+    let begins = at == 0 || !word(bytes.get(at - 1));
+    begins
+        && matches!(bytes.get(at + 1), Some(b's' | b'S'))
+        && !word(bytes.get(at + 2).filter(|b| !matches!(b, b'?' | b'$')))
+}
+
+/// Whether what stands before a bracket is INSERT DATA or DELETE DATA.
+fn ends_with_data(before: &[u8]) -> bool {
+    let before = before.trim_ascii_end();
+    before.len() >= 4 && before[before.len() - 4..].eq_ignore_ascii_case(b"data")
+}
+
 /// Where a string that begins at `from` ends; none if it does not.
 fn string(bytes: &[u8], from: usize) -> Result<Option<usize>, Unfit> {
     let quote = bytes[from];
@@ -178,7 +231,7 @@ fn could_be_less_than(iri: &str) -> Option<String> {
     let mut out = String::with_capacity(iri.len() + 8);
     for c in iri.chars() {
         if odd(c) {
-            out.push_str(&format!("\\u{:04X}", c as u32));
+            let _ = write!(out, "\\u{:04X}", c as u32);
         } else {
             out.push(c);
         }
@@ -226,6 +279,33 @@ mod tests {
             let text = text.repeat(400);
             assert!(deep(&text), "{text}");
         }
+    }
+
+    #[test]
+    fn chains_have_an_end() {
+        let long = |link: &str| bounded(&link.repeat(LINKS_MAX + 1)).is_err();
+        for link in ["<p:p>/", "a|", "{} ", "FILTER(1)"] {
+            assert!(long(link), "{link}");
+        }
+        for link in [
+            "-1.5 ",
+            "a:b-c ",
+            "'/' ",
+            "<http://e/> ",
+            "# /\n",
+            "(1 <p:as>) ",
+            "INSERT DATA { GRAPH <a:g> {} } ; ",
+        ] {
+            assert!(!long(link), "{link}");
+        }
+        let many = |text: &str| text.repeat(LINKS_MAX + 1);
+        assert!(bounded(&format!("({}1)", many("1 - "))).is_err());
+        assert!(bounded(&format!("SELECT {}", many("(1 AS ?x)"))).is_err());
+        let data = format!(
+            "INSERT DATA {{ {} }}",
+            many("GRAPH <a:g> { <a:b> <a:c> -1 }")
+        );
+        assert!(bounded(&data).is_ok());
     }
 
     #[test]

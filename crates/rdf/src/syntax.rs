@@ -1,6 +1,6 @@
 //! Texts of queries and updates parsed; mistakes shown with line, column, caret, and what may have been meant.
 
-use crate::brackets::{self, NEGATED_MAX, NESTED_MAX, Unfit};
+use crate::brackets::{self, LINKS_MAX, NEGATED_MAX, NESTED_MAX, Unfit};
 use crate::error::{Error, Mistake, Result};
 use spargebra::{Query, SparqlParser, Update};
 use std::borrow::Cow;
@@ -94,6 +94,11 @@ fn bounded(text: &str) -> Result<Cow<'_, str>> {
                 i,
                 format!("more than {NESTED_MAX} brackets within brackets"),
                 "a flatter query",
+            ),
+            Unfit::Long(i) => (
+                i,
+                format!("more than {LINKS_MAX} brackets and operations"),
+                "several smaller requests, or a load of data",
             ),
             Unfit::Negated(i) => (
                 i,

@@ -13,9 +13,10 @@ use crate::id::{Id, UNBOUND};
 use crate::quads::{Dataset, pack};
 use block::{Block, Odd, Place, Workers, by_library, number};
 use lines::{Cut, Line};
-use oxrdf::{GraphName, NamedOrBlankNode, Quad, Term};
+use oxrdf::{BlankNode, GraphName, NamedOrBlankNode, Quad, Term};
 use oxrdfio::{RdfFormat, RdfParser};
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
 use std::io::Read;
 use unnamed::Unnamed;
 
@@ -316,7 +317,12 @@ impl<'a> Loader<'a> {
                         None => name.to_owned(),
                     };
                     // The library goes on at the next statement where the format allows it.
-                    self.skip(place, e.to_string())?;
+                    let said = e.to_string();
+                    self.skip(place, if said.contains("LoadDocumentCallback") {
+                        "a context of JSON-LD lies elsewhere, and nothing is fetched: write it into the file".into()
+                    } else {
+                        said
+                    })?;
                 }
                 Err(oxrdfio::RdfParseError::Io(e)) => {
                     return Err(data_error(name.to_owned(), e.to_string()));
@@ -377,12 +383,30 @@ impl<'a> Loader<'a> {
     fn number(&mut self, key: &Key<'_>) -> Result<Id> {
         match key {
             Key::Blank(label) => {
-                let label = format!("{}{}x{label}", self.blank, self.files);
-                self.data.dictionary.intern(&Key::Blank(&label))
+                let (blank, file) = (&self.blank, self.files);
+                let mut own = format!("{blank}{file}x{label}");
+                // JSON-LD lets labels be what no other format can say.
+                if label.contains(':') || BlankNode::new(&*own).is_err() {
+                    own = format!("{blank}{file}y{}", plain_label(label));
+                }
+                self.data.dictionary.intern(&Key::Blank(&own))
             }
             key => self.data.dictionary.intern(key),
         }
     }
+}
+
+/// A label in letters and digits, another for each.
+fn plain_label(label: &str) -> String {
+    let mut out = String::with_capacity(label.len() + 8);
+    for c in label.chars() {
+        if c.is_ascii_alphanumeric() {
+            out.push(c);
+        } else {
+            let _ = write!(out, "_{:x}_", c as u32);
+        }
+    }
+    out
 }
 
 fn data_error(place: String, message: String) -> Error {

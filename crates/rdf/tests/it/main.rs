@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
+mod any;
 mod differential;
 mod generator;
+mod hostile;
 mod limits;
 mod lines;
 mod requests;
