@@ -7,6 +7,7 @@ use super::objects::ObjectsBenchArgs;
 use super::placement::PlacementBenchArgs;
 use super::rdf::RdfBenchArgs;
 use super::serve::ServeBenchArgs;
+use super::site::SiteBenchArgs;
 use super::source::GraphSource;
 use crate::args::{EngineArg, FormatArgs};
 use clap::{Args, Subcommand};
@@ -46,6 +47,8 @@ pub(crate) enum Workload {
     Namespace(NamespaceBenchArgs),
     /// Load RDF and answer SPARQL, beside other stores
     Rdf(RdfBenchArgs),
+    /// Hits of the site cache, and replays of a trace
+    Site(SiteBenchArgs),
 }
 
 /// What is measured by the clock.

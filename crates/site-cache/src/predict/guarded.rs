@@ -4,6 +4,7 @@
 //! - a directory's siblings come through a *window*: so many prefetched and not yet used at once. It grows fourfold on each
 //!   miss among siblings (a larger window would have had it), by one with each use, and shrinks by one with each that goes unused;
 //! - all windows of a directory together take no more than a share of the cache;
+//! - a listing that would fill an eighth of the cache is not kept;
 //! - where more goes unused than is used, only a small probe is sent now and then;
 //! - types come from the listing: what is stat'ed is answered by the listing itself, and only directories are listed.
 //!
@@ -388,6 +389,10 @@ impl Predictor for Guarded {
 
     fn wasted(&mut self, request: Request, paths: &Paths) {
         self.settled(request.path, false, paths);
+    }
+
+    fn keeps(&self, bytes: u64, capacity: u64) -> bool {
+        bytes as f64 <= capacity as f64 * self.settings.share / 2.0
     }
 
     fn spares(&self, path: PathId, unused: bool, paths: &Paths) -> bool {

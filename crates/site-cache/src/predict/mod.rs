@@ -95,6 +95,11 @@ pub trait Predictor: fmt::Debug + Send {
     /// A wish was not sent: it was there already, or the queue is full.
     fn refused(&mut self, _request: Request, _paths: &Paths) {}
 
+    /// Whether a listing of so many bytes that was prefetched is worth its place in a cache of that capacity.
+    fn keeps(&self, _bytes: u64, _capacity: u64) -> bool {
+        true
+    }
+
     /// Whether what is cached of this path and is to go should stay a while. `unused` says that it was prefetched and nobody
     /// has asked for it yet.
     fn spares(&self, _path: PathId, _unused: bool, _paths: &Paths) -> bool {

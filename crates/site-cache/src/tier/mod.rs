@@ -526,12 +526,7 @@ impl Tier {
         let result = match fetched {
             Fetched::Answer(answer) => {
                 let unused = wished && over.class != Class::Fetch;
-                let mut gone = std::mem::take(&mut self.gone);
-                let predictor = &self.predictor;
-                let spare = |path: PathId, unused: bool| predictor.spares(path, unused, paths);
-                self.store
-                    .keep(request, &answer, unused, paths, &spare, &mut gone);
-                self.lost(gone, paths);
+                self.keep(request, &answer, unused, paths);
                 Ok(answer)
             }
             Fetched::Unchanged(at) => {
@@ -558,6 +553,21 @@ impl Tier {
         }
         self.poll(out);
         true
+    }
+
+    fn keep(&mut self, request: Request, answer: &Answer, unused: bool, paths: &Paths) {
+        let bytes = answer.listing.as_ref().map_or(0, |l| l.bytes());
+        if unused && !self.predictor.keeps(bytes, self.store.cache.capacity()) {
+            self.stats.prefetched_wasted += 1;
+            self.predictor.wasted(request, paths);
+            return;
+        }
+        let mut gone = std::mem::take(&mut self.gone);
+        let predictor = &self.predictor;
+        let spare = |path: PathId, unused: bool| predictor.spares(path, unused, paths);
+        self.store
+            .keep(request, answer, unused, paths, &spare, &mut gone);
+        self.lost(gone, paths);
     }
 
     fn notify(

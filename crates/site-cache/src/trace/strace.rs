@@ -351,7 +351,7 @@ fn time(line: &[u8]) -> Option<(u64, &[u8])> {
     if !text.bytes().all(|b| b.is_ascii_digit() || b == b'.') || fraction.len() > 9 {
         return None;
     }
-    let seconds: u64 = seconds.parse().ok()?;
+    let seconds: u64 = seconds.parse().ok().filter(|s| *s <= 9_000_000_000_000)?;
     let micros: u64 = format!("{fraction:0<6}").get(..6)?.parse().ok()?;
     let t = seconds.checked_mul(1_000_000)?.checked_add(micros)?;
     Some((t, line[end..].trim_ascii_start()))

@@ -1,0 +1,134 @@
+//! `esker bench site`: what a hit of the site cache costs, and how fast a trace is replayed.
+
+use super::machine;
+use super::report::{Figure, Report, Target, Unit, median};
+use crate::args::FormatArgs;
+use crate::context::Context;
+use crate::exit::{Outcome, usage};
+use clap::Args;
+use esker_site_cache::entry::{Answer, Attributes, Kind, Request};
+use esker_site_cache::path::Paths;
+use esker_site_cache::predict::Choice;
+use esker_site_cache::queue::Class;
+use esker_site_cache::replay::{Settings, Size, World, run as play};
+use esker_site_cache::tier::{Ask, Fetched, Output, Reply, Settings as TierSettings, Tier, Who};
+use esker_site_cache::trace::{Traces, yahoo};
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::Instant;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  esker bench site --operations 1000000")]
+pub(crate) struct SiteBenchArgs {
+    /// Reads of the trace like Yahoo!'s, and hits
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1000..=10_000_000))]
+    operations: u32,
+    /// How often each is measured
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Write the figures to a file, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    #[command(flatten)]
+    format: FormatArgs,
+}
+
+/// Paths that are asked for again and again.
+const PATHS: u32 = 100_000;
+
+pub(super) fn run(args: &SiteBenchArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let mut report = Report::new("site");
+    context.note("hits");
+    let hits = (0..args.rounds).map(|_| hit(args.operations));
+    let hits: Vec<f64> = hits.collect::<anyhow::Result<_>>()?;
+    report.add(
+        Figure::new("a hit in the library", Unit::Micros, median(hits))
+            .target(Target::AtMost(5.0))
+            .note("path by name, one of 100,000 in the cache"),
+    );
+    context.note("a trace like Yahoo!'s");
+    let mut traces = Traces::new();
+    let made = yahoo::Settings::of(u64::from(args.operations));
+    let events = yahoo::make(&mut traces, made).map_err(|e| usage(e.to_string()))?;
+    let world = World::before(&events, &traces);
+    let bytes = Size::Percent(10.0).bytes(&events, &traces);
+    let interrupt = context.interrupt.clone();
+    let stop = || interrupt.stopped().is_some();
+    for predictor in [Choice::Lru, Choice::Guarded, Choice::Learned] {
+        let settings = Settings {
+            predictor,
+            edge_bytes: bytes,
+            ..Settings::default()
+        };
+        let mut rates = Vec::new();
+        for _ in 0..args.rounds {
+            let before = machine::process_seconds();
+            let played = play(&settings, &events, &[], &mut traces, &world, &stop);
+            if played.stopped {
+                context.warn("stopped before the end");
+                return Ok(Outcome::Partly);
+            }
+            rates.push(events.len() as f64 / (machine::process_seconds() - before));
+        }
+        report.add(
+            Figure::new(
+                format!("replay, {predictor}, cache 10%"),
+                Unit::CallsPerSecond,
+                median(rates),
+            )
+            .target(Target::AtLeast(1e6))
+            .note("operations a second of processor time"),
+        );
+    }
+    let settings = json!({ "operations": args.operations, "rounds": args.rounds });
+    report.print(
+        &settings,
+        (args.format.format, args.json.as_deref()),
+        context,
+    )?;
+    Ok(Outcome::Done)
+}
+
+/// Microseconds of a hit, with the path found by its name.
+fn hit(operations: u32) -> anyhow::Result<f64> {
+    let mut paths = Paths::new();
+    let root = paths.origin("sftp://far");
+    let mut tier = Tier::new(TierSettings {
+        capacity: 1 << 30,
+        predictor: Choice::Guarded.make(None),
+        ..TierSettings::default()
+    });
+    let names: Vec<String> = (0..PATHS)
+        .map(|i| format!("/data/run{:03}/part-{i:06}.h5", i % 317))
+        .collect();
+    let mut out = Vec::new();
+    let ask = |request| Ask {
+        who: Who::Client(0),
+        ticket: 0,
+        request,
+        class: Class::Fetch,
+        max_age: None,
+        stale_if_error: false,
+    };
+    for name in &names {
+        let path = paths.intern(root, name.as_bytes())?;
+        tier.ask(0, ask(Request::stat(path)), &paths, &mut out);
+        while let Some(output) = out.pop() {
+            if let Output::Send { sent, .. } = output {
+                let answer = Answer::present(Attributes::of(Kind::File), 0);
+                tier.answered(0, sent.run, Fetched::Answer(answer), &paths, &mut out);
+            }
+        }
+    }
+    let began = Instant::now();
+    let mut missed = 0_u32;
+    for i in 0..operations {
+        let name = &names[(i.wrapping_mul(2_654_435_761) % PATHS) as usize];
+        let path = paths.intern(root, name.as_bytes())?;
+        let reply = tier.ask(1, ask(Request::stat(path)), &paths, &mut out);
+        missed += u32::from(!matches!(reply, Reply::Answer(_)));
+    }
+    let micros = began.elapsed().as_secs_f64() * 1e6 / f64::from(operations);
+    anyhow::ensure!(missed == 0, "{missed} of the reads were no hits");
+    Ok(micros)
+}

@@ -1,0 +1,27 @@
+//! A line of a trace (ndjson): read, or refused with what was expected; whole traces, too.
+
+#![no_main]
+
+use esker_site_cache::trace::{Format, Traces, check_line};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Err(message) = check_line(Format::Ndjson, bytes) {
+        assert!(!message.is_empty());
+    }
+    let mut traces = Traces::new();
+    let read = traces.read(bytes, Some(Format::Ndjson), true, Some(b"/work"));
+    let Ok(Ok(trace)) = read else {
+        panic!("a lenient reader passes over broken lines");
+    };
+    assert!(trace.events.is_sorted_by_key(|event| event.t));
+    // What was read is written, and read again as it was.
+    let mut text = String::new();
+    for event in &trace.events {
+        traces.write(event, &mut text);
+    }
+    let again = Traces::new().read(text.as_bytes(), Some(Format::Ndjson), true, None);
+    let again = again.unwrap().unwrap();
+    // Bytes that are no text grow when they are written, and a name may be too long then.
+    assert!(again.events.len() == trace.events.len() || text.len() > 4096);
+});
