@@ -68,7 +68,7 @@ impl Txn<'_, '_> {
         let Ok(found) = found else {
             return Err(Errno::NotFound.at(path).into());
         };
-        self.named_at(parent.id, name, *found)
+        self.named_at(parent.id, name, &found)
     }
 
     fn root_at(&self) -> Result<(Inode, At)> {
@@ -87,7 +87,7 @@ impl Txn<'_, '_> {
     fn held_at(&self, names: &NamesTxn<'_>, handle: &Handle) -> Result<(Inode, At)> {
         match self.way(names, None).held(handle)? {
             Held::Root => self.root_at(),
-            Held::Named(directory, name, found) => self.named_at(directory, name, *found),
+            Held::Named(directory, name, found) => self.named_at(directory, name, &found),
             Held::Gone(inode) => {
                 let at = At {
                     sized: None,
@@ -102,7 +102,7 @@ impl Txn<'_, '_> {
         }
     }
 
-    fn named_at(&self, directory: VertexId, name: Name, found: Found) -> Result<(Inode, At)> {
+    fn named_at(&self, directory: VertexId, name: Name, found: &Found) -> Result<(Inode, At)> {
         let inode = rows::inode(&*self.overlay, found.dentry.clone())?;
         let linked = matches!(found.dentry.inode, DentryInode::Elsewhere(_));
         let first = if linked {

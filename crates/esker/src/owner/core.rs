@@ -110,16 +110,15 @@ fn patient<T>(mut what: impl FnMut() -> Result<T>) -> Result<T> {
 impl Core {
     /// What shows that an open file was given to a user by this process.
     pub(super) fn seal(&self, asker: &Asker, handle: &Handle) -> Result<[u8; SEAL_BYTES]> {
-        let key = match self.key.get() {
-            Some(key) => key,
-            None => {
-                let halves = [esker_rpc::marker::random()?, esker_rpc::marker::random()?];
-                let mut key = [0; 32];
-                for (place, byte) in key.iter_mut().zip(halves.iter().flatten()) {
-                    *place = *byte;
-                }
-                self.key.get_or_init(|| key)
+        let key = if let Some(key) = self.key.get() {
+            key
+        } else {
+            let halves = [esker_rpc::marker::random()?, esker_rpc::marker::random()?];
+            let mut key = [0; 32];
+            for (place, byte) in key.iter_mut().zip(halves.iter().flatten()) {
+                *place = *byte;
             }
+            self.key.get_or_init(|| key)
         };
         let mut text = asker.uid.to_be_bytes().to_vec();
         text.extend_from_slice(&handle.sealed_bytes());

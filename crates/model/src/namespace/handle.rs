@@ -122,6 +122,10 @@ impl NamePath {
 }
 
 /// How a file is opened, as `open` has it.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of its own, as the kernel's"
+)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Open {
     /// To read (`O_RDONLY`, `O_RDWR`).
