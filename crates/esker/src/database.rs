@@ -70,6 +70,7 @@ struct Shared {
     sender: Arc<Sender>,
     /// RDF data, once somebody asked for it to be held.
     rdf: Mutex<Option<Arc<crate::rdf::Live>>>,
+    open_files: crate::file::OpenFiles,
 }
 
 impl std::fmt::Debug for Database {
@@ -132,6 +133,7 @@ impl Database {
                 reopening,
                 sender: Arc::new(Sender::new()),
                 rdf: Mutex::default(),
+                open_files: crate::file::OpenFiles::default(),
             }),
             asker: None,
         }
@@ -241,6 +243,11 @@ impl Database {
     }
 
     /// Whether callers want what they wrote to survive a power failure.
+    /// How many files are open, and how many may be.
+    pub(crate) fn open_files(&self) -> (&crate::file::OpenFiles, usize) {
+        (&self.shared.open_files, self.shared.options.open_files)
+    }
+
     pub(crate) fn is_sync(&self) -> bool {
         self.shared.options.durability == Durability::Sync
     }

@@ -19,6 +19,7 @@ mod archive;
 mod backup;
 mod clock;
 mod database;
+mod file;
 mod folder;
 mod http_socket;
 pub mod limits;
@@ -49,6 +50,7 @@ pub use engine::{
 pub use esker_model::{self as model, Error, ErrorKind, Result};
 pub use esker_rpc as rpc;
 pub use esker_store::Durability;
+pub use file::{File, OPEN_FILES_MAX};
 pub use folder::CLUSTER_FILE;
 pub use http_socket::HttpSocket;
 pub use objects::FindIter;

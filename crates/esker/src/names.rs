@@ -7,8 +7,8 @@ use crate::wire::encoding::Wire;
 use crate::wire::namespace::Outcome;
 use crate::wire::request::Request;
 use esker_model::namespace::{
-    Change, Changes, Cookie, Done, Entry, Inode, Kind, NamePath, Namespace, Partition, Space,
-    SpaceBy, Usage,
+    Change, Changes, Cookie, Done, Entry, Inode, Kind, Looked, NamePath, Namespace, Open,
+    Partition, Space, SpaceBy, Usage,
 };
 use esker_model::object::Asker;
 use esker_model::{Cancel, Error, Flow, Result, VertexId};
@@ -162,6 +162,16 @@ impl Namespace for Database {
         })?;
         let _ = all.iter().try_for_each(|(path, usage)| sink(path, usage));
         Ok(())
+    }
+
+    fn look(&self, asker: Option<&Asker>, path: &NamePath, how: Open) -> Result<Looked> {
+        self.run(|s| match s {
+            Session::Owner(o) => Ok(o.engine()?.look(asker, path, how)?),
+            Session::Attached(r) => {
+                r.value(&Request::Look(asker.cloned(), path.clone(), how), None)
+            }
+            Session::Server(c) => Ok(c.look(asker, path, how)?),
+        })
     }
 
     fn ids(

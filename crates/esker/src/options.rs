@@ -43,6 +43,7 @@ pub struct OpenOptions {
     pub(crate) engine: StoreEngine,
     pub(crate) part_of: Option<String>,
     pub(crate) window: Option<WindowOptions>,
+    pub(crate) open_files: usize,
 }
 
 impl Default for OpenOptions {
@@ -55,6 +56,7 @@ impl Default for OpenOptions {
             engine: StoreEngine::Fjall,
             part_of: None,
             window: None,
+            open_files: crate::OPEN_FILES_MAX,
         }
     }
 }
@@ -76,6 +78,13 @@ impl OpenOptions {
     #[must_use]
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
         self.memory_bytes = bytes;
+        self
+    }
+
+    /// How many files may be open at a time ([`crate::File`]); one more is refused with `EMFILE`.
+    #[must_use]
+    pub fn open_files(mut self, most: usize) -> Self {
+        self.open_files = most;
         self
     }
 

@@ -7,8 +7,8 @@ use crate::Database;
 use crate::clock::SystemClock;
 use crate::engine::{Engine, NoArchive, Settings};
 use esker_model::namespace::{
-    Change, Content, Cookie, Done, Entry, Errno, Inode, Kind, Make, NamePath, Namespace, Partition,
-    SUBTREE_BYTES_MAX, SetAttributes, Space, SpaceBy, Usage, too_large,
+    Change, Content, Cookie, Done, Entry, Errno, Inode, Kind, Looked, Make, NamePath, Namespace,
+    Open, Partition, SUBTREE_BYTES_MAX, SetAttributes, Space, SpaceBy, Usage, too_large,
 };
 use esker_model::object::Asker;
 use esker_model::{Cancel, Error, Flow, Result, VertexId};
@@ -231,6 +231,7 @@ fn bytes(change: &Change) -> usize {
             Change::Xattr {
                 path, name, value, ..
             } => path.as_bytes().len() + name.len() + value.as_ref().map_or(0, Vec::len),
+            Change::Write { data, .. } => data.len(),
             Change::Unlink(_) | Change::Rmdir(_) | Change::Merge(_) => 0,
         }
 }
@@ -291,6 +292,15 @@ impl<N: Namespace> Namespace for Private<N> {
     ) -> Result<()> {
         self.check()?;
         self.local.usages(self.asker(asker), path, cancel, sink)
+    }
+
+    /// None can be opened before it is merged: an open file would be another one then.
+    fn look(&self, _: Option<&Asker>, path: &NamePath, _: Open) -> Result<Looked> {
+        Err(Errno::NotSupported
+            .at(format!(
+                "{path}: a private subtree; open its files once it is merged"
+            ))
+            .into())
     }
 
     fn space(&self, by: SpaceBy) -> Result<Vec<Space>> {

@@ -16,11 +16,13 @@
 )]
 
 pub mod algorithm;
+mod brackets;
 mod codec;
 pub mod dictionary;
 mod error;
 pub mod exec;
 mod expr;
+mod given;
 pub mod id;
 pub mod infer;
 pub mod log;
@@ -36,15 +38,17 @@ mod update;
 pub use error::{Error, Mistake, Result};
 pub use exec::Options;
 pub use expr::Expr;
+pub use given::Given;
 pub use infer::Inference;
 pub use oxrdf::{Literal, NamedNode, NamedOrBlankNode, Term, Triple};
 pub use oxrdfio::{JsonLdProfileSet, RdfFormat};
 pub use oxsdatatypes::DateTime;
+pub use parse::Part;
 pub use quads::Dataset;
 pub use query::{Answer, Found, Graphs, answer, query, query_parsed};
 pub use remote::{ACCEPT, Remote, Solutions, read_solutions};
 pub use results::{Format, dump};
-pub use spargebra::{GraphUpdateOperation as UpdateOperation, Query, Update};
+pub use spargebra::{self, GraphUpdateOperation as UpdateOperation, Query, Update};
 pub use update::{Fetch, Updated, replace, update, update_in_place, update_parsed};
 
 /// Whether a text is an absolute IRI.

@@ -86,7 +86,7 @@ fn put_term(data: &Dataset, id: Id, to: &mut Vec<u8>) {
 /// Does what a record says.
 pub fn replay(data: &mut Dataset, record: &[u8]) -> Result<()> {
     let mut from = Reader::new(record);
-    let mut ids = vec![UNBOUND];
+    let mut ids = vec![(UNBOUND, b' ')];
     for _ in 0..from.len(17)? {
         let kind = from.u8()?;
         let (text, suffix) = (from.text()?, from.text()?);
@@ -98,29 +98,36 @@ pub fn replay(data: &mut Dataset, record: &[u8]) -> Result<()> {
             b'^' => Key::Typed(text, suffix),
             other => return Err(Error::Corrupt(format!("no kind of term is {other}"))),
         };
-        ids.push(data.dictionary.intern(&key)?);
+        ids.push((data.dictionary.intern(&key)?, kind));
     }
     let mut quads: Vec<(Quad, bool)> = Vec::new();
-    let id = |n: u32| -> Result<Id> {
-        ids.get(n as usize)
-            .copied()
-            .ok_or_else(|| Error::Corrupt(format!("the record has no term {n}")))
+    // The number of a term that may stand in that place: a graph may have no name.
+    let id = |n: u32, place: &str, kinds: &[u8]| -> Result<Id> {
+        let (id, kind) = ids
+            .get(n as usize)
+            .ok_or_else(|| Error::Corrupt(format!("the record has no term {n}")))?;
+        if !kinds.contains(kind) {
+            return Err(Error::Corrupt(format!(
+                "term {n} of the record is no {place}"
+            )));
+        }
+        Ok(*id)
     };
     for _ in 0..from.len(5)? {
         match from.u8()? {
             sign @ (b'+' | b'-') => {
                 let (s, p, o, g) = (from.u32()?, from.u32()?, from.u32()?, from.u32()?);
                 let quad = Quad {
-                    s: id(s)?,
-                    p: id(p)?,
-                    o: id(o)?,
-                    g: id(g)?,
+                    s: id(s, "subject", b"<_")?,
+                    p: id(p, "predicate", b"<")?,
+                    o: id(o, "object", b"<_\"@^")?,
+                    g: id(g, "graph", b"<_ ")?,
                 };
                 quads.push((quad, sign == b'+'));
             }
             b'0' => {
                 data.change(&std::mem::take(&mut quads));
-                data.clear(id(from.u32()?)?);
+                data.clear(id(from.u32()?, "graph", b"<_ ")?);
             }
             other => return Err(Error::Corrupt(format!("no change is {other}"))),
         }

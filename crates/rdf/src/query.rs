@@ -46,6 +46,11 @@ impl Answer<'_> {
         self.ctx.term(id)
     }
 
+    /// A term's text as it travels ([`crate::dictionary::Key::put`]), if the number is that of one.
+    pub fn put(&self, id: Id, to: &mut String) -> bool {
+        self.ctx.with_parts(id, |parts| parts.put(to)).is_some()
+    }
+
     /// The number of a term in the answer.
     pub fn find(&self, key: &crate::dictionary::Key<'_>) -> Option<Id> {
         let id = self.ctx.number_key(key);

@@ -1,7 +1,9 @@
 //! Texts of queries and updates parsed; mistakes shown with line, column, caret, and what may have been meant.
 
+use crate::brackets::{self, LINKS_MAX, NEGATED_MAX, NESTED_MAX, Unfit};
 use crate::error::{Error, Mistake, Result};
 use spargebra::{Query, SparqlParser, Update};
+use std::borrow::Cow;
 
 /// Prefixes that people write without saying what they mean, with what they mean.
 const KNOWN: [(&str, &str); 12] = [
@@ -21,8 +23,6 @@ const KNOWN: [(&str, &str); 12] = [
 
 /// Words that a mistake says were expected, at most.
 const EXPECTED_MAX: usize = 12;
-/// Brackets within brackets: the parser calls itself for each.
-const NESTED_MAX: usize = 256;
 
 fn parser(base: Option<&str>) -> Result<SparqlParser> {
     let parser = SparqlParser::new();
@@ -36,18 +36,18 @@ fn parser(base: Option<&str>) -> Result<SparqlParser> {
 
 /// Parses a query.
 pub fn query(text: &str, base: Option<&str>) -> Result<Query> {
-    not_too_deep(text)?;
+    let text = bounded(text)?;
     parser(base)?
-        .parse_query(text)
-        .map_err(|e| mistake(text, &e.to_string()))
+        .parse_query(&text)
+        .map_err(|e| mistake(&text, &e.to_string()))
 }
 
 /// Parses an update.
 pub fn update(text: &str, base: Option<&str>) -> Result<Update> {
-    not_too_deep(text)?;
+    let text = bounded(text)?;
     parser(base)?
-        .parse_update(text)
-        .map_err(|e| mistake(text, &e.to_string()))
+        .parse_update(&text)
+        .map_err(|e| mistake(&text, &e.to_string()))
 }
 
 /// Whether the query's own SELECT says `*`.
@@ -86,23 +86,36 @@ pub(crate) fn first_use(text: &str, name: &str) -> usize {
     usize::MAX
 }
 
-/// The parser's stack is as deep as the brackets.
-fn not_too_deep(text: &str) -> Result<()> {
-    let mut depth = 0usize;
-    for (line, row) in text.lines().enumerate() {
-        for (column, c) in row.chars().enumerate() {
-            match c {
-                '{' | '(' | '[' => depth += 1,
-                '}' | ')' | ']' => depth = depth.saturating_sub(1),
-                _ => {}
-            }
-            if depth > NESTED_MAX {
-                let message = format!("more than {NESTED_MAX} brackets within brackets");
-                return Err(at(text, line + 1, column + 1, &message, "a flatter query"));
-            }
-        }
-    }
-    Ok(())
+/// The text that is parsed in place of this: the parser's stack is as deep as the brackets.
+fn bounded(text: &str) -> Result<Cow<'_, str>> {
+    brackets::bounded(text).map_err(|unfit| {
+        let (i, message, advice) = match unfit {
+            Unfit::Deep(i) => (
+                i,
+                format!("more than {NESTED_MAX} brackets within brackets"),
+                "a flatter query",
+            ),
+            Unfit::Long(i) => (
+                i,
+                format!("more than {LINKS_MAX} brackets and operations"),
+                "several smaller requests, or a load of data",
+            ),
+            Unfit::Negated(i) => (
+                i,
+                format!("more than {NEGATED_MAX} negations within negations"),
+                "a flatter expression",
+            ),
+            Unfit::Escape(i) => (
+                i,
+                "no escape begins so".to_owned(),
+                r#"expected one of \t, \b, \n, \r, \f, \", \', \\, or \u or \U with a character's number"#,
+            ),
+        };
+        let before = text.get(..i).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        let row = before.rsplit('\n').next().unwrap_or_default();
+        at(text, line, row.chars().count() + 1, &message, advice)
+    })
 }
 
 /// The parser's message says `error at LINE:COLUMN: expected …`.

@@ -34,7 +34,8 @@ pub struct Number {
     numbered: Numbered,
 }
 
-fn random() -> Result<[u8; 16]> {
+/// Bytes that nobody can guess.
+pub fn random() -> Result<[u8; 16]> {
     let mut bytes = [0; 16];
     std::fs::File::open("/dev/urandom")
         .and_then(|mut f| f.read_exact(&mut bytes))

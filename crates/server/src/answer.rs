@@ -350,6 +350,7 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
         Request::Space(request) => names::space(&*files, request, call)?,
         Request::Partitions(request) => names::partitions(&*files, &request, call)?,
         Request::FileIds(request) => names::ids(service, &*files, request, call)?,
+        Request::LookFile(request) => names::look(&*files, request)?,
         Request::LeftOut(request) => {
             let edges = request.edges.unwrap_or_default();
             within(service, "vertices", edges.frontier.len() / 2)?;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The calls, in the order of their numbers in `Request`; number 0 is none of them.
-pub(crate) const CALLS: [&str; 43] = [
+pub(crate) const CALLS: [&str; 44] = [
     "unknown",
     "ping",
     "schema",
@@ -51,6 +51,7 @@ pub(crate) const CALLS: [&str; 43] = [
     "file_ids",
     "as",
     "left_out",
+    "look_file",
 ];
 
 /// A number that only grows.

@@ -132,6 +132,14 @@ pub(crate) fn walk(
     Ok(pieces.last())
 }
 
+pub(crate) fn look(names: &dyn Namespace, request: proto::LookFileRequest) -> Result<Reply, Stop> {
+    let asker = convert::asker_in(request.asker);
+    let path = convert::path_in(&request.path)?;
+    let how = convert::open_in(request.how)?;
+    let looked = names.look(asker.as_ref(), &path, how)?;
+    Ok(Reply::LookFile(convert::looked_out(&looked)))
+}
+
 pub(crate) fn usage(names: &dyn Namespace, request: proto::UsageRequest) -> Result<Reply, Stop> {
     let asker = convert::asker_in(request.asker);
     let path = convert::path_in(&request.path)?;

@@ -203,6 +203,7 @@ fn number_of(request: &proto::Request) -> usize {
             Message::FileIds(_) => 40,
             Message::As(_) => 41,
             Message::LeftOut(_) => 42,
+            Message::LookFile(_) => 43,
         },
     }
 }
@@ -369,5 +370,6 @@ impl Esker for Unary {
     unary!(space, Space, SpaceRequest => Space SpaceReply, rows);
     unary!(partitions, Partitions, PartitionsRequest => Partitions PartitionsReply, partitions);
     unary!(left_out, LeftOut, LeftOutRequest => LeftOut LeftOutReply);
+    unary!(look_file, LookFile, LookFileRequest => LookFile LookFileReply);
     unary!(file_ids, FileIds, FileIdsRequest => FileIds FileIdsReply, items);
 }

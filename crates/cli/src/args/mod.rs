@@ -46,7 +46,7 @@ pub(crate) use placement::{
 };
 pub(crate) use rdf::{
     Algorithm, AnswerFormat, DumpFormat, InferRules, RdfAlgorithmArgs, RdfArgs, RdfCommand,
-    RdfDumpArgs, RdfLoadArgs, RdfPlainArgs, RdfStatsArgs, SparqlArgs,
+    RdfDumpArgs, RdfLoadArgs, RdfPlainArgs, RdfStatsArgs, RdfWorkerArgs, SparqlArgs,
 };
 pub(crate) use read::{DiffArgs, GetArgs, HistoryArgs, ScanArgs, TopArgs, TopBy};
 pub(crate) use serve::{LogFormat, ServeArgs};

@@ -3,6 +3,7 @@
 use super::object::AskerArg;
 use super::{FormatArgs, Target};
 use clap::{Args, Subcommand, ValueEnum};
+use esker_rdf::Part;
 use std::path::PathBuf;
 
 /// How an answer is printed.
@@ -34,7 +35,8 @@ pub(crate) enum AnswerFormat {
     Examples:\n  \
     esker sparql lab.esker 'SELECT * { ?s ?p ?o } LIMIT 10'\n  \
     esker sparql lab.esker -f query.rq --format json\n  \
-    esker sparql lab.esker --update 'INSERT DATA { <http://example.org/x> a <http://example.org/Run> }'"
+    esker sparql lab.esker --update 'INSERT DATA { <http://example.org/x> a <http://example.org/Run> }'\n  \
+    esker sparql workers://127.0.0.1:7611,127.0.0.1:7612 -f query.rq"
 )]
 pub(crate) struct SparqlArgs {
     #[command(flatten)]
@@ -70,6 +72,9 @@ pub(crate) struct SparqlArgs {
     /// Let SERVICE ask endpoints whose IRIs begin so; a server has its own list
     #[arg(long, value_name = "IRI")]
     pub(crate) allow_service: Vec<String>,
+    /// With workers://HOST:PORT,… as the target: a file with their secret
+    #[arg(long, value_name = "FILE", env = "ESKER_SECRET_FILE")]
+    pub(crate) secret_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) asker: AskerArg,
 }
@@ -92,6 +97,8 @@ pub(crate) enum RdfCommand {
     Stats(RdfStatsArgs),
     /// Ranks, components, communities and more of a graph that a CONSTRUCT gives
     Algorithm(RdfAlgorithmArgs),
+    /// Answer for one part of RDF data that several processes hold together
+    Worker(RdfWorkerArgs),
     /// Forget all RDF data
     Drop(RdfPlainArgs),
 }
@@ -114,7 +121,8 @@ pub(crate) enum InferRules {
     Examples:\n  \
     esker rdf load lab.esker data.nt.zst more.ttl dir/\n  \
     esker rdf load lab.esker people.ttl --graph http://example.org/people\n  \
-    esker rdf load lab.esker univ-bench.owl data.nt --infer owl-rl"
+    esker rdf load lab.esker univ-bench.owl data.nt --infer owl-rl\n  \
+    esker rdf load part2.esker data.nt --part 2/4"
 )]
 pub(crate) struct RdfLoadArgs {
     #[command(flatten)]
@@ -131,8 +139,40 @@ pub(crate) struct RdfLoadArgs {
     /// Keep what follows from the data beside it, from now on; without it as at the last load
     #[arg(long, value_enum, value_name = "RULES")]
     pub(crate) infer: Option<InferRules>,
+    /// Load the Kth of N parts only, by the hash of the subject, for workers that hold one each
+    #[arg(long, value_name = "K/N", conflicts_with = "infer")]
+    pub(crate) part: Option<Part>,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Each worker holds the part that `esker rdf load --part` put into its folder, in memory, as it is when the worker starts. \
+    Workers ask each other: every one must reach every other by the addresses that queries name. Who knows the secret may ask; \
+    without one, whoever reaches the port.\n\n\
+    Examples:\n  \
+    esker rdf load part1.esker data.nt --part 1/2; esker rdf load part2.esker data.nt --part 2/2\n  \
+    esker rdf worker part1.esker --listen 127.0.0.1:7611 &\n  \
+    esker rdf worker part2.esker --listen 127.0.0.1:7612 &\n  \
+    esker sparql workers://127.0.0.1:7611,127.0.0.1:7612 'SELECT * { ?s ?p ?o } LIMIT 10'"
+)]
+pub(crate) struct RdfWorkerArgs {
+    /// The directory that holds the part
+    #[arg(value_name = "FOLDER")]
+    pub(crate) folder: String,
+    /// Where to listen; port 0 lets the system choose. An address that others reach needs a secret
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7611")]
+    pub(crate) listen: String,
+    /// A file whose first line all workers and those who ask them know
+    #[arg(long, value_name = "FILE", env = "ESKER_SECRET_FILE")]
+    pub(crate) secret_file: Option<PathBuf>,
+    /// Write the address into that file once the worker answers, as HOST:PORT and a newline
+    #[arg(long, value_name = "FILE")]
+    pub(crate) port_file: Option<PathBuf>,
+    /// Threads for each star of a query [default: one for each processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
 }
 
 #[derive(Debug, Args)]

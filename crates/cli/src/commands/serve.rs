@@ -85,7 +85,7 @@ fn settings(args: &ServeArgs) -> anyhow::Result<Settings> {
 }
 
 /// Whoever waits for the file finds it whole.
-fn announce(file: &Path, address: &str) -> esker_model::Result<()> {
+pub(super) fn announce(file: &Path, address: &str) -> esker_model::Result<()> {
     let failed = |e| Error::io(format!("writing `{}`", file.display()), e);
     let mut draft = file.as_os_str().to_owned();
     draft.push(".new");

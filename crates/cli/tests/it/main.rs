@@ -19,6 +19,7 @@ mod normalise;
 mod objects;
 mod processes;
 mod rdf;
+mod rdf_workers;
 mod resize;
 mod resize_window;
 mod serve;

@@ -86,6 +86,11 @@ pub enum NamesCall {
         /// Whose.
         vertex: VertexId,
     },
+    /// The newest state of a file that the answerer has kept.
+    Last {
+        /// Which file.
+        id: VertexId,
+    },
     /// For how long something is promised that a change of directories would change; nothing more is promised for a while.
     Promised,
 }
@@ -115,7 +120,7 @@ pub struct CallId {
 /// What can come back.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NamesReply {
-    /// To [`NamesCall::Rows`], in their order.
+    /// To [`NamesCall::Rows`], in their order; to [`NamesCall::Last`], one or none.
     Rows(Vec<Option<Vec<u8>>>),
     /// To [`NamesCall::Change`]: what became of the first ones, and how the directory has split that the next one's entry is in, if it lies
     /// elsewhere.
@@ -331,6 +336,10 @@ impl NamesCall {
                 out.extend_from_slice(&vertex.0);
             }
             Self::Promised => out.push(9),
+            Self::Last { id } => {
+                out.push(10);
+                out.extend_from_slice(&id.0);
+            }
         }
         out
     }
@@ -381,7 +390,10 @@ impl NamesCall {
                 vertex: VertexId(r.array("a vertex's id")?),
             },
             9 => Self::Promised,
-            _ => return Err(r.error("a kind of question (0 to 9)")),
+            10 => Self::Last {
+                id: VertexId(r.array("a file's id")?),
+            },
+            _ => return Err(r.error("a kind of question (0 to 10)")),
         };
         r.finish()?;
         Ok(call)

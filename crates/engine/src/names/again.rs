@@ -55,7 +55,8 @@ fn about(change: &Change) -> (Kind, &NamePath) {
         | Change::Rename { to: path, .. }
         | Change::Link { to: path, .. }
         | Change::Set { path, .. }
-        | Change::Xattr { path, .. } => (Kind::File, path),
+        | Change::Xattr { path, .. }
+        | Change::Write { path, .. } => (Kind::File, path),
         Change::Merge(subtree) => (Kind::Directory, subtree.path()),
     }
 }

@@ -8,6 +8,7 @@ use super::directory::Directories;
 use crate::txn::lock;
 use esker_model::key::Measure;
 use esker_model::namespace::digest;
+use esker_model::namespace::record::of_past;
 use esker_model::{Error, Flow, Op, Result, Version, Vertex, VertexId};
 use esker_store::{
     BulkLoad, Cursor, Durability, KeyRange, Read, Snapshot, Store, StoreStats, Table, WriteBatch,
@@ -228,6 +229,14 @@ impl<'a> Apart<'a> {
     }
 
     fn names_row(&self, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        if of_past(key).is_some() {
+            // States lie where they were written, which may be anywhere: the newest one of all engines is meant.
+            let Some(value) = self.fetched.and_then(|f| f.rows.get(key)) else {
+                lock(&self.notes).needs.push(Need::Row(key.to_vec()));
+                return Err(stopped());
+            };
+            return Ok(value.as_deref().map(sink).is_some());
+        }
         match self.placed.place(key) {
             RowPlace::Here => {}
             RowPlace::Busy => {

@@ -6,20 +6,22 @@ use super::resolve::{Reached, Way};
 use super::rows::{self, Committed};
 use super::spread::PlannedRow;
 use super::vertices::{IsFile, is_file, what_is_at};
-use super::{Local, file_kind, space};
+use super::{Local, file_kind, open, space};
 use crate::Engine;
 use crate::counts::decode_value;
 use crate::read::FirstError;
 use crate::txn::{check_vertex, lock};
 use esker_model::key::{Counter, Measure, SpaceKey};
 use esker_model::namespace::record::{
-    Dentry, DentryInode, decode_dentry_key, dentries_prefix, dentry_key, whereabouts_key,
+    Dentry, DentryInode, Past, decode_dentry_key, dentries_prefix, dentry_key, past_prefix,
+    whereabouts_key,
 };
 use esker_model::namespace::{
-    Change, Cookie, Entry, Errno, Inode, Kind, Name, NamePath, SpaceBy, digest, hash_of,
+    Change, Cookie, Entry, Errno, Inode, Kind, Looked, Name, NamePath, Open, SpaceBy, digest,
+    hash_of, root,
 };
 use esker_model::object::Asker;
-use esker_model::{Error, Flow, Result, VertexId, VertexRef};
+use esker_model::{Error, Flow, Result, Version, VertexId, VertexRef};
 use esker_store::{KeyRange, Table};
 
 /// A row of a listing: its key and value.
@@ -47,6 +49,9 @@ impl Engine {
             epoch: Some(fetched.epoch),
         };
         let result = call(&way, &apart);
+        if result.as_ref().is_err_and(open::moves) {
+            return Ok(Ran::Busy);
+        }
         // What was read while directories changed is of no moment.
         if placed.busy() || !is_current(fetched, &self.names.directories) {
             return Ok(Ran::Busy);
@@ -63,18 +68,39 @@ impl Engine {
         fetched: &Fetched,
     ) -> Result<Ran<Inode>> {
         self.way_apart(asker, placed, fetched, |way, apart| {
+            if let Some(handle) = path.handle() {
+                let (inode, named) = way.held_inode(&handle)?;
+                let inode = hidden(asker, path, inode);
+                return if named {
+                    summed(apart, inode)
+                } else {
+                    Ok(inode)
+                };
+            }
             let inode = match way.reach(path, follow)? {
                 Reached::Directory(directory) => read::present(way.rows, &directory)?,
                 Reached::Entry(_, _, Err(_)) => return Err(Errno::NotFound.at(path).into()),
                 Reached::Entry(_, _, Ok(found)) => rows::inode(way.rows, found.dentry)?,
             };
-            let inode = hidden(asker, inode);
-            if !inode.is_directory() {
-                return Ok(inode);
-            }
-            let of = |measure| apart.sum(inode.id, measure);
-            let (directories, changed) = (of(Measure::Directories)?, of(Measure::Changed)?);
-            Ok(read::with_sums(inode, directories, changed))
+            summed(apart, hidden(asker, path, inode))
+        })
+    }
+
+    /// As [`esker_model::namespace::Namespace::look`].
+    pub fn look_spread(
+        &self,
+        asker: Option<&Asker>,
+        (path, how): (&NamePath, Open),
+        placed: &dyn Placed,
+        fetched: &Fetched,
+    ) -> Result<Ran<Looked>> {
+        self.way_apart(asker, placed, fetched, |way, apart| {
+            Ok(match open::look(way, path, how)? {
+                Looked::Found(path, inode) if inode.links > 0 => {
+                    Looked::Found(path, Box::new(summed(apart, *inode)?))
+                }
+                looked => looked,
+            })
         })
     }
 
@@ -88,7 +114,9 @@ impl Engine {
     ) -> Result<Ran<VertexId>> {
         self.way_apart(asker, placed, fetched, |way, _| {
             let directory = way.directory(path)?;
-            directory.inode.demand(asker, rights & 4, path.as_bytes())?;
+            if rights & 4 != 0 {
+                read::demand_listing(&directory, asker, path)?;
+            }
             if rights & 1 != 0 {
                 directory.demand_search(asker)?;
             }
@@ -178,6 +206,11 @@ impl Engine {
         placed: &dyn Placed,
         fetched: &Fetched,
     ) -> Result<Ran<Option<(VertexId, u64)>>> {
+        if let Some(handle) = path_of(change).handle() {
+            // Where it was when it was opened; the root lies in no directory.
+            let target = (handle.directory, hash_of(&handle.name));
+            return Ok(Ran::Ended((handle.id != root()).then_some(target)));
+        }
         let Some((parent, name)) = path_of(change).split() else {
             return Ok(Ran::Ended(None));
         };
@@ -199,6 +232,7 @@ impl Engine {
         listed: &[RawEntry],
         fetched: &Fetched,
     ) -> Result<Ran<Vec<(Cookie, Entry)>>> {
+        let any = NamePath::root();
         let mut needs = Vec::new();
         let mut entries = Vec::with_capacity(listed.len());
         for (key, value) in listed {
@@ -228,7 +262,7 @@ impl Engine {
                     }
                 }
             };
-            let mut inode = hidden(asker, inode);
+            let mut inode = hidden(asker, &any, inode);
             if inode.is_directory() {
                 let Some(sums) = fetched.sums.get(&inode.id) else {
                     needs.push(Need::Sums(inode.id));
@@ -269,6 +303,19 @@ impl Engine {
         keys.iter()
             .map(|key| self.store.get(Table::Names, key))
             .collect()
+    }
+
+    /// The newest state of an inode that was kept here, and when it took that.
+    pub fn names_last(&self, id: VertexId) -> Result<Option<(Version, Vec<u8>)>> {
+        let mut last = None;
+        let range = KeyRange::prefix(&past_prefix(id));
+        self.store.scan(Table::Names, &range, &mut |_, value| {
+            last = Some(value.to_vec());
+            Flow::Break(())
+        })?;
+        let Some(row) = last else { return Ok(None) };
+        let past = Past::decode(id, &row).map_err(rows::corrupt)?;
+        Ok(Some((past.inode.version, row)))
     }
 
     /// This engine's share of what directories hold.
@@ -368,6 +415,16 @@ impl Engine {
         error.into_result()?;
         Ok(values.into_iter().collect())
     }
+}
+
+/// A directory with what its entries give it.
+fn summed(apart: &Apart<'_>, inode: Inode) -> Result<Inode> {
+    if !inode.is_directory() {
+        return Ok(inode);
+    }
+    let of = |measure| apart.sum(inode.id, measure);
+    let (directories, changed) = (of(Measure::Directories)?, of(Measure::Changed)?);
+    Ok(read::with_sums(inode, directories, changed))
 }
 
 /// A page of a listing is of about so many bytes at most.

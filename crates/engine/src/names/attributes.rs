@@ -1,15 +1,17 @@
 //! Attributes of files change.
 
+use super::open::Held;
 use super::read::changed_by_entries;
 use super::resolve::Reached;
-use super::{NamesTxn, rows, space};
+use super::rows::Found;
+use super::{NamesTxn, open, rows, space};
 use crate::txn::Txn;
 use esker_model::key::{Counter, Measure, SpaceKey};
-use esker_model::namespace::record::{Dentry, DentryInode};
+use esker_model::namespace::record::{Dentry, DentryInode, Whereabouts};
 use esker_model::namespace::tags::TAG_PREFIX;
 use esker_model::namespace::{
-    Content, Errno, INLINE_BYTES_MAX, Inode, Kind, Name, NamePath, SetAttributes, XATTR_BYTES_MAX,
-    XATTRS_BYTES_MAX, XattrMode, display,
+    Content, Errno, Handle, INLINE_BYTES_MAX, Inode, Kind, Name, NamePath, SetAttributes,
+    XATTR_BYTES_MAX, XATTRS_BYTES_MAX, XattrMode, display,
 };
 use esker_model::object::Asker;
 use esker_model::{Result, VertexId};
@@ -27,6 +29,15 @@ pub(super) struct At {
     place: (u64, u8),
     name: Name,
     linked: bool,
+    /// It was removed, and somebody has it open.
+    gone: bool,
+}
+
+impl At {
+    /// Whether it was removed.
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone
+    }
 }
 
 impl Txn<'_, '_> {
@@ -38,17 +49,13 @@ impl Txn<'_, '_> {
         path: &NamePath,
         follow: bool,
     ) -> Result<(Inode, At)> {
+        if let Some(handle) = path.handle() {
+            return self.held_at(names, &handle);
+        }
         let (parent, name, found) = match self.reach(names, asker, path, follow)? {
             Reached::Directory(directory) => {
                 let Some(parent) = directory.parent.clone() else {
-                    let at = At {
-                        sized: None,
-                        directory: VertexId::default(),
-                        place: (0, 0),
-                        name: rows::root_name()?,
-                        linked: false,
-                    };
-                    return Ok((rows::root_inode(&*self.overlay)?, at));
+                    return self.root_at();
                 };
                 let Some((_, name)) = NamePath::parse(&directory.path)?.split() else {
                     return Err(Errno::Invalid.at(path).into());
@@ -61,6 +68,41 @@ impl Txn<'_, '_> {
         let Ok(found) = found else {
             return Err(Errno::NotFound.at(path).into());
         };
+        self.named_at(parent.id, name, *found)
+    }
+
+    fn root_at(&self) -> Result<(Inode, At)> {
+        let at = At {
+            sized: None,
+            directory: VertexId::default(),
+            place: (0, 0),
+            name: rows::root_name()?,
+            linked: false,
+            gone: false,
+        };
+        Ok((rows::root_inode(&*self.overlay)?, at))
+    }
+
+    /// An open file's.
+    fn held_at(&self, names: &NamesTxn<'_>, handle: &Handle) -> Result<(Inode, At)> {
+        match self.way(names, None).held(handle)? {
+            Held::Root => self.root_at(),
+            Held::Named(directory, name, found) => self.named_at(directory, name, *found),
+            Held::Gone(inode) => {
+                let at = At {
+                    sized: None,
+                    directory: handle.directory,
+                    place: (0, 0),
+                    name: handle.name.clone(),
+                    linked: false,
+                    gone: true,
+                };
+                Ok((*inode, at))
+            }
+        }
+    }
+
+    fn named_at(&self, directory: VertexId, name: Name, found: Found) -> Result<(Inode, At)> {
         let inode = rows::inode(&*self.overlay, found.dentry.clone())?;
         let linked = matches!(found.dentry.inode, DentryInode::Elsewhere(_));
         let first = if linked {
@@ -72,14 +114,15 @@ impl Txn<'_, '_> {
         let sized = match (first, inode.is_directory()) {
             (_, true) => (inode.id, name.clone()),
             (Some(first), _) => first,
-            (None, _) => (parent.id, name.clone()),
+            (None, _) => (directory, name.clone()),
         };
         let at = At {
             sized: Some(sized),
-            directory: parent.id,
+            directory,
             place: (found.hash, found.n),
             name,
             linked,
+            gone: false,
         };
         Ok((inode, at))
     }
@@ -100,6 +143,9 @@ impl Txn<'_, '_> {
         before: &Inode,
         mut inode: Inode,
     ) -> Result<VertexId> {
+        if at.gone {
+            return self.put_gone(at, inode);
+        }
         self.supersede(at.directory, &at.name, before);
         inode.version = self.version;
         if let Some((directory, name)) = &at.sized {
@@ -130,6 +176,66 @@ impl Txn<'_, '_> {
         Ok(id)
     }
 
+    /// What is left of a file that was removed. When that was stays what it was, and no states are kept behind it.
+    fn put_gone(&mut self, at: At, inode: Inode) -> Result<VertexId> {
+        let id = inode.id;
+        let place = rows::whereabouts(&*self.overlay, id)?;
+        let place = place.unwrap_or_else(|| Whereabouts {
+            gone: true,
+            departed: true,
+            ..Whereabouts::at(at.directory, at.name)
+        });
+        self.put_whereabouts(
+            id,
+            &Whereabouts {
+                inode: Some(inode),
+                ..place
+            },
+        );
+        Ok(id)
+    }
+
+    /// Bytes are written into content that is here.
+    pub(super) fn write_inode(
+        &mut self,
+        names: &mut NamesTxn<'_>,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        (offset, data): (Option<u64>, &[u8]),
+    ) -> Result<VertexId> {
+        if path.handle().is_some_and(|h| !h.write) {
+            return Err(Errno::BadHandle.at(path).into());
+        }
+        let (before, at) = self.inode_at(names, asker, path, true)?;
+        let mut inode = before.clone();
+        if inode.is_directory() {
+            return Err(Errno::IsDirectory.at(path).into());
+        }
+        if inode.kind() != Kind::File {
+            return Err(Errno::Invalid.at(path).into());
+        }
+        open::demand_write(&inode, asker, path)?;
+        if data.is_empty() {
+            return Ok(inode.id);
+        }
+        let mut content = open::written(&mut inode, path)?;
+        let begin = offset.unwrap_or(content.len() as u64);
+        let end = begin.saturating_add(data.len() as u64);
+        let end = usize::try_from(end).ok().filter(|n| *n <= INLINE_BYTES_MAX);
+        let end = end.ok_or_else(|| Errno::TooBig.at(path))?;
+        content.resize(content.len().max(end), 0);
+        if let Some(place) = content.get_mut(end - data.len()..end) {
+            place.copy_from_slice(data);
+        }
+        inode.size = content.len() as u64;
+        inode.content = Content::Inline(content);
+        drop_privileges(&mut inode, asker);
+        let now = self.now_nanos();
+        inode.mtime = now;
+        inode.touch_change(now);
+        self.put_inode(names, at, &before, inode)
+    }
+
     pub(super) fn set_inode(
         &mut self,
         names: &mut NamesTxn<'_>,
@@ -144,27 +250,30 @@ impl Txn<'_, '_> {
         let owner = asker.is_none_or(|a| a.uid == 0 || a.uid == i64::from(before.uid));
         let mut changed = false;
         if let Some(size) = set.size {
+            if path.handle().is_some_and(|h| !h.write) {
+                return Err(Errno::Invalid.at(path).into());
+            }
             if inode.is_directory() {
                 return Err(Errno::IsDirectory.at(path).into());
             }
             if inode.kind() != Kind::File {
                 return Err(Errno::Invalid.at(path).into());
             }
-            inode.demand(asker, 2, path.as_bytes())?;
+            open::demand_write(&inode, asker, path)?;
             resize(&mut inode, size, path)?;
             drop_privileges(&mut inode, asker);
             inode.mtime = now;
             changed = true;
         }
         if let Some(content) = &set.content {
-            inode.demand(asker, 2, path.as_bytes())?;
+            open::demand_write(&inode, asker, path)?;
             Self::set_content(&mut inode, content, path)?;
             drop_privileges(&mut inode, asker);
             inode.mtime = now;
             changed = true;
         }
         if let Some(blocks) = set.blocks {
-            inode.demand(asker, 2, path.as_bytes())?;
+            open::demand_write(&inode, asker, path)?;
             inode.blocks = blocks;
         }
         if set.uid.is_some() || set.gid.is_some() {
@@ -265,6 +374,10 @@ impl Txn<'_, '_> {
 /// Content that is here is cut, or filled with zero bytes; where it would not fit, it is refused: whoever keeps content
 /// elsewhere says where first.
 fn resize(inode: &mut Inode, size: u64, path: &NamePath) -> Result<()> {
+    if path.is_handle() && inode.content == Content::None && inode.size == 0 {
+        // Whoever has it open is making its content.
+        inode.content = Content::Inline(Vec::new());
+    }
     match &mut inode.content {
         Content::Inline(data) => {
             let length = usize::try_from(size)

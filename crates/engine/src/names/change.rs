@@ -73,6 +73,9 @@ impl Txn<'_, '_> {
                 value,
                 mode,
             } => self.set_xattr(names, asker, path, name, value.as_deref(), *mode)?,
+            Change::Write { path, at, data } => {
+                self.write_inode(names, asker, path, (*at, data))?
+            }
             Change::Merge(subtree) => self.merge(names, asker, subtree)?,
         };
         Ok(Done {
@@ -85,7 +88,7 @@ impl Txn<'_, '_> {
         nanos(self.version)
     }
 
-    fn way<'w>(
+    pub(super) fn way<'w>(
         &'w self,
         names: &'w NamesTxn<'_>,
         asker: Option<&'w Asker>,

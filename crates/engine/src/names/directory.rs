@@ -54,6 +54,14 @@ impl Directory {
         }
     }
 
+    /// One of which nothing but itself is asked: an open one.
+    pub(crate) fn detached(inode: Inode) -> Self {
+        Self {
+            id: inode.id,
+            ..Self::root(inode)
+        }
+    }
+
     pub(crate) fn child(self: &Arc<Self>, name: &Name, inode: Inode) -> Self {
         Self {
             id: inode.id,

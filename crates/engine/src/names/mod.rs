@@ -10,6 +10,7 @@ mod attributes;
 mod change;
 mod directory;
 mod filter;
+mod open;
 pub(crate) mod places;
 mod promise;
 mod read;

@@ -124,6 +124,11 @@ impl<'r, R: Rows + ?Sized> Places<'r, R> {
         self.by_claim(id, kind, key)
     }
 
+    /// The path of a directory, if rows say it.
+    pub(crate) fn directory(&self, id: VertexId) -> Result<Option<Vec<u8>>> {
+        Ok(self.above(id)?.map(|above| above.path.clone()))
+    }
+
     /// The same for a file that has whereabouts.
     pub(crate) fn by_whereabouts(&self, id: VertexId) -> Result<Option<Known>> {
         let Some(place) = rows::whereabouts(self.rows, id)? else {

@@ -4,7 +4,7 @@ use super::change::nanos;
 use super::directory::Directory;
 use super::resolve::{Reached, Way};
 use super::rows::{self, Committed, Rows};
-use super::{Local, space};
+use super::{Local, open, space};
 use crate::Engine;
 use crate::read::FirstError;
 use esker_model::key::{Counter, Measure, SpaceKey};
@@ -12,8 +12,8 @@ use esker_model::namespace::record::{
     Dentry, children_prefix, decode_child_key, decode_dentry_key, dentries_prefix, dentry_key,
 };
 use esker_model::namespace::{
-    Change, Content, Cookie, Done, Entry, Errno, Inode, Kind, Name, NamePath, Namespace, Partition,
-    Space, SpaceBy, Usage,
+    Change, Content, Cookie, Done, Entry, Errno, Handle, Inode, Kind, Looked, Name, NamePath,
+    Namespace, Open, Partition, Space, SpaceBy, Usage,
 };
 use esker_model::object::Asker;
 use esker_model::{Cancel, Error, Flow, Result, VertexId, place};
@@ -44,8 +44,8 @@ impl Engine {
 
     /// What those who ask see of a file: content and attributes only if they may read it; a directory has the names and
     /// times that its entries give it.
-    fn seen(&self, asker: Option<&Asker>, inode: Inode) -> Result<Inode> {
-        let inode = hidden(asker, inode);
+    fn seen(&self, asker: Option<&Asker>, path: &NamePath, inode: Inode) -> Result<Inode> {
+        let inode = hidden(asker, path, inode);
         if !inode.is_directory() {
             return Ok(inode);
         }
@@ -75,11 +75,39 @@ impl Engine {
         let Some(inode) = found.filter(plain) else {
             return Ok(None);
         };
-        let mut inode = hidden(asker, inode);
+        let mut inode = hidden(asker, path, inode);
         if inode.allows(asker, READ) {
             self.add_tags(&mut inode)?;
         }
         Ok(Some(inode))
+    }
+
+    /// What an open file is.
+    fn stat_held(&self, asker: Option<&Asker>, path: &NamePath, handle: &Handle) -> Result<Inode> {
+        let (inode, named) = self.reach(asker, |way| way.held_inode(handle))?;
+        if !named {
+            return Ok(hidden(asker, path, inode));
+        }
+        let mut inode = self.seen(asker, path, inode)?;
+        if inode.allows(asker, READ) {
+            self.add_tags(&mut inode)?;
+        }
+        Ok(inode)
+    }
+
+    /// With what sums and the graph say of it.
+    fn tagged(&self, asker: Option<&Asker>, looked: Looked) -> Result<Looked> {
+        let Looked::Found(path, inode) = looked else {
+            return Ok(looked);
+        };
+        if inode.links == 0 {
+            return Ok(Looked::Found(path, inode));
+        }
+        let mut inode = self.seen(asker, &path, *inode)?;
+        if inode.allows(asker, READ) {
+            self.add_tags(&mut inode)?;
+        }
+        Ok(Looked::Found(path, Box::new(inode)))
     }
 
     /// The id of what is at a path, if there is something.
@@ -90,7 +118,7 @@ impl Engine {
     /// The directory at a path, whose entries someone may list.
     fn listed(&self, asker: Option<&Asker>, path: &NamePath) -> Result<Arc<Directory>> {
         let directory = self.reach(asker, |way| way.directory(path))?;
-        directory.inode.demand(asker, READ, path.as_bytes())?;
+        demand_listing(&directory, asker, path)?;
         Ok(directory)
     }
 
@@ -131,13 +159,27 @@ impl Engine {
     }
 }
 
-/// What someone may not read is left out.
-pub(super) fn hidden(asker: Option<&Asker>, mut inode: Inode) -> Inode {
+/// Whether someone may list a directory: its handle says so, or its mode.
+pub(super) fn demand_listing(
+    directory: &Directory,
+    asker: Option<&Asker>,
+    path: &NamePath,
+) -> Result<()> {
+    match path.handle() {
+        Some(handle) if handle.read => Ok(()),
+        Some(_) => Err(Errno::BadHandle.at(path).into()),
+        None => Ok(directory.inode.demand(asker, READ, path.as_bytes())?),
+    }
+}
+
+/// What someone may not read is left out. Content shows by what they opened it for, if that is how they ask; attributes by what they
+/// may do now, as the kernel has it.
+pub(super) fn hidden(asker: Option<&Asker>, path: &NamePath, mut inode: Inode) -> Inode {
     if !inode.allows(asker, READ) {
         inode.xattrs.clear();
-        if inode.kind() != Kind::Symlink {
-            inode.content = Content::None;
-        }
+    }
+    if inode.kind() != Kind::Symlink && !open::readable(&inode, asker, path) {
+        inode.content = Content::None;
     }
     if asker.is_some_and(|a| a.uid != 0) {
         inode
@@ -202,13 +244,16 @@ impl Namespace for Engine {
         if let Some(inode) = self.stat_lately(asker, path)? {
             return Ok(inode);
         }
+        if let Some(handle) = path.handle() {
+            return self.stat_held(asker, path, &handle);
+        }
         let reached = self.reach(asker, |way| way.reach(path, follow))?;
         let inode = match reached {
             Reached::Directory(directory) => present(&Committed(&*self.store), &directory)?,
             Reached::Entry(_, _, Err(_)) => return Err(Errno::NotFound.at(path).into()),
             Reached::Entry(_, _, Ok(found)) => rows::inode(&Committed(&*self.store), found.dentry)?,
         };
-        let mut inode = self.seen(asker, inode)?;
+        let mut inode = self.seen(asker, path, inode)?;
         if inode.allows(asker, READ) {
             self.add_tags(&mut inode)?;
         }
@@ -232,9 +277,11 @@ impl Namespace for Engine {
         let snapshot = self.store.snapshot()?;
         let rows = Committed(&*snapshot);
         let mut error = FirstError::default();
+        // What is in it is looked at by itself, however the directory was opened.
+        let any = NamePath::root();
         snapshot.scan(Table::Names, &range, &mut |key, value| {
             let (cookie, mut entry) = error.keep(entry(&rows, key, value))?;
-            entry.inode = error.keep(self.seen(asker, entry.inode))?;
+            entry.inode = error.keep(self.seen(asker, &any, entry.inode))?;
             sink(cookie, entry)
         })?;
         error.into_result()
@@ -247,6 +294,7 @@ impl Namespace for Engine {
         cancel: &dyn Cancel,
         sink: &mut dyn FnMut(&NamePath, &Inode) -> Flow,
     ) -> Result<()> {
+        path.demand_path()?;
         let inode = self.stat(asker, path, false)?;
         if sink(path, &inode).is_break() || !inode.is_directory() {
             return Ok(());
@@ -270,8 +318,8 @@ impl Namespace for Engine {
                         return error.keep(Err(Error::Interrupted));
                     }
                     let (_, entry) = error.keep(entry(&rows, key, value))?;
-                    let inode = error.keep(self.seen(asker, entry.inode))?;
                     let path = path.join(&entry.name);
+                    let inode = error.keep(self.seen(asker, &path, entry.inode))?;
                     if inode.is_directory() && inode.allows(asker, READ | SEARCH) {
                         below.push((path.clone(), inode.id));
                     }
@@ -325,6 +373,7 @@ impl Namespace for Engine {
         cancel: &dyn Cancel,
         sink: &mut dyn FnMut(&NamePath, &Usage) -> Flow,
     ) -> Result<()> {
+        path.demand_path()?;
         // Each with the place of the one that it is in; those come before.
         let mut all: Vec<(NamePath, Usage, Option<usize>)> = Vec::new();
         let mut left = vec![(self.listed(asker, path)?, path.clone(), None)];
@@ -381,6 +430,11 @@ impl Namespace for Engine {
             server: 0,
             entries: own.files + own.directories,
         }])
+    }
+
+    fn look(&self, asker: Option<&Asker>, path: &NamePath, how: Open) -> Result<Looked> {
+        let looked = self.reach(asker, |way| open::look(way, path, how))?;
+        self.tagged(asker, looked)
     }
 
     fn space(&self, by: SpaceBy) -> Result<Vec<Space>> {

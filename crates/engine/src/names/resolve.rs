@@ -91,6 +91,10 @@ impl<R: Rows + ?Sized> Way<'_, R> {
     /// Where a path leads. With `follow`, its last name is followed if it is a symbolic link.
     pub(crate) fn reach(&self, path: &NamePath, follow: bool) -> Result<Reached> {
         let Some((parent, name)) = path.split() else {
+            if path.is_handle() {
+                // It may have several names, or none: [`Way::held`].
+                return Err(Errno::Invalid.at(path).into());
+            }
             return Ok(Reached::Directory(self.root()?));
         };
         let refused = |e: Error| match e {
@@ -168,6 +172,9 @@ impl<R: Rows + ?Sized> Way<'_, R> {
                 parent.demand_search(self.asker)?;
             }
             return Ok(directory);
+        }
+        if let Some(handle) = path.handle() {
+            return self.held_directory(&handle, path);
         }
         let epoch = self.epoch();
         match self.reach(path, true)? {

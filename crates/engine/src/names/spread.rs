@@ -255,6 +255,8 @@ impl Engine {
         let mut txn = self.names_part(&mut overlay, &schema, version, &mut senders);
         let done = match txn.change_name(&mut names, asker, change) {
             Ok(done) => done,
+            // What was read of it is of several moments.
+            Err(e) if super::open::moves(&e) => return Ok(Ran::Busy),
             Err(e) => return apart.trouble().ok_or(e),
         };
         names.keep_differences();

@@ -2,7 +2,8 @@
 
 use super::NamesTxn;
 use super::attributes::check_xattr;
-use super::places::key_of;
+use super::open::Held;
+use super::places::{Places, key_of};
 use super::resolve::{Reached, Way};
 use super::rows::Rows;
 use super::{Local, rows};
@@ -11,7 +12,7 @@ use crate::read::vertex_record;
 use crate::txn::{Txn, check_vertex};
 use esker_model::namespace::record::Whereabouts;
 use esker_model::namespace::tags::{TAG_PREFIX, text_of, value_of};
-use esker_model::namespace::{Errno, Inode, Kind, NamePath, XattrMode, display};
+use esker_model::namespace::{Errno, Handle, Inode, Kind, NamePath, XattrMode, display};
 use esker_model::object::Asker;
 use esker_model::record::UserAttribute;
 use esker_model::{Error, Op, Properties, Result, Schema, VertexId, VertexRef, VertexTypeId};
@@ -145,6 +146,17 @@ impl Txn<'_, '_> {
         Ok(true)
     }
 
+    /// An open file by its present path.
+    fn reach_held(&self, names: &NamesTxn<'_>, handle: &Handle) -> Result<Reached> {
+        let (directory, name) = match self.way(names, None).held(handle)? {
+            Held::Named(directory, name, _) => (directory, name),
+            Held::Root | Held::Gone(_) => return self.reach(names, None, &NamePath::root(), false),
+        };
+        let place = Places::new(&*self.overlay).directory(directory)?;
+        let path = place.ok_or_else(|| Errno::NotFound.at(handle.path()))?;
+        self.reach(names, None, &NamePath::parse(&path)?.join(&name), false)
+    }
+
     /// Sets the tag that an extended attribute `user.esker.NAME` is, or removes it.
     pub(super) fn set_tag(
         &mut self,
@@ -156,6 +168,10 @@ impl Txn<'_, '_> {
         mode: XattrMode,
     ) -> Result<VertexId> {
         let (before, at) = self.inode_at(names, asker, path, follow)?;
+        if at.is_gone() {
+            // Its vertex went with its last name.
+            return Err(Errno::NotFound.at(path).into());
+        }
         check_xattr(&before, asker, name, path)?;
         let tag = name.strip_prefix(TAG_PREFIX).unwrap_or_default();
         let refused = |e: Error| match e {
@@ -195,7 +211,11 @@ impl Txn<'_, '_> {
         self.check_attributes(vertex, &set, &remove)
             .map_err(refused)?;
         if user.is_none() {
-            let key = match self.reach(names, asker, path, follow)? {
+            let reached = match path.handle() {
+                Some(handle) => self.reach_held(names, &handle)?,
+                None => self.reach(names, asker, path, follow)?,
+            };
+            let key = match reached {
                 Reached::Directory(directory) => directory.path.to_vec(),
                 Reached::Entry(directory, name, _) => {
                     let path = directory.path_of(&name);

@@ -272,6 +272,10 @@ pub(super) fn answer(core: &Core, request: Request, out: &mut Answer<'_>) -> io:
         }
         Request::SetIndex(name, on) => out.end(core.set_index(&name, on)),
         Request::Stat(asker, path, follow) => out.end(engine.stat(asker.as_ref(), &path, follow)),
+        Request::Look(asker, path, how) => {
+            let looked = engine.look(asker.as_ref(), &path, how);
+            out.end(looked.and_then(|l| core.seal_looked(asker.as_ref(), l)))
+        }
         Request::List(asker, path, after) => out.stream(|sink| {
             engine.list(asker.as_ref(), &path, after, &mut |cookie, entry| {
                 sink(&(cookie, entry))

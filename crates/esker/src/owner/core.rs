@@ -8,7 +8,7 @@ use crate::folder::Folder;
 use crate::limits::{HEARTBEAT, OWNER_SILENT_MAX, REQUEST_MARKER_MAX};
 use crate::marker;
 use crate::options::StoreEngine;
-use esker_model::namespace::{Change, Changes, Done, Namespace as _};
+use esker_model::namespace::{Change, Changes, Done, Handle, Looked, Namespace as _, SEAL_BYTES};
 use esker_model::object::{Asker, ObjectWrite as _, TagReport, TagWhere};
 use esker_model::{
     Batch, Cancel, Commit, Error, Flow, GraphWrite, Mutation, Result, Schema, SchemaChange, Version,
@@ -16,7 +16,7 @@ use esker_model::{
 use esker_store::{Durability, Store, Table, WriteBatch};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use std::time::Instant;
 
@@ -93,6 +93,8 @@ pub(crate) struct Core {
     pub(crate) window: Option<crate::window::Window>,
     dirty: AtomicBool,
     sync_failure: Mutex<Option<String>>,
+    /// What seals are made with: nobody else knows it.
+    key: OnceLock<[u8; 32]>,
 }
 
 /// Does something as soon as what it changes is not promised to anybody any more.
@@ -106,6 +108,38 @@ fn patient<T>(mut what: impl FnMut() -> Result<T>) -> Result<T> {
 }
 
 impl Core {
+    /// What shows that an open file was given to a user by this process.
+    pub(super) fn seal(&self, asker: &Asker, handle: &Handle) -> Result<[u8; SEAL_BYTES]> {
+        let key = match self.key.get() {
+            Some(key) => key,
+            None => {
+                let halves = [esker_rpc::marker::random()?, esker_rpc::marker::random()?];
+                let mut key = [0; 32];
+                for (place, byte) in key.iter_mut().zip(halves.iter().flatten()) {
+                    *place = *byte;
+                }
+                self.key.get_or_init(|| key)
+            }
+        };
+        let mut text = asker.uid.to_be_bytes().to_vec();
+        text.extend_from_slice(&handle.sealed_bytes());
+        let hash = blake3::keyed_hash(key, &text);
+        Ok(hash.as_bytes().first_chunk().copied().unwrap_or_default())
+    }
+
+    /// What was opened, as it goes to another process.
+    pub(super) fn seal_looked(&self, asker: Option<&Asker>, looked: Looked) -> Result<Looked> {
+        let (Some(asker), Looked::Found(path, inode)) = (asker, &looked) else {
+            return Ok(looked);
+        };
+        let Some(handle) = path.handle() else {
+            return Ok(looked);
+        };
+        let seal = self.seal(asker, &handle)?;
+        let path = Handle { seal, ..handle }.path();
+        Ok(Looked::Found(path, inode.clone()))
+    }
+
     pub(crate) fn new(
         engine: Arc<Engine>,
         store: Arc<dyn Store>,
@@ -128,6 +162,7 @@ impl Core {
             window: None,
             dirty,
             sync_failure,
+            key: OnceLock::new(),
         }
     }
 

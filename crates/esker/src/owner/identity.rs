@@ -6,6 +6,7 @@
 
 use super::core::Core;
 use crate::wire::request::Request;
+use esker_model::namespace::{Change, Errno, Handle, NamePath, SEAL_BYTES};
 use esker_model::object::Asker;
 use esker_model::{Error, Result};
 use std::os::unix::fs::MetadataExt as _;
@@ -83,6 +84,7 @@ impl Identity {
             | Request::Tags(slot)
             | Request::FileIds(slot, _)
             | Request::Stat(slot, ..)
+            | Request::Look(slot, ..)
             | Request::List(slot, ..)
             | Request::Walk(slot, _)
             | Request::Usage(slot, ..)
@@ -113,6 +115,39 @@ impl Identity {
             }
         }
         Ok(request)
+    }
+
+    /// Refuses open files that were not given to whoever sends them: `seal` makes the seal of one for a user.
+    pub(super) fn admit_open(
+        &self,
+        request: &Request,
+        seal: impl Fn(&Asker, &Handle) -> Result<[u8; SEAL_BYTES]>,
+    ) -> Result<()> {
+        let Self::Other { asker, .. } = self else {
+            return Ok(());
+        };
+        let paths: Vec<&NamePath> = match request {
+            // Opened anew, by who owns it: that is looked at there.
+            Request::Look(..) => return Ok(()),
+            Request::Stat(_, path, _)
+            | Request::List(_, path, _)
+            | Request::Walk(_, path)
+            | Request::Usage(_, path, _)
+            | Request::Usages(_, path) => vec![path],
+            Request::FileIds(_, paths) => paths.iter().collect(),
+            Request::Change(changes) => changes.changes.iter().map(Change::path).collect(),
+            _ => Vec::new(),
+        };
+        for path in paths {
+            if let Some(handle) = path.handle()
+                && seal(asker, &handle)? != handle.seal
+            {
+                return Err(Errno::Stale
+                    .at(format!("{path}: it was opened through another process, which has ended, or by another user; open it again"))
+                    .into());
+            }
+        }
+        Ok(())
     }
 
     /// Whoever says nothing, or who they are, is who they are.
@@ -158,7 +193,8 @@ fn reads_the_graph(request: &Request) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use esker_model::namespace::{Changes, NamePath};
+    use esker_model::VertexId;
+    use esker_model::namespace::{Changes, Name, Open};
 
     fn ada() -> Identity {
         Identity::Other {
@@ -179,6 +215,68 @@ mod tests {
 
     fn stat(asker: Option<Asker>) -> Request {
         Request::Stat(asker, NamePath::root(), false)
+    }
+
+    #[test]
+    fn an_open_file_is_whose_it_is() {
+        let handle = Handle {
+            id: VertexId([1; 16]),
+            directory: VertexId([2; 16]),
+            name: Name::new(b"x").unwrap(),
+            born: 0,
+            read: true,
+            write: false,
+            seal: [0; SEAL_BYTES],
+        };
+        let seal = |asker: &Asker, handle: &Handle| {
+            let mut seal = [handle
+                .sealed_bytes()
+                .iter()
+                .fold(1_u8, |a, b| a.wrapping_add(*b)); SEAL_BYTES];
+            seal[0] = asker.uid as u8;
+            Ok(seal)
+        };
+        let own = |uid| Asker {
+            uid,
+            gids: Vec::new(),
+        };
+        let sealed = |asker: &Asker| Handle {
+            seal: seal(asker, &handle).unwrap(),
+            ..handle.clone()
+        };
+        let asks = |handle: &Handle| Request::Stat(None, handle.path(), false);
+        let changes = |handle: &Handle| {
+            let change = Change::Write {
+                path: handle.path(),
+                at: None,
+                data: Vec::new(),
+            };
+            Request::Change(Changes {
+                changes: vec![change],
+                ..Changes::default()
+            })
+        };
+        for request in [asks, changes] {
+            assert!(
+                ada()
+                    .admit_open(&request(&sealed(&own(1001))), seal)
+                    .is_ok()
+            );
+            for other in [
+                sealed(&own(1002)),
+                handle.clone(),
+                Handle {
+                    write: true,
+                    ..sealed(&own(1001))
+                },
+            ] {
+                let refused = ada().admit_open(&request(&other), seal).unwrap_err();
+                assert!(matches!(refused, Error::File(e) if e.errno == Errno::Stale));
+                assert!(Identity::Trusted.admit_open(&request(&other), seal).is_ok());
+            }
+        }
+        let look = Request::Look(None, handle.path(), Open::READ);
+        assert!(ada().admit_open(&look, seal).is_ok());
     }
 
     #[test]

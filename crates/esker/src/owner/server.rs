@@ -230,7 +230,11 @@ fn serve(stream: &UnixStream, core: &Core, connections: &Connections) {
                 let mut out = Answer::new(stream, connections, from.buffer());
                 let request = request
                     .map_err(|e| Error::corrupt("request from another process", e))
-                    .and_then(|request| identity.admit(request));
+                    .and_then(|request| identity.admit(request))
+                    .and_then(|request| {
+                        identity.admit_open(&request, |asker, handle| core.seal(asker, handle))?;
+                        Ok(request)
+                    });
                 let sent = match request {
                     Ok(request) => answer(core, request, &mut out),
                     Err(e) => out.failed(&e),

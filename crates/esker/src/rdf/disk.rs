@@ -155,6 +155,7 @@ fn copy_number(folder: &Path, number: u64, to: &Path) -> Result<u64> {
     for of in [log_of, image] {
         bytes += crate::backup::copy_file(&of(folder, number), &of(to, number))?;
     }
+    super::part::copy(folder, to)?;
     let path = to.join("CURRENT");
     File::create(&path)
         .and_then(|mut f| {

@@ -3,6 +3,7 @@
 pub(crate) mod disk;
 mod live;
 pub mod meta;
+pub(crate) mod part;
 mod service;
 mod source;
 #[cfg(test)]
@@ -17,7 +18,9 @@ use disk::Writer;
 use esker_model::{Error, Result};
 use esker_rdf::infer::{Inference, Limits};
 use esker_rdf::parse::{Loaded, Loader};
-use esker_rdf::{Dataset, DateTime, Graphs, Options, RdfFormat, log, replace, update_in_place};
+use esker_rdf::{
+    Dataset, DateTime, Graphs, Options, Part, RdfFormat, log, replace, update_in_place,
+};
 use esker_rpc::Address;
 use meta::{Meta, Wanted};
 use std::fmt::Write as _;
@@ -57,6 +60,19 @@ pub enum Rules {
     AsBefore,
     /// By these, or by none, from now on.
     Now(Option<Inference>),
+}
+
+/// How files are loaded.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Loading<'a> {
+    /// The graph for triples that name none; without it the default graph.
+    pub graph: Option<&'a str>,
+    /// Broken lines are passed over.
+    pub lenient: bool,
+    /// What is inferred.
+    pub infer: Rules,
+    /// Only triples of this part, in a folder that holds no other.
+    pub part: Option<Part>,
 }
 
 /// A log of more bytes than this, and than the image's half, becomes an image when a writer opens it.
@@ -244,6 +260,7 @@ impl Rdf {
         sync: bool,
     ) -> Result<Changed> {
         self.writer()?;
+        part::whole(&self.folder)?;
         let mut wanted = Wanted::default();
         if Wanted::is_possible(text, graphs)
             && let Ok(update) = engine::syntax::update(text, None)
@@ -275,24 +292,37 @@ impl Rdf {
         Ok(Changed { added, removed })
     }
 
-    /// Adds files, all or nothing, and writes an image with them. What is inferred is found again from all data, by the
+    /// Adds files, all or nothing, and writes an image with them: of a folder that holds a part, or shall hold one, only
+    /// triples whose subjects belong to it. What is inferred is found again from all data, by the
     /// rules that were asked for last.
     pub fn load(
         &mut self,
         files: &[(PathBuf, RdfFormat)],
-        graph: Option<&str>,
-        lenient: bool,
-        infer: Rules,
+        how: Loading<'_>,
         limits: Limits<'_>,
         tick: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Loaded> {
+        let Loading {
+            graph,
+            lenient,
+            infer,
+            part,
+        } = how;
         graph.map_or(Ok(()), meta::check_target)?;
         let (_, seed) = moment();
         let kind = match infer {
             Rules::AsBefore => self.data.inference(),
             Rules::Now(kind) => kind,
         };
-        let mut loader = Loader::new(self.data.asserted(), &format!("f{seed:x}n"), lenient);
+        let part = self.part_to_load(part, kind)?;
+        let blank = match part {
+            Some(_) => part::blanks(files.iter().map(|f| &f.0)),
+            None => format!("f{seed:x}n"),
+        };
+        let mut loader = Loader::new(self.data.asserted(), &blank, lenient);
+        if let Some(part) = part {
+            loader.keep(part);
+        }
         loader.on_tick(Box::new(tick));
         loader.on_threads(threads());
         for (path, format) in files {
@@ -326,6 +356,7 @@ impl Rdf {
     ) -> Result<Changed> {
         meta::check_target(graph)?;
         self.writer()?;
+        part::whole(&self.folder)?;
         let mut data = self.data.clone();
         let (changes, added, removed) = replace(&mut data, graph, triples).map_err(error)?;
         let record = log::encode(&data, &changes);
@@ -350,7 +381,8 @@ impl Rdf {
     /// Forgets all RDF data.
     pub fn drop_all(&mut self) -> Result<()> {
         self.data = Dataset::default();
-        self.checkpoint().map(drop)
+        self.checkpoint()?;
+        part::forget(&self.folder)
     }
 }
 

@@ -126,7 +126,7 @@ fn a_load_that_fails_leaves_nothing() {
         (bad, RdfFormat::NTriples),
     ];
     let message = rdf
-        .load(&both, None, false, Rules::AsBefore, LIMITS, &mut |_| true)
+        .load(&both, Loading::default(), LIMITS, &mut |_| true)
         .unwrap_err()
         .to_string();
     assert!(message.contains("bad.nt:2:1"), "{message}");
@@ -134,9 +134,11 @@ fn a_load_that_fails_leaves_nothing() {
     let loaded = rdf
         .load(
             &both,
-            Some("http://g"),
-            true,
-            Rules::AsBefore,
+            Loading {
+                graph: Some("http://g"),
+                lenient: true,
+                ..Loading::default()
+            },
             LIMITS,
             &mut |_| true,
         )
@@ -171,9 +173,12 @@ fn what_follows_is_there_again_after_an_image_and_a_log() {
     let before = {
         let mut rdf = Rdf::change(&path).unwrap();
         let files = files(&file).unwrap();
-        let infer = Rules::Now(Some(Inference::Rdfs));
+        let how = Loading {
+            infer: Rules::Now(Some(Inference::Rdfs)),
+            ..Loading::default()
+        };
         let tick = &mut |_| true;
-        rdf.load(&files, None, false, infer, LIMITS, tick).unwrap();
+        rdf.load(&files, how, LIMITS, tick).unwrap();
         assert_eq!(rdf.data().inferred_len(), 3);
         let done = change(&mut rdf, "INSERT DATA { :r2 a :Run . :r1 a :Act }");
         assert_eq!((done.added, done.removed), (2, 0));

@@ -7,8 +7,8 @@ use super::error;
 use esker_model::codec::{DecodeError, Reader, put_bytes};
 use esker_model::namespace::record::{put_inode, take_inode};
 use esker_model::namespace::{
-    Change, Changes, Content, Cookie, Done, Entry, Inode, Kind, Make, Name, NamePath, Partition,
-    SetAttributes, Space, SpaceBy, Subtree, Usage, XattrMode,
+    Change, Changes, Content, Cookie, Done, Entry, Inode, Kind, Looked, Make, Name, NamePath, Open,
+    Partition, SetAttributes, Space, SpaceBy, Subtree, Usage, XattrMode,
 };
 
 impl Wire for Name {
@@ -25,7 +25,8 @@ impl Wire for NamePath {
         put_bytes(out, self.as_bytes());
     }
     fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Self::parse(r.bytes("a path")?).map_err(|_| r.error("a path from the root"))
+        // Whether they may use what stands for an open file: `owner::identity`.
+        Self::received(r.bytes("a path")?).map_err(|_| r.error("a path from the root"))
     }
 }
 
@@ -35,6 +36,15 @@ impl Wire for Inode {
     }
     fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         take_inode(r)
+    }
+}
+
+impl Wire for Box<Inode> {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_inode(self, out);
+    }
+    fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        take_inode(r).map(Self::new)
     }
 }
 
@@ -107,7 +117,23 @@ wire_enum!(Change {
     5 Set { path, follow, set },
     6 Xattr { path, name, value, mode },
     7 Merge(subtree),
+    8 Write { path, at, data },
 });
+wire_enum!(Looked {
+    0 Found(path, inode),
+    1 Missing { directory, path },
+});
+
+impl Wire for Open {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(self.bits());
+    }
+    fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Self::of_bits(r.u8("how a file is opened")?)
+            .ok_or_else(|| r.error("how a file is opened (below 128)"))
+    }
+}
+
 wire_struct!(Changes {
     asker,
     changes,
@@ -233,9 +259,19 @@ mod tests {
                 mode: XattrMode::Create,
             },
             Change::Merge(Subtree::new(path("/a/b"), vec![1, 2, 3])),
+            Change::Write {
+                path: path("/a"),
+                at: Some(7),
+                data: vec![0, 255],
+            },
         ] {
             comes_back(&change);
         }
+        comes_back(&Open::BOTH);
+        comes_back(&Looked::Missing {
+            directory: VertexId([3; 16]),
+            path: path("/a"),
+        });
         comes_back(&Cookie { hash: 7, n: 1 });
         let outcomes = [
             Ok(Done {

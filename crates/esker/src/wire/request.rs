@@ -5,7 +5,7 @@
 use super::encoding::{Wire, wire_enum, wire_struct};
 use crate::engine::CheckOptions;
 use esker_model::codec::{DecodeError, Reader};
-use esker_model::namespace::{Changes, Cookie, NamePath, SpaceBy};
+use esker_model::namespace::{Changes, Cookie, NamePath, Open, SpaceBy};
 use esker_model::object::{Asker, Find, ObjectKey, TagWhere};
 use esker_model::traversal::Budget;
 use esker_model::{
@@ -91,6 +91,8 @@ pub(crate) enum Request {
     /// A read of the graph on somebody's behalf.
     As(Asker, Box<Self>),
     LeftOut(Vec<VertexId>, EdgeSelect),
+    /// To open a file.
+    Look(Option<Asker>, NamePath, Open),
 }
 
 /// The code of [`Request::As`].
@@ -147,4 +149,5 @@ wire_enum!(Request {
     40 FileIds(asker, paths),
     41 As(asker, request),
     42 LeftOut(of, select),
+    43 Look(asker, path, how),
 });

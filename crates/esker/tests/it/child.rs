@@ -175,6 +175,7 @@ fn a_child_does_what_it_is_told() {
         return;
     }
     let mut open: Option<Database> = None;
+    let mut held: Option<esker::File> = None;
     for line in std::io::stdin().lines() {
         let line = line.unwrap();
         let (command, rest) = line.split_once(' ').unwrap_or((&line, ""));
@@ -236,6 +237,10 @@ fn a_child_does_what_it_is_told() {
             }
             // Changes files until it is killed.
             "names" => crate::death_names::play(open.as_ref().unwrap(), rest, &say),
+            "file" => {
+                let told = crate::open_files::tell(open.as_ref().unwrap(), &mut held, rest);
+                outcome(told, |said| said)
+            }
             "ls" => outcome(crate::names::list(open.as_ref().unwrap(), rest), |names| {
                 names.join(" ")
             }),

@@ -12,6 +12,7 @@ mod messages;
 mod meta;
 mod names;
 mod objects;
+mod open_files;
 mod parity;
 mod private;
 mod processes;

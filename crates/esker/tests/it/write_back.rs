@@ -1,8 +1,8 @@
 //! Attributes that are held back: in the end all is as if they had not been.
 
 use esker::model::namespace::{
-    Change, Content, Cookie, Done, Entry, Errno, Inode, Make, NamePath, Namespace, Partition,
-    SetAttributes, Space, SpaceBy, Usage,
+    Change, Content, Cookie, Done, Entry, Errno, Inode, Looked, Make, NamePath, Namespace, Open,
+    Partition, SetAttributes, Space, SpaceBy, Usage,
 };
 use esker::model::object::Asker;
 use esker::model::{Cancel, Error, Flow, Result};
@@ -80,6 +80,9 @@ impl Namespace for Counted {
     }
     fn stat(&self, asker: Option<&Asker>, path: &NamePath, follow: bool) -> Result<Inode> {
         self.0.files.stat(asker, path, follow)
+    }
+    fn look(&self, asker: Option<&Asker>, path: &NamePath, how: Open) -> Result<Looked> {
+        self.0.files.look(asker, path, how)
     }
     fn list(
         &self,

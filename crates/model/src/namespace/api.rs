@@ -1,6 +1,6 @@
 //! The trait of the namespace's door, and what travels through it.
 
-use super::{Content, Inode, Kind, Name, NamePath, Partition, Subtree};
+use super::{Content, Inode, Kind, Looked, Name, NamePath, Open, Partition, Subtree};
 use crate::error::{Error, Result};
 use crate::graph::{Cancel, Flow};
 use crate::id::VertexId;
@@ -100,7 +100,7 @@ pub enum XattrMode {
     Replace,
 }
 
-/// One change. Paths' last names are not followed where they are symbolic links, unless `follow` says so.
+/// One change. Attributes and content are changed of open files, too: a [`super::Handle`] stands for the path. Paths' last names are not followed where they are symbolic links, unless `follow` says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// Makes a file, a directory, a symbolic link, a pipe, a socket or a device; `EEXIST` if there is something.
@@ -145,6 +145,15 @@ pub enum Change {
         /// Whether it may be there.
         mode: XattrMode,
     },
+    /// Writes bytes into the content of a file, which is here.
+    Write {
+        /// Whose; followed where it is a symbolic link.
+        path: NamePath,
+        /// At which offset; behind the last byte (`O_APPEND`) if at none.
+        at: Option<u64>,
+        /// Which.
+        data: Vec<u8>,
+    },
     /// Makes all of a subtree at once, or nothing of it: `EEXIST` if any of its first names is taken. Comes alone in a call.
     Merge(Subtree),
 }
@@ -159,7 +168,8 @@ impl Change {
             | Self::Rename { from: path, .. }
             | Self::Link { from: path, .. }
             | Self::Set { path, .. }
-            | Self::Xattr { path, .. } => path,
+            | Self::Xattr { path, .. }
+            | Self::Write { path, .. } => path,
             Self::Merge(subtree) => subtree.path(),
         }
     }
@@ -220,7 +230,8 @@ pub struct Space {
     pub usage: Usage,
 }
 
-/// Reading and changing the namespace. Answers show what the asker may see: `None` is whoever owns the database.
+/// Reading and changing the namespace. `stat`, `list`, `usage` and changes of attributes and content take an open file in the place
+/// of a path. Answers show what the asker may see: `None` is whoever owns the database.
 pub trait Namespace: Send + Sync {
     /// A file's attributes.
     fn stat(&self, asker: Option<&Asker>, path: &NamePath, follow: bool) -> Result<Inode>;
@@ -259,6 +270,10 @@ pub trait Namespace: Send + Sync {
         cancel: &dyn Cancel,
         sink: &mut dyn FnMut(&NamePath, &Usage) -> Flow,
     ) -> Result<()>;
+
+    /// Opens what is at a path, if the asker may open it so; or says where a file would be made. Nothing is changed, nor kept: see
+    /// [`super::OpenFile::open`]. Given an open file, it is opened anew for whoever owns it.
+    fn look(&self, asker: Option<&Asker>, path: &NamePath, how: Open) -> Result<Looked>;
 
     /// Sums over the whole namespace.
     fn space(&self, by: SpaceBy) -> Result<Vec<Space>>;

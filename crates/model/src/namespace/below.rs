@@ -25,6 +25,7 @@ pub fn walk(
     cancel: &dyn Cancel,
     sink: &mut dyn FnMut(&NamePath, &Inode) -> Flow,
 ) -> Result<()> {
+    path.demand_path()?;
     let inode = names.stat(asker, path, false)?;
     if sink(path, &inode).is_break() || !inode.is_directory() {
         return Ok(());

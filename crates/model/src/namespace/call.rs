@@ -1,6 +1,8 @@
 //! Calls of the namespace as data: what travels to where a directory is, and what comes back.
 
-use super::{Change, Cookie, Done, Entry, Inode, Kind, NamePath, Space, SpaceBy, Usage};
+use super::{
+    Change, Cookie, Done, Entry, Inode, Kind, Looked, NamePath, Open, Space, SpaceBy, Usage,
+};
 use crate::error::Result;
 use crate::id::VertexId;
 use crate::object::Asker;
@@ -51,6 +53,15 @@ pub enum Call {
         /// Which.
         path: NamePath,
     },
+    /// To open a file.
+    Look {
+        /// On whose behalf.
+        asker: Option<Asker>,
+        /// Which.
+        path: NamePath,
+        /// How.
+        how: Open,
+    },
     /// Sums over the whole namespace.
     Space(SpaceBy),
     /// Where a directory's entries are.
@@ -80,6 +91,8 @@ pub enum Answer {
     Changed(Vec<Result<Done>>),
     /// To [`Call::Usage`].
     Usage(Usage),
+    /// To [`Call::Look`].
+    Looked(Looked),
     /// To [`Call::Space`].
     Space(Vec<Space>),
     /// To [`Call::Partitions`].

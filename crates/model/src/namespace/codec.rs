@@ -58,6 +58,12 @@ pub fn put_change(out: &mut Vec<u8>, change: &Change) {
                 XattrMode::Replace => 2,
             });
         }
+        Change::Write { path, at, data } => {
+            out.push(8);
+            put_path(out, path);
+            put_number(out, *at);
+            put_bytes(out, data);
+        }
         Change::Merge(subtree) => {
             out.push(7);
             put_path(out, subtree.path());
@@ -100,7 +106,12 @@ pub fn take_change(r: &mut Reader<'_>) -> Result<Change, DecodeError> {
             },
         },
         7 => Change::Merge(Subtree::new(path, r.bytes("a subtree")?.to_vec())),
-        _ => return Err(r.error("a kind of change (0 to 7)")),
+        8 => Change::Write {
+            path,
+            at: take_number(r)?,
+            data: r.bytes("data")?.to_vec(),
+        },
+        _ => return Err(r.error("a kind of change (0 to 8)")),
     })
 }
 
@@ -109,9 +120,9 @@ pub fn put_path(out: &mut Vec<u8>, path: &NamePath) {
     put_bytes(out, path.as_bytes());
 }
 
-/// Reads a path.
+/// Reads a path, or an open file.
 pub fn take_path(r: &mut Reader<'_>) -> Result<NamePath, DecodeError> {
-    NamePath::parse(r.bytes("a path")?).map_err(|_| r.error("a path from the root"))
+    NamePath::received(r.bytes("a path")?).map_err(|_| r.error("a path from the root"))
 }
 
 /// Appends a name.
@@ -258,11 +269,32 @@ fn take_set(r: &mut Reader<'_>) -> Result<SetAttributes, DecodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::VertexId;
+    use crate::namespace::Handle;
     use proptest::prelude::*;
 
     fn paths() -> impl Strategy<Value = NamePath> {
         prop::collection::vec("[a-z\u{1}\u{7f}]{1,5}", 0..4)
             .prop_map(|parts| NamePath::parse(format!("/{}", parts.join("/")).as_bytes()).unwrap())
+    }
+
+    fn handles() -> impl Strategy<Value = NamePath> {
+        let ids = || any::<[u8; 16]>().prop_map(VertexId);
+        (ids(), ids(), any::<[bool; 2]>(), any::<[u8; 16]>()).prop_map(
+            |(id, directory, [read, write], seal)| {
+                let name = Name::new(b"n").unwrap();
+                let handle = Handle {
+                    id,
+                    directory,
+                    name,
+                    born: 0,
+                    read,
+                    write,
+                    seal,
+                };
+                handle.path()
+            },
+        )
     }
 
     fn contents() -> impl Strategy<Value = Content> {
@@ -325,6 +357,8 @@ mod tests {
                 set
             }),
             (paths(), bytes()).prop_map(|(p, b)| Change::Merge(Subtree::new(p, b))),
+            (handles(), prop::option::of(any::<u64>()), bytes())
+                .prop_map(|(path, at, data)| Change::Write { path, at, data }),
             (paths(), bytes(), prop::option::of(bytes()), mode).prop_map(
                 |(path, name, value, mode)| Change::Xattr {
                     path,

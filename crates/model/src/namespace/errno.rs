@@ -38,10 +38,18 @@ pub enum Errno {
     NoSpace = 14,
     /// `EOPNOTSUPP`: extended attributes of that name are not kept here.
     NotSupported = 15,
+    /// `EBADF`: it is not open, or not for this.
+    BadHandle = 16,
+    /// `ESTALE`: nothing is known any more of the file that was open.
+    Stale = 17,
+    /// `EMFILE`: as many files are open as may be.
+    TooManyOpen = 18,
+    /// `ENXIO`: pipes, sockets and devices are the kernel's to open.
+    NoDevice = 19,
 }
 
 impl Errno {
-    const ALL: [(Self, &'static str, i32, &'static str); 16] = [
+    const ALL: [(Self, &'static str, i32, &'static str); 20] = [
         (Self::NotFound, "ENOENT", 2, "no such file or directory"),
         (Self::Exists, "EEXIST", 17, "it exists already"),
         (Self::NotDirectory, "ENOTDIR", 20, "not a directory"),
@@ -93,6 +101,25 @@ impl Errno {
         ),
         (Self::NoSpace, "ENOSPC", 28, "no space left"),
         (Self::NotSupported, "EOPNOTSUPP", 95, "not supported"),
+        (Self::BadHandle, "EBADF", 9, "it is not open for this"),
+        (
+            Self::Stale,
+            "ESTALE",
+            116,
+            "nothing is known any more of the file that was open",
+        ),
+        (
+            Self::TooManyOpen,
+            "EMFILE",
+            24,
+            "as many files are open as may be: close some",
+        ),
+        (
+            Self::NoDevice,
+            "ENXIO",
+            6,
+            "pipes, sockets and devices are opened by the kernel alone",
+        ),
     ];
 
     fn row(self) -> (&'static str, i32, &'static str) {

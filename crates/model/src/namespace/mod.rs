@@ -10,6 +10,7 @@ mod call;
 pub mod codec;
 mod errno;
 mod fields;
+mod handle;
 mod inode;
 mod path;
 pub mod record;
@@ -23,6 +24,7 @@ pub use api::{
 pub use call::{Answer, Call, Changes, Partition, Route};
 pub use errno::{Errno, FileError};
 pub use fields::{FIELD_NAMES, FileFields};
+pub use handle::{Handle, Looked, Open, OpenFile, SEAL_BYTES, elsewhere};
 pub use inode::{Content, Inode, Kind};
 pub use path::{Name, NamePath, display, shown};
 pub use refs::{Resolving, Settled, names_a_path, resolve};

@@ -95,7 +95,8 @@ pub fn shown(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// An absolute path, without `.`, `..`, repeated or closing slashes. `/` is the root.
+/// An absolute path, without `.`, `..`, repeated or closing slashes. `/` is the root. Also what stands for an open file in calls
+/// about one ([`super::Handle`]).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamePath(Box<[u8]>);
 
@@ -141,6 +142,11 @@ impl NamePath {
         Ok(Self(out.into()))
     }
 
+    /// What stands for an open file ([`super::Handle::path`]).
+    pub(super) fn held(bytes: Vec<u8>) -> Self {
+        Self(bytes.into())
+    }
+
     /// The root.
     pub fn root() -> Self {
         Self((*b"/").into())
@@ -164,6 +170,9 @@ impl NamePath {
 
     /// The same, both as bytes.
     pub fn split_bytes(&self) -> Option<(&[u8], &[u8])> {
+        if self.is_handle() {
+            return None;
+        }
         let slash = self.0.iter().rposition(|b| *b == b'/')?;
         let name = self.0.get(slash + 1..)?;
         let parent = self.0.get(..slash.max(1))?;
@@ -179,7 +188,8 @@ impl NamePath {
 
     /// The names on the way from the root.
     pub fn names(&self) -> impl Iterator<Item = Name> + '_ {
-        self.0
+        let bytes: &[u8] = if self.is_handle() { b"" } else { &self.0 };
+        bytes
             .split(|b| *b == b'/')
             .filter(|n| !n.is_empty())
             .map(|n| Name(n.into()))
@@ -193,6 +203,9 @@ impl NamePath {
 
     /// Whether it is `other`, or lies below it.
     pub fn within(&self, other: &Self) -> bool {
+        if self.is_handle() {
+            return self == other;
+        }
         other.is_root()
             || self
                 .0
@@ -219,12 +232,15 @@ fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
 
 impl fmt::Debug for NamePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}`", display(&self.0))
+        write!(f, "`{self}`")
     }
 }
 
 impl fmt::Display for NamePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(handle) = self.handle() {
+            return write!(f, "open file `{}`", handle.name);
+        }
         display(&self.0).fmt(f)
     }
 }

@@ -75,6 +75,13 @@ pub fn past_prefix(id: VertexId) -> [u8; 17] {
     marked(PAST, id)
 }
 
+/// Of which inode all states are meant, by what [`past_prefix`] made.
+pub fn of_past(prefix: &[u8]) -> Option<VertexId> {
+    let (marker, id) = prefix.split_first()?;
+    (*marker == PAST).then_some(())?;
+    id.try_into().ok().map(VertexId)
+}
+
 /// The key of a claim on a path, by the id of a directory there.
 pub fn claim_key(path: VertexId) -> [u8; 17] {
     marked(CLAIM, path)

@@ -2,6 +2,7 @@
 
 use crate::dictionary::{Dictionary, Key, Parts};
 use crate::error::{Error, Result};
+use crate::given::Given;
 use crate::id::{Id, LOCAL, UNBOUND};
 use crate::plan::Names;
 use crate::quads::{Dataset, Graph};
@@ -32,6 +33,8 @@ pub struct Options<'a> {
     pub many: usize,
     /// Asks other endpoints, for `SERVICE`.
     pub remote: Option<&'a Remote<'a>>,
+    /// What was found elsewhere for parts of the query ([`Given::pattern`]).
+    pub given: &'a [Given],
     /// Off: patterns in the order in which they are written, nothing pushed down (for tests).
     pub optimise: bool,
 }
@@ -58,6 +61,7 @@ impl Options<'_> {
             threads: 1,
             many: 1 << 14,
             remote: None,
+            given: &[],
             optimise: true,
         }
     }

@@ -6,12 +6,15 @@ use super::parallel::{portion, portions};
 use super::rows::distinct;
 use super::steps::Wanted;
 use super::{Context, Table, Var, Want, eval, exists, path};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::expr::{self, Expr};
 use crate::id::Id;
 use crate::plan::{Group, Node, Pos, Triple};
 use std::borrow::Cow;
+use std::collections::HashSet;
 
+/// Triple patterns of one group: finding their order takes the square of that.
+const PATTERNS_MAX: usize = 4096;
 /// Rows of a table that may lead a basic graph pattern.
 const SEED_MAX: usize = 100_000;
 /// The column that says which row of a seed a solution came from.
@@ -19,6 +22,11 @@ pub(super) const ROW: Var = Var::MAX;
 
 /// Solves a group.
 pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> {
+    if g.triples.len() > PATTERNS_MAX {
+        return Err(Error::Unsupported(format!(
+            "a group of more than {PATTERNS_MAX} triple patterns"
+        )));
+    }
     let optimise = ctx.options.optimise;
     let (g, fixed) = if optimise {
         fix(ctx, g)
@@ -311,7 +319,12 @@ pub(super) fn components(triples: &[Triple], optimise: bool) -> Vec<Vec<Triple>>
         return vec![triples.to_vec()];
     }
     let mut components: Vec<Vec<Triple>> = Vec::new();
+    let mut seen: HashSet<&Triple> = HashSet::new();
     for t in triples {
+        // Said twice, it is asked once.
+        if !seen.insert(t) {
+            continue;
+        }
         let touches = |c: &Vec<Triple>| c.iter().any(|x| t.vars().any(|v| x.has(v)));
         let (mut with, without): (Vec<_>, Vec<_>) = components.into_iter().partition(touches);
         let mut merged: Vec<Triple> = with.drain(..).flatten().collect();

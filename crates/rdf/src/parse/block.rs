@@ -1,7 +1,8 @@
 //! A block of lines taken apart, away from the dictionary: each term once, quads in the block's own numbers. Many
 //! blocks are taken apart at the same time; one after another they are then given the dictionary's numbers.
 
-use super::lines::{self, Cut};
+use super::Part;
+use super::lines::{self, Cut, Line};
 use crate::dictionary::Key;
 use crate::id::{self, Id, UNBOUND};
 use oxrdf::{GraphName, Quad};
@@ -58,7 +59,7 @@ enum Kind {
 
 impl Block {
     /// Takes lines apart. Bytes that are not UTF-8 come back as they were.
-    pub(super) fn parse(bytes: Vec<u8>, quads: bool) -> Result<Self, Vec<u8>> {
+    pub(super) fn parse(bytes: Vec<u8>, quads: bool, part: Option<Part>) -> Result<Self, Vec<u8>> {
         let text = String::from_utf8(bytes).map_err(std::string::FromUtf8Error::into_bytes)?;
         let mut parts = Parts {
             base: text.as_ptr() as usize,
@@ -71,9 +72,23 @@ impl Block {
         let mut odd = Vec::new();
         let mut count = 0;
         let (mut last, mut last_place) = ("", Place::None);
+        let mut other = None;
         for line in text.split_terminator('\n') {
             match lines::cut(line) {
                 Cut::Empty => {}
+                // Of another part, as the line before.
+                Cut::Quad(Line {
+                    s: Key::Iri(iri),
+                    g,
+                    ..
+                }) if other == Some(iri) && (g.is_none() || quads) => {}
+                Cut::Quad(q)
+                    if (q.g.is_none() || quads) && part.is_some_and(|p| !p.holds(&q.s)) =>
+                {
+                    if let Key::Iri(iri) = q.s {
+                        other = Some(iri);
+                    }
+                }
                 Cut::Quad(q) if q.g.is_none() || quads => {
                     // The subject is often the line before's.
                     let s = match q.s {
@@ -230,6 +245,8 @@ pub(super) struct Workers {
     to: Option<SyncSender<(Vec<u8>, SyncSender<Parsed>)>>,
     waiting: VecDeque<Receiver<Parsed>>,
     most: usize,
+    quads: bool,
+    part: Option<Part>,
 }
 
 impl Workers {
@@ -238,6 +255,7 @@ impl Workers {
         scope: &'scope std::thread::Scope<'scope, '_>,
         threads: usize,
         quads: bool,
+        part: Option<Part>,
     ) -> Self {
         let (to, from) = sync_channel::<(Vec<u8>, SyncSender<Parsed>)>(threads * 2);
         let from = Arc::new(Mutex::new(from));
@@ -250,7 +268,7 @@ impl Workers {
                         return;
                     };
                     // Nobody waits for it any more if the load has failed.
-                    let _ = back.send(Block::parse(bytes, quads));
+                    let _ = back.send(Block::parse(bytes, quads, part));
                 }
             });
         }
@@ -258,17 +276,19 @@ impl Workers {
             to: (threads > 0).then_some(to),
             waiting: VecDeque::new(),
             most: threads * 2,
+            quads,
+            part,
         }
     }
 
     /// Gives a block, and takes one that is done if enough are under way.
-    pub(super) fn give(&mut self, bytes: Vec<u8>, quads: bool) -> Option<Parsed> {
+    pub(super) fn give(&mut self, bytes: Vec<u8>) -> Option<Parsed> {
         let Some(to) = &self.to else {
-            return Some(Block::parse(bytes, quads));
+            return Some(Block::parse(bytes, self.quads, self.part));
         };
         let (back, result) = sync_channel(1);
         if let Err(unsent) = to.send((bytes, back)) {
-            return Some(Block::parse(unsent.0.0, quads));
+            return Some(Block::parse(unsent.0.0, self.quads, self.part));
         }
         self.waiting.push_back(result);
         (self.waiting.len() >= self.most).then(|| self.take())?

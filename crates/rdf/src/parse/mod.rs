@@ -2,6 +2,10 @@
 
 mod block;
 mod lines;
+mod part;
+mod unnamed;
+
+pub use part::Part;
 
 use crate::dictionary::Key;
 use crate::error::{Error, Result};
@@ -9,10 +13,12 @@ use crate::id::{Id, UNBOUND};
 use crate::quads::{Dataset, pack};
 use block::{Block, Odd, Place, Workers, by_library, number};
 use lines::{Cut, Line};
-use oxrdf::{GraphName, NamedOrBlankNode, Quad, Term};
+use oxrdf::{BlankNode, GraphName, NamedOrBlankNode, Quad, Term};
 use oxrdfio::{RdfFormat, RdfParser};
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
 use std::io::Read;
+use unnamed::Unnamed;
 
 /// Bytes of lines that are read at a time.
 const BLOCK: usize = 1 << 20;
@@ -51,6 +57,7 @@ pub struct Loader<'a> {
     lenient: bool,
     ids: Vec<Id>,
     threads: usize,
+    part: Option<Part>,
     loaded: Loaded,
     tick: Option<Tick<'a>>,
 }
@@ -80,6 +87,7 @@ impl<'a> Loader<'a> {
             lenient,
             ids: Vec::new(),
             threads: 0,
+            part: None,
             loaded: Loaded::default(),
             tick: None,
         }
@@ -137,9 +145,14 @@ impl<'a> Loader<'a> {
         self.threads = threads;
     }
 
+    /// Passes over triples whose subjects belong to other parts.
+    pub fn keep(&mut self, part: Part) {
+        self.part = Some(part);
+    }
+
     fn lines(&mut self, name: &str, from: &mut dyn Read, quads: bool) -> Result<()> {
         std::thread::scope(|scope| {
-            let mut workers = Workers::start(scope, self.threads, quads);
+            let mut workers = Workers::start(scope, self.threads, quads, self.part);
             let mut line = 0;
             let mut rest: Vec<u8> = Vec::new();
             loop {
@@ -164,7 +177,7 @@ impl<'a> Loader<'a> {
                 let done = if buffer.is_empty() {
                     None
                 } else {
-                    workers.give(buffer, quads)
+                    workers.give(buffer)
                 };
                 if let Some(parsed) = done {
                     self.block(name, parsed, &mut line, quads)?;
@@ -291,16 +304,25 @@ impl<'a> Loader<'a> {
                 )
             })?;
         }
+        let mut unnamed = Unnamed::default();
         for quad in parser.for_reader(from) {
             match quad {
-                Ok(quad) => self.add_quad(&quad)?,
+                Ok(mut quad) => {
+                    unnamed.settle(&mut quad);
+                    self.add_quad(&quad)?;
+                }
                 Err(oxrdfio::RdfParseError::Syntax(e)) => {
                     let place = match e.location() {
                         Some(l) => format!("{name}:{}:{}", l.start.line + 1, l.start.column + 1),
                         None => name.to_owned(),
                     };
                     // The library goes on at the next statement where the format allows it.
-                    self.skip(place, e.to_string())?;
+                    let said = e.to_string();
+                    self.skip(place, if said.contains("LoadDocumentCallback") {
+                        "a context of JSON-LD lies elsewhere, and nothing is fetched: write it into the file".into()
+                    } else {
+                        said
+                    })?;
                 }
                 Err(oxrdfio::RdfParseError::Io(e)) => {
                     return Err(data_error(name.to_owned(), e.to_string()));
@@ -333,6 +355,9 @@ impl<'a> Loader<'a> {
     }
 
     fn add(&mut self, q: Line<'_>) -> Result<()> {
+        if self.part.is_some_and(|part| !part.holds(&q.s)) {
+            return Ok(());
+        }
         let (s, p, o) = (self.number(&q.s)?, self.number(&q.p)?, self.number(&q.o)?);
         let g = match &q.g {
             Some(g) => self.number(g)?,
@@ -358,12 +383,30 @@ impl<'a> Loader<'a> {
     fn number(&mut self, key: &Key<'_>) -> Result<Id> {
         match key {
             Key::Blank(label) => {
-                let label = format!("{}{}x{label}", self.blank, self.files);
-                self.data.dictionary.intern(&Key::Blank(&label))
+                let (blank, file) = (&self.blank, self.files);
+                let mut own = format!("{blank}{file}x{label}");
+                // JSON-LD lets labels be what no other format can say.
+                if label.contains(':') || BlankNode::new(&*own).is_err() {
+                    own = format!("{blank}{file}y{}", plain_label(label));
+                }
+                self.data.dictionary.intern(&Key::Blank(&own))
             }
             key => self.data.dictionary.intern(key),
         }
     }
+}
+
+/// A label in letters and digits, another for each.
+fn plain_label(label: &str) -> String {
+    let mut out = String::with_capacity(label.len() + 8);
+    for c in label.chars() {
+        if c.is_ascii_alphanumeric() {
+            out.push(c);
+        } else {
+            let _ = write!(out, "_{:x}_", c as u32);
+        }
+    }
+    out
 }
 
 fn data_error(place: String, message: String) -> Error {

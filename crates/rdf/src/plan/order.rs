@@ -6,7 +6,7 @@ use crate::exec::Var;
 use crate::id::Id;
 use crate::quads::{Graph, Pairs};
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Variables up to which all orders are compared.
 const ALL_ORDERS: usize = 7;
@@ -44,14 +44,22 @@ pub(crate) fn order(
     optimise: bool,
 ) -> Vec<(Var, f64)> {
     let mut vars: Vec<Var> = Vec::new();
-    for var in triples.iter().flat_map(Triple::vars) {
-        if !vars.contains(&var) && !seeded.contains(&var) && !loose.contains(&var) {
-            vars.push(var);
+    let mut of: HashMap<Var, Vec<usize>> = HashMap::new();
+    for (i, t) in triples.iter().enumerate() {
+        for var in t.vars() {
+            let of = of.entry(var).or_default();
+            if of.is_empty() && !seeded.contains(&var) && !loose.contains(&var) {
+                vars.push(var);
+            }
+            if of.last() != Some(&i) {
+                of.push(i);
+            }
         }
     }
     let costs = Costs {
         graph,
         triples,
+        of,
         seeded,
         loose,
         unasked,
@@ -92,6 +100,8 @@ fn sample(from: Lists<'_>, others: &[&[Id]]) -> f64 {
 struct Costs<'a> {
     graph: &'a Graph,
     triples: &'a [Triple],
+    /// The patterns that a variable stands in.
+    of: HashMap<Var, Vec<usize>>,
     seeded: &'a [Var],
     loose: &'a [Var],
     /// Whether only the existence of a variable's value matters once its patterns are complete.
@@ -102,16 +112,20 @@ struct Costs<'a> {
 }
 
 impl<'a> Costs<'a> {
+    /// The patterns that a variable stands in, with their places.
+    fn of(&self, var: Var) -> impl Iterator<Item = (usize, &'a Triple)> {
+        let places = self.of.get(&var).map_or(&[][..], Vec::as_slice);
+        places.iter().map(|i| (*i, &self.triples[*i]))
+    }
+
     /// Cost of binding a variable for each of so many rows, and the rows after that. `None` if nothing leads to it.
     fn step(&self, var: Var, bound: &dyn Fn(Var) -> bool, rows: f64) -> Option<(f64, f64)> {
         let mut all: Vec<(usize, Leaves<'a>)> = Vec::with_capacity(4);
         let mut linked = false;
-        for (i, t) in self.triples.iter().enumerate() {
-            if t.has(var) {
-                let (leaves, links) = self.leaves(t, var, bound);
-                linked |= links;
-                all.extend(leaves.map(|l| (i, l)));
-            }
+        for (i, t) in self.of(var) {
+            let (leaves, links) = self.leaves(t, var, bound);
+            linked |= links;
+            all.extend(leaves.map(|l| (i, l)));
         }
         let (lead, least) = all
             .iter()
@@ -120,7 +134,7 @@ impl<'a> Costs<'a> {
             .min_by(|a, b| a.1.total_cmp(&b.1))?;
         let each = self.each(var, &all, lead);
         let complete = || {
-            self.triples.iter().filter(|t| t.has(var)).all(|t| {
+            self.of(var).all(|(_, t)| {
                 t.vars()
                     .all(|v| v == var || bound(v) || self.loose.contains(&v))
             })
@@ -314,8 +328,9 @@ impl<'a> Costs<'a> {
     fn greedy(&self, vars: &[Var], mut rows: f64, optimise: bool) -> Vec<(Var, f64)> {
         let mut left = vars.to_vec();
         let mut order: Vec<(Var, f64)> = Vec::with_capacity(left.len());
+        let mut ordered: HashSet<Var> = HashSet::new();
         while !left.is_empty() {
-            let bound = |v: Var| self.is_seeded(v) || order.iter().any(|(x, _)| *x == v);
+            let bound = |v: Var| self.is_seeded(v) || ordered.contains(&v);
             let mut best: Option<(f64, f64, usize)> = None;
             for (i, var) in left.iter().enumerate() {
                 if let Some((cost, after)) = self.step(*var, &bound, rows)
@@ -330,7 +345,9 @@ impl<'a> Costs<'a> {
             // Something always leads on: a predicate that is a variable needs nothing, all else needs that at most.
             let (_, after, i) = best.unwrap_or((0.0, rows, 0));
             rows = after;
-            order.push((left.remove(i), after));
+            let var = left.remove(i);
+            ordered.insert(var);
+            order.push((var, after));
         }
         order
     }

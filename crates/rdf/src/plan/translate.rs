@@ -264,7 +264,10 @@ impl<'a, 'b> Translator<'a, 'b> {
                 name,
                 inner,
                 silent,
-            } => match self.service(name, inner) {
+            } => match self
+                .given(name, inner)
+                .unwrap_or_else(|| self.service(name, inner))
+            {
                 // One solution that binds nothing.
                 Err(e) if *silent && !matches!(e, Error::Stopped(_)) => {
                     Node::Group(Group::default())
@@ -272,6 +275,24 @@ impl<'a, 'b> Translator<'a, 'b> {
                 asked => asked?,
             },
         })
+    }
+
+    /// Solutions that the host has found already.
+    fn given(&mut self, name: &NamedNodePattern, inner: &GraphPattern) -> Option<Result<Node>> {
+        let given = self.ctx.options.given.get(crate::Given::place(name)?)?;
+        let mut known = HashMap::new();
+        inner.on_in_scope_variable(|v| {
+            known.insert(v.as_str().to_owned(), self.named(v.as_str()));
+        });
+        let vars = given
+            .names
+            .iter()
+            .map(|n| known.get(n).copied().unwrap_or_else(|| self.names.fresh(n)))
+            .collect();
+        Some(Ok(Node::Values {
+            vars,
+            rows: given.rows.clone(),
+        }))
     }
 
     /// What another endpoint says is asked once, before everything else, and is as good as VALUES then.

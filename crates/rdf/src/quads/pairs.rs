@@ -77,7 +77,8 @@ impl Columns {
             return 0;
         };
         let part = u64::from(key.saturating_sub(*first)) * (self.keys.len() as u64 - 1);
-        (part / u64::from((last - first).max(1))).min(self.keys.len() as u64 - 1) as usize
+        (part / u64::from(last.saturating_sub(*first).max(1))).min(self.keys.len() as u64 - 1)
+            as usize
     }
 
     fn get_near(&self, key: Id, near: &mut usize) -> &[Id] {

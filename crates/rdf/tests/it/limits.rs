@@ -96,7 +96,11 @@ fn many_unions_and_conditions_are_answered() {
             1
         );
     };
-    // The parser calls itself for each.
+    on_a_large_stack(run);
+}
+
+/// As servers run queries: the parser calls itself for what stands within brackets, and chains are as deep as they are long.
+fn on_a_large_stack(run: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(256 << 20);
         thread.spawn_scoped(scope, run).unwrap().join().unwrap();
@@ -107,9 +111,102 @@ fn many_unions_and_conditions_are_answered() {
 fn what_is_too_deep_is_an_error() {
     let data = load("");
     let options = options();
-    let text = format!("SELECT * {{ {} {} }}", "{".repeat(300), "}".repeat(300));
-    assert!(matches!(
-        query(&data, &text, None, None, false, &options),
-        Err(Error::Syntax(_))
-    ));
+    let n = 100_000;
+    for text in [
+        format!("SELECT * {{ {} {} }}", "{".repeat(300), "}".repeat(300)),
+        // What closes them stands in comments and strings.
+        format!(
+            "ASK {{ FILTER({}1{}) }}",
+            "( # )\n".repeat(n),
+            ")".repeat(n)
+        ),
+        format!(
+            "ASK {{ FILTER({}1{}) }}",
+            "(')' = ".repeat(n),
+            ")".repeat(n)
+        ),
+        format!(
+            "ASK {{ FILTER({}1{}) }}",
+            "\\u0028".repeat(n),
+            ")".repeat(n)
+        ),
+        // The parser reads twice what is negated.
+        format!(
+            "ASK {{ FILTER({}true{}) }}",
+            "!(".repeat(40),
+            ")".repeat(40)
+        ),
+        format!("ASK {{ FILTER({}true) }}", "! ".repeat(n)),
+    ] {
+        assert!(
+            matches!(
+                query(&data, &text, None, None, false, &options),
+                Err(Error::Syntax(_))
+            ),
+            "{}",
+            &text[..60]
+        );
+    }
+}
+
+#[test]
+fn a_group_has_so_many_patterns() {
+    on_a_large_stack(long_groups);
+}
+
+fn long_groups() {
+    let data = load(&numbers(10));
+    let options = options();
+    let path = |n: usize| format!("SELECT * {{ ?a {} ?b }}", vec!["<http://e/p>"; n].join("/"));
+    assert_eq!(
+        query(&data, &path(500), None, None, false, &options)
+            .unwrap()
+            .len(),
+        0
+    );
+    for text in [
+        path(5000),
+        format!("SELECT * {{ ?a <http://e/p> ({}) }}", "1 ".repeat(5000)),
+    ] {
+        assert!(matches!(
+            query(&data, &text, None, None, false, &options),
+            Err(Error::Unsupported(_))
+        ));
+    }
+    // The same said often is said once.
+    let text = format!("SELECT * {{ {} }}", "?a ?p ?b . ".repeat(4000));
+    assert_eq!(
+        query(&data, &text, None, None, false, &options)
+            .unwrap()
+            .len(),
+        10
+    );
+}
+
+#[test]
+fn the_longest_chains_end_nothing() {
+    on_a_large_stack(|| {
+        let data = load(&numbers(10));
+        let options = options();
+        // Signs of two characters count twice.
+        let n = 9_990;
+        for text in [
+            format!("SELECT * {{ ?a {} ?b }}", vec!["<p:p>"; 2 * n].join("/")),
+            format!("SELECT * {{ ?a {} ?b }}", vec!["<p:p>"; 2 * n].join("|")),
+            format!("SELECT ({}1 AS ?x) {{}}", "1+".repeat(2 * n)),
+            format!("SELECT ({}1 AS ?x) {{}}", "1||".repeat(n)),
+            format!("SELECT * {{ {} }}", "{} ".repeat(2 * n)),
+            format!("SELECT * {{ {} }}", "OPTIONAL {} ".repeat(2 * n)),
+            format!("SELECT * {{ {} }}", vec!["{}"; 2 * n].join("UNION")),
+            format!("SELECT * {{ {} }}", "FILTER(1) ".repeat(2 * n)),
+            format!("SELECT {} {{}}", "(1 AS ?x)".repeat(2 * n)),
+            (0..n).fold("SELECT * {".to_owned(), |mut text, i| {
+                let _ = write!(text, " BIND(1 AS ?x{i})");
+                text
+            }) + "}",
+        ] {
+            // Some are refused as too deep, some are answered; none ends the process.
+            drop(query(&data, &text, None, None, false, &options));
+        }
+    });
 }

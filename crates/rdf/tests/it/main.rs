@@ -2,12 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
+mod any;
 mod differential;
+mod generator;
+mod hostile;
 mod limits;
 mod lines;
 mod requests;
 mod service;
 mod w3c;
+mod w3c_jsonld;
 mod w3c_misses;
 mod w3c_syntax;
 

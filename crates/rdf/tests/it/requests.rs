@@ -187,3 +187,16 @@ fn the_first_of_an_order_are_those_of_the_whole_order() {
         assert_eq!(ask("LIMIT 3 OFFSET 5")[1..], all[6..9], "{by}");
     }
 }
+
+#[test]
+fn what_is_escaped_in_a_string_cannot_end_it() {
+    let data = load("");
+    let text = r#"SELECT ("a\u0022 } # \u005Cn" AS ?x) ('C:\\users' AS ?y) {}"#;
+    let options = options();
+    let answer = query(&data, text, None, None, false, &options).unwrap();
+    let mut out = Vec::new();
+    answer.write(Format::Tsv, &mut out).unwrap();
+    let out = String::from_utf8(out).unwrap();
+    let row = out.lines().nth(1).unwrap();
+    assert_eq!(row, r#""a\" } # \\n"	"C:\\users""#);
+}

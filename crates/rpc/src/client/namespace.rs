@@ -9,8 +9,8 @@ use crate::proto;
 use crate::proto::reply::Reply;
 use crate::proto::request::Call;
 use esker_model::namespace::{
-    Change, Changes, Cookie, Done, Entry, Inode, Kind, NamePath, Namespace, Partition, Space,
-    SpaceBy, Usage,
+    Change, Changes, Cookie, Done, Entry, Inode, Kind, Looked, NamePath, Namespace, Open,
+    Partition, Space, SpaceBy, Usage,
 };
 use esker_model::object::Asker;
 use esker_model::{Cancel, Error, Flow, Result, Version, VertexId};
@@ -143,7 +143,7 @@ impl Client {
 impl Namespace for Client {
     /// Answered without asking where the server has promised that the answer stays what it was.
     fn stat(&self, asker: Option<&Asker>, path: &NamePath, follow: bool) -> Result<Inode> {
-        let Some(held) = &self.shared.held else {
+        let Some(held) = self.shared.held.as_ref().filter(|_| !path.is_handle()) else {
             return Ok(self.stat_through(self, asker, path, (follow, false))?.0);
         };
         let question = Question::new(asker, path, follow);
@@ -263,6 +263,17 @@ impl Namespace for Client {
             LONG,
             |all, reply| expected!(reply, Space, piece => extend(all, piece.rows, convert::space_in)),
         )
+    }
+
+    fn look(&self, asker: Option<&Asker>, path: &NamePath, how: Open) -> Result<Looked> {
+        let call = Call::LookFile(proto::LookFileRequest {
+            asker: convert::asker_out(asker),
+            path: convert::path_out(path),
+            how: how.bits().into(),
+        });
+        self.value(call, SHORT, |reply| {
+            Ok(expected!(reply, LookFile, reply => Some(convert::looked_in(reply)?)))
+        })
     }
 
     fn ids(

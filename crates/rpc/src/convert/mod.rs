@@ -29,9 +29,9 @@ pub use mutation::{batch_in, batch_out, commit_in, commit_out, mutation_in, muta
 pub use namespace::{
     at_path_in, at_path_out, changes_in, changes_out, cookie_in, cookie_out, directory_usage_in,
     directory_usage_out, entry_in, entry_out, file_change_in, file_change_out, inode_in, inode_out,
-    outcome_in, outcomes_in, outcomes_out, partition_in, partition_out, path_in, path_out,
-    route_in, route_out, space_by_in, space_by_out, space_in, space_out, usage_in, usage_out,
-    walked_in, walked_out,
+    looked_in, looked_out, open_in, outcome_in, outcomes_in, outcomes_out, partition_in,
+    partition_out, path_in, path_out, route_in, route_out, space_by_in, space_by_out, space_in,
+    space_out, usage_in, usage_out, walked_in, walked_out,
 };
 pub use object::{
     asker_in, asker_out, find_in, find_out, found_in, found_out, identity_in, identity_out,

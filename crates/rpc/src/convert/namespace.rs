@@ -12,14 +12,15 @@ use crate::proto::file_content::Content as ContentMessage;
 use crate::proto::set_xattr::Mode as ModeMessage;
 use crate::proto::space_request::By;
 use esker_model::namespace::{
-    Change, Changes, Content, Cookie, Done, Entry, Inode, Kind, Make, Name, NamePath, Partition,
-    Route, SetAttributes, Space, SpaceBy, Subtree, Usage, XattrMode,
+    Change, Changes, Content, Cookie, Done, Entry, Inode, Kind, Looked, Make, Name, NamePath, Open,
+    Partition, Route, SetAttributes, Space, SpaceBy, Subtree, Usage, XattrMode,
 };
 use esker_model::{Result, Version, VertexId};
 
-/// A path out of bytes. One that is none is refused as a file system does.
+/// A path out of bytes, or what stands for an open file: who asks is believed who they are. One that is none is refused as a file
+/// system does.
 pub fn path_in(bytes: &[u8]) -> Decoded<NamePath> {
-    NamePath::parse(bytes).map_err(Malformed::model)
+    NamePath::received(bytes).map_err(Malformed::model)
 }
 
 /// A path as bytes.
@@ -165,6 +166,44 @@ pub fn entry_in(entry: proto::list_files_reply::Entry) -> Decoded<(Cookie, Entry
     Ok((cookie_in(cookie).at("cookie")?, Entry { name, inode }))
 }
 
+/// A file that was opened, or where one is to be made, as a message.
+pub fn looked_out(looked: &Looked) -> proto::LookFileReply {
+    match looked {
+        Looked::Found(path, inode) => proto::LookFileReply {
+            handle: path_out(path),
+            inode: Some(inode_out(inode)),
+            ..Default::default()
+        },
+        Looked::Missing { directory, path } => {
+            let (high, low) = halves(*directory);
+            proto::LookFileReply {
+                high,
+                low,
+                path: path_out(path),
+                ..Default::default()
+            }
+        }
+    }
+}
+
+/// A file that was opened, or where one is to be made.
+pub fn looked_in(reply: proto::LookFileReply) -> Decoded<Looked> {
+    if reply.handle.is_empty() {
+        return Ok(Looked::Missing {
+            directory: vertex_id(reply.high, reply.low),
+            path: path_in(&reply.path)?,
+        });
+    }
+    let inode = Box::new(inode_in(reply.inode)?);
+    Ok(Looked::Found(path_in(&reply.handle)?, inode))
+}
+
+/// How a file is to be opened.
+pub fn open_in(how: u32) -> Decoded<Open> {
+    let open = u8::try_from(how).ok().and_then(Open::of_bits);
+    open.ok_or_else(|| Malformed::new("how", format!("bits up to 127; got {how}")))
+}
+
 /// One file of a walk as a message.
 pub fn walked_out(path: &NamePath, inode: &Inode) -> proto::walk_files_reply::File {
     proto::walk_files_reply::File {
@@ -246,6 +285,11 @@ pub fn file_change_out(change: &Change) -> proto::FileChange {
             }
             .into(),
         }),
+        Change::Write { path, at, data } => Message::Write(proto::WriteFile {
+            path: path_out(path),
+            at: *at,
+            data: data.clone(),
+        }),
         Change::Merge(subtree) => Message::Merge(proto::MergeFiles {
             path: path_out(subtree.path()),
             subtree: subtree.as_bytes().to_vec(),
@@ -308,6 +352,11 @@ pub fn file_change_in(change: proto::FileChange) -> Decoded<Change> {
             path: path_in(&xattr.path)?,
             name: xattr.name,
             value: xattr.value,
+        },
+        Some(Message::Write(write)) => Change::Write {
+            path: path_in(&write.path)?,
+            at: write.at,
+            data: write.data,
         },
         Some(Message::Merge(merge)) => {
             Change::Merge(Subtree::new(path_in(&merge.path)?, merge.subtree))

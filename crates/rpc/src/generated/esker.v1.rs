@@ -1682,9 +1682,20 @@ pub struct MergeFiles {
     #[prost(bytes = "vec", tag = "2")]
     pub subtree: ::prost::alloc::vec::Vec<u8>,
 }
+/// Bytes that are written into content which is here. 4,096 are kept of a file at most.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WriteFile {
+    #[prost(bytes = "vec", tag = "1")]
+    pub path: ::prost::alloc::vec::Vec<u8>,
+    /// At which offset; behind the last byte if absent.
+    #[prost(uint64, optional, tag = "2")]
+    pub at: ::core::option::Option<u64>,
+    #[prost(bytes = "vec", tag = "3")]
+    pub data: ::prost::alloc::vec::Vec<u8>,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FileChange {
-    #[prost(oneof = "file_change::Change", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "file_change::Change", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
     pub change: ::core::option::Option<file_change::Change>,
 }
 /// Nested message and enum types in `FileChange`.
@@ -1710,6 +1721,8 @@ pub mod file_change {
         /// Makes a whole subtree at once. The only change of its call.
         #[prost(message, tag = "8")]
         Merge(super::MergeFiles),
+        #[prost(message, tag = "9")]
+        Write(super::WriteFile),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1921,6 +1934,37 @@ pub struct FileIdsRequest {
     pub asker: ::core::option::Option<Asker>,
     #[prost(bytes = "vec", repeated, tag = "2")]
     pub paths: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+}
+/// Opens what is at a path, if the asker may open it so. What stands for the open file is sent in the place of a path: to StatFile,
+/// ListFiles and Usage, and to change it in SetFile, SetXattr and WriteFile. It is that file then, whatever it is called by now, and
+/// after its last name has gone. The server keeps nothing of it: to close it is to forget it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LookFileRequest {
+    #[prost(message, optional, tag = "1")]
+    pub asker: ::core::option::Option<Asker>,
+    /// Also what stands for an open file: it is opened anew for whoever owns it.
+    #[prost(bytes = "vec", tag = "2")]
+    pub path: ::prost::alloc::vec::Vec<u8>,
+    /// 1 to read, 2 to write, 4 make it, 8 it must not be there, 16 its content is to go (the caller sets its size), 32 a symbolic link is
+    /// refused, 64 it must be a directory.
+    #[prost(uint32, tag = "3")]
+    pub how: u32,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct LookFileReply {
+    /// What stands for the open file; empty, if there is none and it is to be made.
+    #[prost(bytes = "vec", tag = "1")]
+    pub handle: ::prost::alloc::vec::Vec<u8>,
+    #[prost(message, optional, tag = "2")]
+    pub inode: ::core::option::Option<Inode>,
+    /// Where it would be made: the directory, and its path through no symbolic link. MakeFile does it; who made it opens it by what
+    /// stands for it: 00, what it is open for (1, 2), its id, the directory's id, 24 times 00, its name.
+    #[prost(fixed64, tag = "3")]
+    pub high: u64,
+    #[prost(fixed64, tag = "4")]
+    pub low: u64,
+    #[prost(bytes = "vec", tag = "5")]
+    pub path: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FileIdsReply {
@@ -2793,7 +2837,7 @@ pub struct Call {
 pub struct Request {
     #[prost(
         oneof = "request::Call",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43"
     )]
     pub call: ::core::option::Option<request::Call>,
 }
@@ -2885,6 +2929,8 @@ pub mod request {
         As(::prost::alloc::boxed::Box<super::AsRequest>),
         #[prost(message, tag = "42")]
         LeftOut(super::LeftOutRequest),
+        #[prost(message, tag = "43")]
+        LookFile(super::LookFileRequest),
     }
 }
 /// A call that reads the graph, on somebody's behalf.
@@ -2965,7 +3011,7 @@ pub struct Answer {
 pub struct Reply {
     #[prost(
         oneof = "reply::Reply",
-        tags = "1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 42"
+        tags = "1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 42, 43"
     )]
     pub reply: ::core::option::Option<reply::Reply>,
 }
@@ -3053,6 +3099,8 @@ pub mod reply {
         FileIds(super::FileIdsReply),
         #[prost(message, tag = "42")]
         LeftOut(super::LeftOutReply),
+        #[prost(message, tag = "43")]
+        LookFile(super::LookFileReply),
     }
 }
 /// Generated client implementations.
@@ -3933,6 +3981,24 @@ pub mod esker_client {
             req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "LeftOut"));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn look_file(
+            &mut self,
+            request: impl tonic::IntoRequest<super::LookFileRequest>,
+        ) -> std::result::Result<tonic::Response<super::LookFileReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/LookFile");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "LookFile"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -4194,6 +4260,10 @@ pub mod esker_server {
             &self,
             request: tonic::Request<super::LeftOutRequest>,
         ) -> std::result::Result<tonic::Response<super::LeftOutReply>, tonic::Status>;
+        async fn look_file(
+            &self,
+            request: tonic::Request<super::LookFileRequest>,
+        ) -> std::result::Result<tonic::Response<super::LookFileReply>, tonic::Status>;
     }
     #[derive(Debug)]
     pub struct EskerServer<T> {
@@ -6011,6 +6081,49 @@ pub mod esker_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = LeftOutSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/esker.v1.Esker/LookFile" => {
+                    #[allow(non_camel_case_types)]
+                    struct LookFileSvc<T: Esker>(pub Arc<T>);
+                    impl<T: Esker> tonic::server::UnaryService<super::LookFileRequest>
+                    for LookFileSvc<T> {
+                        type Response = super::LookFileReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::LookFileRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Esker>::look_file(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = LookFileSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

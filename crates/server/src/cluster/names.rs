@@ -3,8 +3,8 @@
 
 use super::Cluster;
 use esker_model::namespace::{
-    Answer, Call, Change, Changes, Cookie, Done, Entry, Inode, Kind, NamePath, Namespace,
-    Partition, Space, SpaceBy, Usage, below,
+    Answer, Call, Change, Changes, Cookie, Done, Entry, Inode, Kind, Looked, NamePath, Namespace,
+    Open, Partition, Space, SpaceBy, Usage, below,
 };
 use esker_model::object::Asker;
 use esker_model::{Cancel, Error, Flow, NeverCancel, Result, Version, VertexId};
@@ -156,6 +156,18 @@ impl Namespace for ClusterNames<'_> {
         let all = self.cluster.wait(node.usages_of(asker, path, &cancelled))?;
         let _ = all.iter().try_for_each(|(path, usage)| sink(path, usage));
         Ok(())
+    }
+
+    fn look(&self, asker: Option<&Asker>, path: &NamePath, how: Open) -> Result<Looked> {
+        let call = Call::Look {
+            asker: asker.cloned(),
+            path: path.clone(),
+            how,
+        };
+        match self.ask(call)? {
+            Answer::Looked(looked) => Ok(looked),
+            _ => Err(stray()),
+        }
     }
 
     fn space(&self, by: SpaceBy) -> Result<Vec<Space>> {

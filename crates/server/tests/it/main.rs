@@ -10,6 +10,7 @@ mod limits;
 mod names;
 mod names_graph;
 mod objects;
+mod open_files;
 mod plain;
 mod raw;
 mod routes;

@@ -16,7 +16,8 @@ use std::path::PathBuf;
                   esker bench rdf\n  \
                   esker bench rdf --data lubm10.nt --query queries/ --peer oxigraph='python peer.py'\n  \
                   esker bench rdf --runs-of 1000000 --threads 1 --format json\n  \
-                  esker bench rdf --updates 100000 --clients 8"
+                  esker bench rdf --updates 100000 --clients 8\n  \
+                  esker bench rdf --workers 2"
 )]
 pub(crate) struct RdfBenchArgs {
     /// Where to make the scratch folder
@@ -49,6 +50,9 @@ pub(crate) struct RdfBenchArgs {
     /// Connections that send updates
     #[arg(long, value_name = "N", default_value_t = 8, requires = "updates", value_parser = clap::value_parser!(u16).range(1..=60))]
     pub(super) clients: u16,
+    /// Ask so many worker processes instead, each with a part of the data; RAW is this process alone, times are by the clock
+    #[arg(long, value_name = "N", conflicts_with_all = ["updates", "peers"], value_parser = clap::value_parser!(u16).range(2..=64))]
+    pub(super) workers: Option<u16>,
     /// Write the report as JSON to a file, too
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,

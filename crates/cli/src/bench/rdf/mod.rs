@@ -1,11 +1,13 @@
 //! `esker bench rdf`: loading RDF and answering SPARQL, beside other stores that are given the same files.
 //!
-//! Suggested reading order: [`args`], [`provenance`] (data of its own), [`peers`] (other stores), then [`run`]; [`updates`] is about a server.
+//! Suggested reading order: [`args`], [`provenance`] (data of its own), [`peers`] (other stores), then [`run`]; [`updates`] is about a server,
+//! [`workers`] about several processes.
 
 mod args;
 mod peers;
 mod provenance;
 mod updates;
+mod workers;
 
 pub(crate) use args::RdfBenchArgs;
 
@@ -49,6 +51,9 @@ pub(crate) fn run(args: &RdfBenchArgs, context: &mut Context) -> anyhow::Result<
     let (data, queries) = inputs(args, &scratch)?;
     let threads = args.threads.map_or_else(machine::cores, usize::from);
     let mut report = Report::new("rdf");
+    if let Some(count) = args.workers {
+        return workers::run(args, count, (&scratch, &data, &queries), context);
+    }
     let peers = ask_peers(args, &data, &queries, context)?;
     context.note("loading");
     let dataset = load(&data, threads, &mut report, &peers)?;

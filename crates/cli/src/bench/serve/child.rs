@@ -19,18 +19,42 @@ pub(in crate::bench) struct Child {
 impl Child {
     /// Makes the database if there is none.
     pub(in crate::bench) fn start(context: &Context, folder: &Path) -> anyhow::Result<Self> {
-        let port_file: PathBuf = folder.with_extension("port");
-        let _ = std::fs::remove_file(&port_file);
         let durability = match context.globals.durability {
             crate::args::DurabilityArg::Sync => "sync",
             crate::args::DurabilityArg::Relaxed => "relaxed",
         };
-        let process = Command::new(std::env::current_exe().context("finding this program")?)
+        let mut command = Self::command()?;
+        command
             .arg("serve")
             .arg(folder)
-            .args(["--create", "--quiet", "--listen", "127.0.0.1:0"])
+            .arg("--create")
             .args(["--durability", durability])
-            .args(["--memory", &context.globals.memory.to_string()])
+            .args(["--memory", &context.globals.memory.to_string()]);
+        Self::listening(command, folder)
+    }
+
+    /// A worker for the part of RDF data that a folder holds.
+    pub(in crate::bench) fn worker(folder: &Path, threads: usize) -> anyhow::Result<Self> {
+        let mut command = Self::command()?;
+        command
+            .args(["rdf", "worker"])
+            .arg(folder)
+            .args(["--threads", &threads.to_string()]);
+        Self::listening(command, folder)
+    }
+
+    /// This program.
+    pub(in crate::bench) fn command() -> anyhow::Result<Command> {
+        let program = std::env::current_exe().context("finding this program")?;
+        Ok(Command::new(program))
+    }
+
+    /// Runs what listens, on a port of its own, and waits until it does.
+    fn listening(mut command: Command, folder: &Path) -> anyhow::Result<Self> {
+        let port_file: PathBuf = folder.with_extension("port");
+        let _ = std::fs::remove_file(&port_file);
+        let process = command
+            .args(["--quiet", "--listen", "127.0.0.1:0"])
             .arg("--port-file")
             .arg(&port_file)
             .stdin(Stdio::null())
@@ -57,6 +81,10 @@ impl Child {
 
     pub(in crate::bench) fn target(&self) -> String {
         format!("esker://{}", self.address)
+    }
+
+    pub(in crate::bench) fn address(&self) -> &str {
+        &self.address
     }
 
     /// Processor time that it has used, in seconds.

@@ -7,10 +7,10 @@ use crate::exit::{Outcome, usage};
 use crate::output::{Cell, report};
 use crate::progress::Progress;
 use crate::units;
-use esker::rdf::Rules;
-use esker_rdf::Inference;
+use esker::rdf::{Loading, Rules};
 use esker_rdf::dictionary::Key;
 use esker_rdf::infer::Limits;
+use esker_rdf::{Inference, Part};
 use std::time::{Duration, Instant};
 
 pub(crate) fn load(args: &RdfLoadArgs, context: &mut Context) -> anyhow::Result<Outcome> {
@@ -27,6 +27,11 @@ pub(crate) fn load(args: &RdfLoadArgs, context: &mut Context) -> anyhow::Result<
     }
     let began = Instant::now();
     let database = match door(&args.target, true, context)? {
+        Door::There(_) if args.part.is_some() => {
+            return Err(usage(
+                "--part: a part is loaded into a folder that no server has open; its worker starts afterwards",
+            ));
+        }
         Door::There(place) => return remote::load(args, files, &place, context),
         Door::Here(database) => database,
     };
@@ -50,14 +55,13 @@ pub(crate) fn load(args: &RdfLoadArgs, context: &mut Context) -> anyhow::Result<
             .max(4 << 30),
         stop: &move || interrupt.stopped().map(crate::interrupt::Stopped::name),
     };
-    let loaded = rdf.load(
-        &files,
-        args.graph.as_deref(),
-        args.lenient,
+    let how = Loading {
+        graph: args.graph.as_deref(),
+        lenient: args.lenient,
         infer,
-        limits,
-        &mut tick,
-    );
+        part: args.part,
+    };
+    let loaded = rdf.load(&files, how, limits, &mut tick);
     drop(bar);
     let loaded = match loaded {
         Err(esker::Error::Interrupted) => {
@@ -76,6 +80,7 @@ pub(crate) fn load(args: &RdfLoadArgs, context: &mut Context) -> anyhow::Result<
         inferred: data.inferred_len() as u64,
         rules: data.inference().map(|kind| kind.name().to_owned()),
         graph: graph.filter(|iri| data.dictionary.find(&Key::Iri(iri)).is_some()),
+        part: rdf.part()?,
     };
     print_loaded(&loaded, began.elapsed(), args.format.format, context)
 }
@@ -90,6 +95,7 @@ pub(super) struct Loaded {
     pub(super) inferred: u64,
     pub(super) rules: Option<String>,
     pub(super) graph: Option<String>,
+    pub(super) part: Option<Part>,
 }
 
 pub(super) fn print_loaded(
@@ -118,8 +124,12 @@ pub(super) fn print_loaded(
         ),
         None => String::new(),
     };
+    let of_part = match loaded.part {
+        Some(part) => format!(" of part {part}"),
+        None => String::new(),
+    };
     let sentence = format!(
-        "read {} of {}, {} new{graph}{also}, in {}",
+        "read {}{of_part} of {}, {} new{graph}{also}, in {}",
         units::counted(loaded.read, "quad", "quads"),
         units::counted(loaded.files, "file", "files"),
         units::count(loaded.new),

@@ -5,6 +5,7 @@ mod keep;
 mod load;
 mod remote;
 mod sparql;
+mod workers;
 
 pub(crate) use sparql::sparql;
 
@@ -22,6 +23,7 @@ pub(crate) fn run(command: &RdfCommand, context: &mut Context) -> anyhow::Result
         RdfCommand::Dump(args) => keep::dump(args, context),
         RdfCommand::Stats(args) => keep::stats(args, context),
         RdfCommand::Algorithm(args) => algorithm::run(args, context),
+        RdfCommand::Worker(args) => workers::worker(args, context),
         RdfCommand::Drop(args) => keep::drop_all(args, context),
     }
 }

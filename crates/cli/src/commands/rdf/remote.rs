@@ -472,6 +472,7 @@ pub(super) fn load(
             .and_then(Json::as_str)
             .map(str::to_owned),
         graph: args.graph.clone().filter(|_| number(&done, "read") > 0),
+        part: None,
     };
     print_loaded(&loaded, began.elapsed(), args.format.format, context)
 }

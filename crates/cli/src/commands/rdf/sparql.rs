@@ -2,6 +2,7 @@
 
 use super::on_large_stack;
 use super::remote::{self, Door, door};
+use super::workers;
 use crate::args::{AnswerFormat, SparqlArgs};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
@@ -18,6 +19,9 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
         default: args.default_graph.clone(),
         named: args.named_graph.clone(),
     });
+    if let Some(addresses) = args.target.target.strip_prefix(workers::SCHEME) {
+        return workers::sparql(args, &text, graphs.as_ref(), addresses, context);
+    }
     let began = Instant::now();
     let database = match door(&args.target, false, context)? {
         Door::There(place) => return remote::sparql(args, &text, &place, context),
@@ -30,6 +34,14 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
         database.rdf()?
     };
     let opened = began.elapsed();
+    if let Some(part) = rdf.part()?
+        && !args.update
+    {
+        context.warn(&format!(
+            "`{}` holds part {part} of RDF data only; workers answer of all parts (`esker rdf worker`)",
+            args.target.target
+        ));
+    }
     let interrupt = context.interrupt.clone();
     let stop = move || interrupt.stopped().map(crate::interrupt::Stopped::name);
     let (now, seed) = moment();
@@ -126,16 +138,23 @@ fn ask<'a>(
 ) -> anyhow::Result<Answer<'a>> {
     match query(data, text, None, graphs, explain, options) {
         Ok(answer) => Ok(answer),
-        // An update in the place of a query is a common slip.
-        Err(engine::Error::Syntax(_)) if engine::syntax::update(text, None).is_ok() => {
-            Err(usage("this is an update, not a query: say --update"))
-        }
-        Err(e @ engine::Error::Stopped(_)) => Err(anyhow::anyhow!("{e}")),
-        Err(e) => Err(error(e).into()),
+        Err(e) => Err(refused(text, e)),
     }
 }
 
-fn print(
+/// Why a query has no answer.
+pub(super) fn refused(text: &str, e: engine::Error) -> anyhow::Error {
+    match e {
+        // An update in the place of a query is a common slip.
+        engine::Error::Syntax(_) if engine::syntax::update(text, None).is_ok() => {
+            usage("this is an update, not a query: say --update")
+        }
+        engine::Error::Stopped(_) => anyhow::anyhow!("{e}"),
+        e => error(e).into(),
+    }
+}
+
+pub(super) fn print(
     answer: &Answer<'_>,
     format: AnswerFormat,
     style: crate::output::Style,

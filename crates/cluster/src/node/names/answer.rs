@@ -68,6 +68,10 @@ impl Node {
                 let millis = self.engine.promised(&[], &[], &[], true);
                 NamesReply::Promised(u32::try_from(millis).unwrap_or(u32::MAX))
             }
+            NamesCall::Last { id } => {
+                let last = self.engine.names_last(id)?;
+                NamesReply::Rows(last.into_iter().map(|(_, row)| Some(row)).collect())
+            }
             NamesCall::Space { by } => NamesReply::Space(self.engine.names_space(by)?),
         })
     }

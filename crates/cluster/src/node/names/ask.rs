@@ -9,8 +9,8 @@ use crate::vnode::ServerId;
 use esker_engine::{DirectorySums, RawEntry, show_tags, sums_of};
 use esker_model::key::{Counter, Measure};
 use esker_model::namespace::{
-    Answer, Call, Change, Cookie, Entry, Inode, Name, NamePath, Partition as Portion, Space,
-    SpaceBy, Usage,
+    Answer, Call, Change, Cookie, Entry, Inode, Looked, Name, NamePath, Open, Partition as Portion,
+    Space, SpaceBy, Usage,
 };
 use esker_model::object::Asker;
 use esker_model::{Error, Result, Version, VertexId};
@@ -58,6 +58,9 @@ impl Node {
                 }
                 _ => self.change_names(changes).await?,
             }),
+            Call::Look { asker, path, how } => {
+                Answer::Looked(self.look_name(asker.as_ref(), &path, how).await?)
+            }
             Call::Usage { asker, path } => {
                 Answer::Usage(self.usage_of(asker.as_ref(), &path, false).await?)
             }
@@ -80,6 +83,26 @@ impl Node {
                 .stat_spread(asker, (path, follow), view, fetched)
         })
         .await
+    }
+
+    /// As [`esker_model::namespace::Namespace::look`].
+    async fn look_name(
+        self: &Arc<Self>,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        how: Open,
+    ) -> Result<Looked> {
+        self.check_serving()?;
+        let looked = self
+            .run_spread(|view, fetched| self.engine.look_spread(asker, (path, how), view, fetched))
+            .await?;
+        Ok(match looked {
+            Looked::Found(path, inode) => {
+                let inode = self.with_tags(asker, *inode).await?;
+                Looked::Found(path, Box::new(inode))
+            }
+            missing @ Looked::Missing { .. } => missing,
+        })
     }
 
     /// With the tags of its vertex as extended attributes, if the asker may read it.
@@ -210,6 +233,7 @@ impl Node {
         cancel: &(dyn Fn() -> bool + Sync),
     ) -> Result<Vec<(NamePath, Usage)>> {
         self.check_serving()?;
+        path.demand_path()?;
         let mut all = self.usages_below(asker, path, cancel).await?;
         for place in (0..all.len()).rev() {
             let Some((_, usage, Some(parent))) = all.get(place) else {

@@ -17,7 +17,7 @@ use crate::vnode::ServerId;
 use esker_engine::{Beside, Plan, Ran, Stopped, path_of};
 use esker_model::limits::BATCH_MUTATIONS_MAX;
 use esker_model::namespace::tags::TAG_PREFIX;
-use esker_model::namespace::{Change as NameChange, Changes, Done, Kind};
+use esker_model::namespace::{Change as NameChange, Changes, Done, Kind, hash_of, root};
 use esker_model::object::Asker;
 use esker_model::{Error, Op, Result, Version, VertexId};
 use futures_util::future::join_all;
@@ -177,7 +177,11 @@ impl Node {
         parents: &mut HashMap<&'c [u8], Option<VertexId>>,
     ) -> Result<ServerId> {
         let Some((parent, name)) = path_of(change).split() else {
-            return Ok(self.settings.id);
+            let state = self.state();
+            let held = path_of(change).handle().filter(|h| h.id != root());
+            return Ok(held.map_or(self.settings.id, |h| {
+                self.entry_home(&state, h.directory, hash_of(&h.name))
+            }));
         };
         let directory = if let Some(directory) = parents.get(parent) {
             *directory
@@ -189,7 +193,7 @@ impl Node {
             parents.insert(parent, directory);
             directory
         };
-        let hash = esker_model::namespace::hash_of(&name);
+        let hash = hash_of(&name);
         let state = self.state();
         Ok(directory.map_or(self.settings.id, |d| self.entry_home(&state, d, hash)))
     }
@@ -423,6 +427,7 @@ fn is_plain(change: &NameChange, root: bool) -> bool {
         | NameChange::Rename { .. }
         | NameChange::Link { .. }
         | NameChange::Xattr { .. }
+        | NameChange::Write { .. }
         | NameChange::Merge(_) => false,
     }
 }

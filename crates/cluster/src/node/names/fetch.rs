@@ -6,6 +6,7 @@ use crate::node::peers::unexpected;
 use crate::peer::{NamesCall, NamesReply, Request, Response};
 use crate::vnode::ServerId;
 use esker_engine::{DirectorySums, Fetched, Need, Placed as _, Ran, RowPlace};
+use esker_model::namespace::record::{Past, of_past};
 use esker_model::{Error, Result, Version, VertexId};
 use futures_util::future::join_all;
 use std::collections::BTreeMap;
@@ -90,7 +91,13 @@ impl Node {
         let (mut rows, mut sums, mut vertices) = (Vec::new(), Vec::new(), Vec::new());
         for need in needs {
             match need {
-                Need::Row(key) => rows.push(key),
+                Need::Row(key) => match of_past(&key) {
+                    Some(id) => {
+                        let last = self.last_of(id).await?;
+                        fetched.rows.insert(key, last);
+                    }
+                    None => rows.push(key),
+                },
                 Need::Sums(id) => sums.push(id),
                 Need::Vertex(id) => vertices.push(id),
             }
@@ -107,6 +114,24 @@ impl Node {
             fetched.rows.insert(key, row);
         }
         Ok(())
+    }
+
+    /// The newest state of a file that any server has kept.
+    async fn last_of(self: &Arc<Self>, id: VertexId) -> Result<Option<Vec<u8>>> {
+        let mut last: Option<(Version, Vec<u8>)> = None;
+        for (server, reply) in self.ask_names_of_all(&NamesCall::Last { id }).await? {
+            let NamesReply::Rows(rows) = reply else {
+                return Err(unexpected(server));
+            };
+            for row in rows.into_iter().flatten() {
+                let past = Past::decode(id, &row);
+                let past = past.map_err(|e| Error::corrupt("what a file was", e))?;
+                if last.as_ref().is_none_or(|(v, _)| *v < past.inode.version) {
+                    last = Some((past.inode.version, row));
+                }
+            }
+        }
+        Ok(last.map(|(_, row)| row))
     }
 
     /// Rows, wherever they lie.

@@ -54,6 +54,7 @@ fn questions_and_answers_come_back() {
         limit: 10,
     });
     come_back(&NamesCall::Children { of: vec![id] });
+    come_back(&NamesCall::Last { id });
     come_back(&NamesCall::Count {
         directory: id,
         first: 1,

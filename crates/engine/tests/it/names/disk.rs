@@ -107,6 +107,7 @@ pub(super) fn change(change: &Change) -> Result<(), Os> {
             Some(value) => fs::setxattr(real(path), name.as_slice(), value, XattrFlags::empty()),
             None => fs::removexattr(real(path), name.as_slice()),
         },
+        Change::Write { .. } => unreachable!("what is written is open: `opened`"),
         Change::Merge(_) => unreachable!("file systems have no such call"),
     }
 }

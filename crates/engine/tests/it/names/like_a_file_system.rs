@@ -5,6 +5,7 @@
 //! without, it says so and does nothing. `ESKER_NAMES_CASES` says how many histories, `ESKER_NAMES_SEED` the first one's seed.
 
 use super::disk::{self, Seen, acting, seen};
+use super::opened::Pairs;
 use super::{change, errno, sound};
 use crate::small::Small;
 use esker_engine::{Engine, Settings};
@@ -62,7 +63,8 @@ fn changes_do_what_a_file_system_does() {
 struct Kernel {
     /// It keeps no extended attributes here (tmpfs before Linux 6.6).
     no_xattrs: bool,
-    /// It does not follow symbolic links of others where the sticky bit is set (`fs.protected_symlinks`).
+    /// It does not follow symbolic links of others, or open files of theirs to make them, where the sticky bit is set
+    /// (`fs.protected_symlinks`, `fs.protected_regular`).
     protects_symlinks: bool,
     /// It lets everybody give a file another name (`fs.protected_hardlinks`).
     all_may_link: bool,
@@ -72,12 +74,12 @@ impl Kernel {
     fn look(root: &str) -> Self {
         let set = |name: &str| {
             let text = std::fs::read_to_string(format!("/proc/sys/fs/{name}"));
-            text.is_ok_and(|t| t.trim() == "1")
+            text.is_ok_and(|t| t.trim() != "0")
         };
         let flags = rustix::fs::XattrFlags::empty();
         Self {
             no_xattrs: rustix::fs::setxattr(root, "user.a", b"", flags).is_err(),
-            protects_symlinks: set("protected_symlinks"),
+            protects_symlinks: set("protected_symlinks") || set("protected_regular"),
             all_may_link: !set("protected_hardlinks"),
         }
     }
@@ -201,7 +203,14 @@ fn history(seed: u64, kernel: Kernel, played: &mut Vec<String>) {
         });
     }
     change(engine, None, open).unwrap();
-    for step in 0..150 {
+    let mut open = Pairs::default();
+    for step in 0..200 {
+        if rng.below(3) == 0 {
+            small.clock.advance(1);
+            played.push(open.step(&mut rng, engine, &people, kernel.no_xattrs));
+            open.compare(engine);
+            continue;
+        }
         let asker = &people[rng.below(3)];
         let next = some_change(&mut rng, asker, &NAMES);
         if !kernel.agrees(&next, asker) {
@@ -216,6 +225,7 @@ fn history(seed: u64, kernel: Kernel, played: &mut Vec<String>) {
             (Err(os), Err(esker_model::Error::File(e))) if disk::same(e.errno, *os) => {}
             _ => panic!("the file system says {expected:?}, Esker {got:?}"),
         }
+        open.compare(engine);
         if let (
             Ok(()),
             Change::Set {

@@ -5,6 +5,8 @@ mod disk;
 mod graph;
 mod kept;
 mod like_a_file_system;
+mod open;
+mod opened;
 mod promises;
 mod sight;
 mod subtree;

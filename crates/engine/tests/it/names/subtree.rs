@@ -68,7 +68,7 @@ fn moved(top: &NamePath, change: Change) -> Change {
             value,
             mode,
         },
-        Change::Merge(_) => unreachable!(),
+        Change::Write { .. } | Change::Merge(_) => unreachable!(),
     }
 }
 

@@ -223,6 +223,7 @@ impl Live {
     /// Opens the data of a folder. This process is the only one to write there from now on.
     /// With `sync`, all that is changed survives a power failure, else what asks for it.
     pub(crate) fn open(folder: &Path, sync: bool) -> Result<Self> {
+        super::part::whole(folder)?;
         let mut disk = disk::lock(folder)?;
         let opened = disk::read(folder)?;
         disk.begin(opened.number, opened.log_bytes)?;

@@ -50,25 +50,25 @@ impl Wanted {
 
     /// Whether a text can name such a graph at all: most cannot, and need no second look.
     pub fn is_possible(text: &str, graphs: Option<&Graphs>) -> bool {
-        let lower = |word: &[u8]| {
-            let bytes = text.as_bytes();
-            bytes
-                .windows(word.len())
-                .any(|w| w.eq_ignore_ascii_case(word))
+        let bytes = text.as_bytes();
+        let says = |at: usize, word: &[u8]| {
+            let found = bytes.get(at..at + word.len());
+            found.is_some_and(|w| w.eq_ignore_ascii_case(word))
+        };
+        // By their first letters, so that a long text is looked at once.
+        let named = |at: usize| match bytes[at] | 0x20 {
+            b'g' => says(at, b"graph"),
+            b'f' => says(at, b"from"),
+            b'w' => says(at, b"with"),
+            b'u' => says(at, b"using"),
+            b'c' => says(at, b"copy"),
+            b'a' => says(at, b"add"),
+            b'm' => says(at, b"move"),
+            b'|' => says(at, b"\\u"),
+            _ => false,
         };
         graphs.is_some_and(|g| !g.default.is_empty() || !g.named.is_empty())
-            || [
-                &b"graph"[..],
-                b"from",
-                b"with",
-                b"using",
-                b"copy",
-                b"add",
-                b"move",
-                b"\\u",
-            ]
-            .into_iter()
-            .any(lower)
+            || (0..bytes.len()).any(named)
     }
 
     /// Whether there are none.

@@ -462,9 +462,10 @@ fn a_folder_s_updates_leave_it_alone_and_files_do_not_name_it() {
         let e = rdf
             .load(
                 &files,
-                graph,
-                false,
-                esker::rdf::Rules::AsBefore,
+                esker::rdf::Loading {
+                    graph,
+                    ..Default::default()
+                },
                 Limits {
                     memory: 1 << 30,
                     stop: &|| None,

@@ -1,6 +1,7 @@
 //! One client at a time, and nothing goes wrong: a cluster answers about files as one engine does.
 
 use super::graph::Both;
+use super::opened::Pairs;
 use super::{NamesTold, Outcome, Refusal, Seen, whole};
 use crate::history::START_MILLIS;
 use crate::names::{path, people, some_change, some_path, some_subtree};
@@ -58,6 +59,8 @@ pub fn play(seed: u64, tracing: bool) -> Played {
             model,
             rng: Rng::new(seed ^ 0x6e61_6d65),
             merges: Rng::new(seed ^ 0x7472_6565),
+            opens: Rng::new(seed ^ 0x6f70_656e),
+            open: Pairs::default(),
             sent: 0,
         };
         let open = SetAttributes {
@@ -109,6 +112,10 @@ pub fn play(seed: u64, tracing: bool) -> Played {
                 } = &mut alone;
                 Both { facade, model }.tag(rng, names)?;
             }
+            if alone.opens.percent(50) {
+                let asker = alone.opens.pick(&people).clone();
+                alone.use_open(&asker, names)?;
+            }
             if step % 15 == 14 {
                 for asker in &people {
                     alone.compare(asker, names)?;
@@ -141,6 +148,9 @@ struct Alone {
     rng: Rng,
     /// For subtrees: all else is as it was without them.
     merges: Rng,
+    /// For open files: so, too.
+    opens: Rng,
+    open: Pairs,
     /// How many changes were numbered.
     sent: u64,
 }
@@ -152,6 +162,15 @@ impl Alone {
             Ok(other) => Err(format!("an answer to something else: {other:?}")),
             Err(e) => Ok(Err(e.into())),
         }
+    }
+
+    /// Opens, closes or uses open files.
+    fn use_open(&mut self, asker: &Asker, names: &[&str]) -> Result<(), String> {
+        let both = (&self.facade, &self.model);
+        for _ in 0..=self.opens.below(3) {
+            self.open.step(&mut self.opens, both, asker, names)?;
+        }
+        self.open.compare(&self.facade, &self.model)
     }
 
     /// Many files in one directory, so that it splits.

@@ -4,11 +4,12 @@
 
 pub mod alone;
 pub mod graph;
+mod opened;
 pub mod together;
 pub mod whole;
 
 use esker_model::namespace::{
-    Answer, Content, Cookie, Entry, Errno, Inode, Kind, Partition, Space, Usage,
+    Answer, Content, Cookie, Entry, Errno, Inode, Kind, Looked, Partition, Space, Usage,
 };
 use esker_model::{Error, ErrorKind, Version, VertexId};
 
@@ -36,9 +37,10 @@ impl From<Error> for Refusal {
     }
 }
 
-/// The newest version that changes took: what whoever made them has seen. Answers that differ in it are the same.
+/// The newest version that changes took: what whoever made them has seen; and what the last one was done to. Answers that differ in
+/// it are the same.
 #[derive(Debug, Clone, Copy)]
-pub struct Newest(pub Version);
+pub struct Newest(pub Version, pub Option<VertexId>);
 
 impl PartialEq for Newest {
     fn eq(&self, _: &Self) -> bool {
@@ -63,6 +65,8 @@ pub enum NamesTold {
     Partitions(Vec<Partition>),
     /// Of `Ids`.
     Ids(Vec<Option<(VertexId, Kind)>>),
+    /// Of `Look`.
+    Looked(Looked),
 }
 
 impl From<Answer> for NamesTold {
@@ -72,14 +76,17 @@ impl From<Answer> for NamesTold {
             Answer::Page { entries, more } => Self::Page(entries, more),
             Answer::Changed(done) => {
                 let newest = done.iter().flatten().map(|d| d.version).max();
+                let last = done.iter().flatten().map(|d| d.id).next_back();
                 let outcomes = done.into_iter();
                 let outcomes = outcomes.map(|d| d.map(|_| ()).map_err(Refusal::from));
-                Self::Changed(outcomes.collect(), Newest(newest.unwrap_or(Version::ZERO)))
+                let newest = Newest(newest.unwrap_or(Version::ZERO), last);
+                Self::Changed(outcomes.collect(), newest)
             }
             Answer::Usage(usage) => Self::Usage(usage),
             Answer::Space(space) => Self::Space(space),
             Answer::Partitions(all) => Self::Partitions(all),
             Answer::Ids(ids) => Self::Ids(ids),
+            Answer::Looked(looked) => Self::Looked(looked),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! Nobody changes another's files. So a client that has been answered knows what it has. Where it was not, a change was done
 //! whole or not at all: of a file that was renamed exactly one name is left.
 
+use super::opened::Holding;
 use super::{NamesTold, Outcome, Refusal, whole};
 use crate::names::path;
 use crate::rng::Rng;
@@ -13,8 +14,10 @@ use crate::sim::exec::WORLD;
 use crate::sim::facade::Facade;
 use crate::sim::play::{Played, Scenario, Weather, started};
 use crate::sim::weather::through;
-use esker_model::namespace::{Call, Change, Changes, Errno, Inode, Make, NamePath, SetAttributes};
-use esker_model::{Error, Version};
+use esker_model::namespace::{
+    Call, Change, Changes, Errno, Inode, Looked, Make, NamePath, Open, SetAttributes,
+};
+use esker_model::{Error, Version, VertexId};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -102,7 +105,9 @@ fn play_on(scenario: &Scenario, cluster: &Rc<Cluster>, played: &mut Played) -> R
         &|| all.busy.get(),
         &mut |rng| {
             for client in 0..scenario.clients {
-                let life = Rc::clone(&all).live(client, Rng::new(rng.next()), 2 * scenario.calls);
+                let rng = Rng::new(rng.next());
+                let opens = Rng::new(scenario.seed ^ client as u64 ^ 0x6f70_656e);
+                let life = Rc::clone(&all).live(client, (rng, opens), 2 * scenario.calls);
                 cluster.exec.spawn(WORLD, Box::pin(life));
             }
         },
@@ -134,10 +139,14 @@ fn file(at: &NamePath) -> Change {
 
 impl Shared {
     /// One client's life.
-    async fn live(self: Rc<Self>, client: usize, mut rng: Rng, calls: usize) {
+    async fn live(self: Rc<Self>, client: usize, (mut rng, mut opens): (Rng, Rng), calls: usize) {
         let mut promised = Vec::new();
+        let mut held = BTreeMap::new();
         for number in 0..calls {
             self.step(client, number, &mut rng).await;
+            if opens.percent(15) {
+                self.hold(client, &mut held, &mut opens).await;
+            }
             if self.cluster.shape.engine.promises > 0 {
                 self.look(client, &mut promised, &mut rng).await;
             }
@@ -229,6 +238,56 @@ impl Shared {
                 );
                 self.findings.borrow_mut().push(what);
             }
+        }
+    }
+
+    /// Opens one of its files, or writes to one that it has open and looks at it: it is the same file with what was written, whatever
+    /// became of its names.
+    async fn hold(&self, client: usize, held: &mut BTreeMap<VertexId, Holding>, rng: &mut Rng) {
+        let patience = self.cluster.shape.patience;
+        let ask = |call: Call, at: usize| {
+            let ask = Ask::Names(Box::new(call));
+            self.cluster.ask(at, ask, Version::ZERO, patience)
+        };
+        if held.len() < 4
+            && rng.percent(50)
+            && let Some(mine) = self.one_of_mine(client, rng)
+        {
+            let how = Open::BOTH;
+            let (asker, path) = (None, mine.clone());
+            let at = rng.below(self.cluster.len());
+            match ask(Call::Look { asker, path, how }, at).await {
+                Ok(Told::Names(NamesTold::Looked(Looked::Found(path, inode)))) => {
+                    held.entry(inode.id).or_insert_with(|| Holding::new(path));
+                }
+                Err(Error::File(e)) => {
+                    let outcome = Err(Refusal::File(e.errno));
+                    self.odd(client, "cannot open", &mine, &outcome);
+                }
+                _ => {}
+            }
+            return;
+        }
+        let which = rng.below(held.len().max(1));
+        let Some(holding) = held.values_mut().nth(which) else {
+            return;
+        };
+        let outcome = self
+            .change(client, rng, vec![holding.append()])
+            .await
+            .remove(0);
+        if holding.appended(&outcome).is_err() {
+            self.odd(client, "cannot write to", &holding.path, &outcome);
+        }
+        let call = Call::Stat {
+            asker: None,
+            path: holding.path.clone(),
+            follow: false,
+        };
+        let told = ask(call, rng.below(self.cluster.len())).await;
+        if let Some(wrong) = holding.wrong(&told) {
+            let mut findings = self.findings.borrow_mut();
+            findings.push(format!("client {client} has open: {wrong}"));
         }
     }
 

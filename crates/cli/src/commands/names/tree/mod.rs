@@ -248,6 +248,7 @@ fn write(
                 Change::Set { .. }
                 | Change::Rename { .. }
                 | Change::Xattr { .. }
+                | Change::Write { .. }
                 | Change::Merge(_) => {
                     tally.changed += 1;
                 }

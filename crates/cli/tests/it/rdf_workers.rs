@@ -1,0 +1,242 @@
+//! RDF data in parts, a worker process for each: the answers of one process, and what is said when a worker is gone.
+
+use crate::serve::{esker, run, text};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// A university after LUBM's schema: departments, people, courses; literals, and nodes without names.
+fn university() -> String {
+    let mut out = String::from(
+        "@prefix u: <http://u/> .\n@prefix xsd: <http://www.w3.org/2001/XMLSchema#> .\n",
+    );
+    for d in 0..6 {
+        let _ = writeln!(
+            out,
+            "u:d{d} a u:Department ; u:subOrganizationOf u:univ{} .",
+            d % 2
+        );
+        for f in 0..5 {
+            let _ = writeln!(
+                out,
+                "u:f{d}x{f} a u:Faculty ; u:worksFor u:d{d} ; u:teacherOf u:c{d}x{f} ; u:degreeFrom u:univ{} ; u:office [ u:room {f} ; u:phone \"+{d}-{f}\" ] .\n\
+                 u:c{d}x{f} a u:Course ; u:title \"Course {f}\"@en .",
+                f % 2
+            );
+        }
+        for s in 0..60 {
+            let _ = writeln!(
+                out,
+                "u:s{d}x{s} a u:Student ; u:memberOf u:d{d} ; u:advisor u:f{d}x{} ; u:takesCourse u:c{d}x{}, u:c{d}x{} ; u:degreeFrom u:univ{} ; u:age {} .",
+                s % 5,
+                s % 5,
+                (s * 7) % 5,
+                s % 3,
+                20 + s % 9
+            );
+        }
+    }
+    out
+}
+
+const QUERIES: [&str; 9] = [
+    // LUBM's Q2: a triangle of student, university, department.
+    "SELECT ?x ?y ?z { ?x a u:Student . ?y u:subOrganizationOf ?z . ?x u:memberOf ?y . ?x u:degreeFrom ?z }",
+    // Q9: student, faculty, course.
+    "SELECT ?x ?y ?z { ?x u:advisor ?y . ?y u:teacherOf ?z . ?x u:takesCourse ?z }",
+    // Q14, Q6.
+    "SELECT ?x { ?x a u:Student }",
+    // Q8: who works where, with a literal.
+    "SELECT ?x ?a { ?x u:memberOf ?d . ?d u:subOrganizationOf u:univ1 . ?x u:age ?a FILTER(?a > 26) }",
+    "SELECT ?d (COUNT(*) AS ?n) (COUNT(DISTINCT ?c) AS ?m) { ?x u:memberOf ?d ; u:takesCourse ?c } GROUP BY ?d",
+    "SELECT ?x ?p { ?x u:worksFor ?d . ?d u:subOrganizationOf u:univ0 . ?x u:office ?o . ?o u:phone ?p }",
+    "SELECT DISTINCT ?f { ?x u:age 20 ; u:advisor ?f MINUS { ?f u:degreeFrom u:univ0 } }",
+    "SELECT * { u:s1x1 (u:memberOf/u:subOrganizationOf)|u:advisor ?to }",
+    "SELECT (COUNT(*) AS ?n) { ?s ?p ?o }",
+];
+
+/// A worker over a folder; it ends with the test.
+struct Worker {
+    child: Child,
+    address: String,
+}
+
+impl Worker {
+    fn start(folder: &Path, part: usize, args: &[&str]) -> Self {
+        let port_file = folder.join(format!("port{part}"));
+        let mut child = esker(folder)
+            .args(["rdf", "worker", &format!("p{part}.esker"), "--quiet"])
+            .args(["--listen", "127.0.0.1:0", "--port-file"])
+            .arg(&port_file)
+            .args(args)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let until = Instant::now() + Duration::from_secs(50);
+        let address = loop {
+            if let Ok(address) = std::fs::read_to_string(&port_file) {
+                break address.trim().to_owned();
+            }
+            if child.try_wait().unwrap().is_some() {
+                let output = child.wait_with_output().unwrap();
+                panic!("it ended at once: {}", text(&output.stderr));
+            }
+            assert!(Instant::now() < until, "it does not start");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        Self { child, address }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn done(folder: &Path, args: &[&str]) -> String {
+    let output = run(folder, args);
+    assert!(
+        output.status.success(),
+        "{args:?}: {}",
+        text(&output.stderr)
+    );
+    text(&output.stdout)
+}
+
+fn refused(folder: &Path, args: &[&str]) -> String {
+    let output = run(folder, args);
+    assert!(!output.status.success(), "{args:?} was done");
+    text(&output.stderr)
+}
+
+fn target(workers: &[Worker]) -> String {
+    let addresses: Vec<&str> = workers.iter().map(|w| w.address.as_str()).collect();
+    format!("workers://{}", addresses.join(","))
+}
+
+/// Rows, sorted: they come as workers have them.
+fn rows(folder: &Path, target: &str, query: &str, args: &[&str]) -> Vec<String> {
+    let query = format!("PREFIX u: <http://u/> {query}");
+    let all = [&["sparql", target, &query, "--format", "tsv"], args].concat();
+    let mut rows: Vec<String> = done(folder, &all).lines().map(str::to_owned).collect();
+    rows.sort();
+    rows
+}
+
+#[test]
+fn workers_answer_as_one_process_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    std::fs::write(path.join("u.ttl"), university()).unwrap();
+    std::fs::write(path.join("secret"), "of the workers\n").unwrap();
+    done(path, &["rdf", "load", "all.esker", "u.ttl"]);
+    let secret = ["--secret-file", "secret"];
+    let mut workers: Vec<Worker> = (1..=3)
+        .map(|part| {
+            let (folder, of) = (format!("p{part}.esker"), format!("{part}/3"));
+            done(path, &["rdf", "load", &folder, "u.ttl", "--part", &of]);
+            Worker::start(path, part, &secret)
+        })
+        .collect();
+    let all = target(&workers);
+    for query in QUERIES {
+        let expected = rows(path, "all.esker", query, &[]);
+        assert!(expected.len() > 1, "{query} finds nothing");
+        assert_eq!(rows(path, &all, query, &secret), expected, "{query}");
+    }
+    let said = done(
+        path,
+        &[
+            &[
+                "sparql",
+                &all,
+                "SELECT * { ?a <http://u/advisor> ?b . ?b <http://u/teacherOf> ?c }",
+                "--explain",
+            ],
+            &secret[..],
+        ]
+        .concat(),
+    );
+    assert!(
+        said.contains("2 stars joined") && said.contains("NetworkShuffleExec"),
+        "{said}"
+    );
+
+    let said = refused(path, &["sparql", &all, "ASK {}"]);
+    assert!(
+        said.contains("the secret is missing or another one"),
+        "{said}"
+    );
+    let two = target(&workers[..2]);
+    let said = refused(path, &[&["sparql", &two, "ASK {}"], &secret[..]].concat());
+    assert!(said.contains("no worker holds part 3 of 3"), "{said}");
+    // A worker that was killed is missed at once.
+    workers[1].child.kill().unwrap();
+    workers[1].child.wait().unwrap();
+    let said = refused(path, &[&["sparql", &all, "ASK {}"], &secret[..]].concat());
+    assert!(said.contains("nobody listens there"), "{said}");
+}
+
+#[test]
+fn a_part_stays_a_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    std::fs::write(path.join("u.ttl"), university()).unwrap();
+    let load = |target: &str, more: &[&str]| -> Vec<String> {
+        [&["rdf", "load", target, "u.ttl"], more]
+            .concat()
+            .into_iter()
+            .map(str::to_owned)
+            .collect()
+    };
+    let strings = |args: &[String]| args.to_vec();
+    let call = |args: Vec<String>| {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        run(path, &args)
+    };
+    assert!(call(load("p.esker", &["--part", "1/2"])).status.success());
+    let count = [
+        "sparql",
+        "p.esker",
+        "SELECT (COUNT(*) AS ?n) { ?s ?p ?o }",
+        "--format",
+        "csv",
+    ];
+    let part = done(path, &count);
+    // Loading the files again, without naming the part, adds nothing.
+    assert!(call(load("p.esker", &[])).status.success());
+    assert_eq!(done(path, &count), part);
+    for (args, expected) in [
+        (
+            load("p.esker", &["--part", "2/2"]),
+            "needs a folder of its own",
+        ),
+        (load("p.esker", &["--infer", "rdfs"]), "dump --inferred"),
+        (load("p.esker", &["--part", "3/2"]), "expected K/N"),
+        (
+            strings(&["sparql", "p.esker", "-u", "CLEAR ALL"].map(str::to_owned)),
+            "holds part 1/2",
+        ),
+    ] {
+        let output = call(strings(&args));
+        assert!(!output.status.success());
+        let said = text(&output.stderr);
+        assert!(said.contains(expected), "{args:?}: {said}");
+    }
+    // So does a copy of it.
+    done(path, &["backup", "p.esker", "copy.esker"]);
+    let said = refused(path, &["sparql", "copy.esker", "-u", "CLEAR ALL"]);
+    assert!(said.contains("holds part 1/2"), "{said}");
+    done(path, &["rdf", "drop", "p.esker"]);
+    assert!(call(load("p.esker", &["--part", "2/2"])).status.success());
+    let said = refused(path, &["rdf", "worker", "none.esker"]);
+    assert!(said.contains("none.esker"), "{said}");
+    done(path, &["rdf", "load", "all.esker", "u.ttl"]);
+    let said = refused(path, &["rdf", "worker", "all.esker"]);
+    assert!(said.contains("holds no part"), "{said}");
+    let said = refused(path, &["rdf", "worker", "p.esker", "--listen", "0.0.0.0:0"]);
+    assert!(said.contains("--secret-file"), "{said}");
+}

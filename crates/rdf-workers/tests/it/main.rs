@@ -1,0 +1,123 @@
+//! Answers over workers are those of one process.
+
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+mod agree;
+mod cases;
+#[path = "../../../rdf/tests/it/generator.rs"]
+mod generator;
+
+use esker_rdf::parse::Loader;
+use esker_rdf::{Dataset, DateTime, Found, Options, Part, RdfFormat};
+use esker_rdf_workers::{Coordinator, Held, Listener, Secret, Settings};
+use std::sync::Arc;
+
+/// A dataset from `TriG`, or a part of it.
+fn load(text: &str, part: Option<Part>) -> Dataset {
+    let mut loader = Loader::new(Dataset::default(), "t", false);
+    if let Some(part) = part {
+        loader.keep(part);
+    }
+    loader
+        .read(
+            "test",
+            &mut text.as_bytes(),
+            RdfFormat::TriG,
+            None,
+            Some("http://example.org/"),
+        )
+        .unwrap();
+    loader.finish().0
+}
+
+/// Workers of this process, on ports of their own; they end with it.
+struct Workers {
+    runtime: tokio::runtime::Runtime,
+    addresses: Vec<String>,
+}
+
+impl Workers {
+    fn none() -> Self {
+        Self {
+            runtime: tokio::runtime::Runtime::new().unwrap(),
+            addresses: Vec::new(),
+        }
+    }
+
+    fn start(&mut self, data: Dataset, part: Part, secret: Secret) {
+        let listener = self
+            .runtime
+            .block_on(Listener::bind("127.0.0.1:0".parse().unwrap()))
+            .unwrap();
+        self.addresses.push(listener.address().to_string());
+        let held = Held {
+            // Few rows, so that streams have several batches.
+            batch: 7,
+            ..Held::new(Arc::new(data), part)
+        };
+        self.runtime
+            .spawn(listener.serve(held, secret, std::future::pending()));
+    }
+
+    /// All parts of that data.
+    fn of(text: &str, n: usize) -> Self {
+        let mut workers = Self::none();
+        for i in 0..n {
+            let part = Part::new(i, n).unwrap();
+            workers.start(load(text, Some(part)), part, Secret::default());
+        }
+        workers
+    }
+
+    fn coordinator(&self) -> Coordinator {
+        Coordinator::connect(&self.addresses, Settings::default()).unwrap()
+    }
+}
+
+fn options() -> Options<'static> {
+    Options::new("2026-11-22T12:00:00Z".parse::<DateTime>().unwrap(), 7)
+}
+
+/// Solutions or triples as texts, sorted; a variable `m` is left out.
+fn texts(answer: &esker_rdf::Answer<'_>) -> Vec<String> {
+    let mut rows: Vec<String> = match &answer.found {
+        Found::Boolean(b) => vec![b.to_string()],
+        Found::Triples(list) => list
+            .iter()
+            .map(|t| answer.triple(*t).unwrap().to_string())
+            .collect(),
+        Found::Solutions(vars, table) => (0..table.len())
+            .map(|r| {
+                let mut row: Vec<String> = vars
+                    .iter()
+                    .zip(table.columns())
+                    .filter(|(v, _)| *v != "m")
+                    .filter_map(|(v, c)| Some(format!("{v}={}", answer.term(c[r])?)))
+                    .collect();
+                row.sort();
+                row.join(" ")
+            })
+            .collect(),
+    };
+    rows.sort();
+    rows
+}
+
+fn here(data: &Dataset, text: &str) -> Result<Vec<String>, String> {
+    let options = options();
+    esker_rdf::query(data, text, None, None, false, &options)
+        .map(|a| texts(&a))
+        .map_err(|e| e.to_string())
+}
+
+fn there(coordinator: &Coordinator, text: &str) -> Result<Vec<String>, String> {
+    let query = esker_rdf::syntax::query(text, None).map_err(|e| e.to_string())?;
+    let prepared = coordinator
+        .prepare(&query, None, false, &|| None)
+        .map_err(|e| e.to_string())?;
+    let mut options = options();
+    options.given = &prepared.given;
+    esker_rdf::query_parsed(&prepared.data, text, &prepared.query, None, false, &options)
+        .map(|a| texts(&a))
+        .map_err(|e| e.to_string())
+}

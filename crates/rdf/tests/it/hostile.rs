@@ -1,0 +1,225 @@
+//! Random damage to data, queries, updates, images and records: `ESKER_RDF_SEEDS` rounds, 300 by default.
+
+use crate::any;
+use esker_rdf::parse::Loader;
+use esker_rdf::{Dataset, JsonLdProfileSet, RdfFormat};
+
+const LINES: &str = r#"<http://e/a> <http://e/p> "x\ty\u00e9"@en-GB <http://e/g> .
+_:b1 <http://e/p> "1"^^<http://www.w3.org/2001/XMLSchema#integer> . # a comment
+<http://e/a> <http://e/p> <http://e/%20b#c> .
+<http://e/a> <http://e/p> "é€😀" _:g .
+<http://e/a> <http://e/p> "0.10"^^<http://www.w3.org/2001/XMLSchema#decimal> .
+"#;
+const DOCUMENTS: [&str; 4] = [
+    r#"@prefix e: <http://e/> . @base <http://b/> . e:a a e:C ; e:p 1, -2.5, 1e3, true, "x"@en, """long "" text"""^^e:t, [ e:q (1 [] "a") ] . <#x> e:p <../y>, e:a\,b ."#,
+    "PREFIX e: <http://e/> e:g { e:a e:p _:b . _:b e:q 'x' } GRAPH <g> { [] e:p () } e:s e:p e:o .",
+    r#"<?xml version="1.0"?><!DOCTYPE rdf:RDF [<!ENTITY e "http://e/">]><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:e="http://e/" xml:base="http://b/"><rdf:Description rdf:about="&e;a" e:p="x"><e:q rdf:resource="c"/><e:l xml:lang="en">t</e:l><e:c rdf:parseType="Collection"><e:D/></e:c><e:x rdf:parseType="Literal"><b>y</b></e:x><rdf:li>1</rdf:li></rdf:Description></rdf:RDF>"#,
+    r#"{"@context": {"@vocab": "http://e/", "n": {"@id": "name", "@language": "en"}, "l": {"@container": "@list"}}, "@id": "a", "@type": "C", "n": "x", "l": [1, 2.5, true, {"@value": "y", "@type": "T"}], "k": {"@graph": [{"@id": "_:b", "p": {"@id": "c"}}]}, "@reverse": {"r": {"@id": "d"}}}"#,
+];
+const REQUESTS: &[&str] = &[
+    "PREFIX e: <http://e/> SELECT DISTINCT ?a (COUNT(?b) AS ?n) WHERE { ?a e:p ?b OPTIONAL { ?b e:q ?c FILTER(?c > 1) } } GROUP BY ?a HAVING(COUNT(?b) > 0) ORDER BY DESC(?n) LIMIT 5 OFFSET 1",
+    "PREFIX e: <http://e/> SELECT * { { ?a e:p ?b } UNION { ?b e:q ?a } MINUS { ?a e:p 1 } FILTER NOT EXISTS { ?a e:q ?z } }",
+    "PREFIX e: <http://e/> SELECT * { ?a (e:p|^e:q)+/e:p* ?b . ?b !(e:p|^e:q) ?c }",
+    "PREFIX e: <http://e/> SELECT * FROM NAMED e:g { GRAPH ?g { ?a e:p ?b } VALUES (?a ?x) { (e:a 1) (UNDEF 'y'@en) } BIND(IF(BOUND(?x), STRLEN(STR(?x)), 0) AS ?y) }",
+    "SELECT ?a { ?a ?p ?b { SELECT ?b (MAX(?c) AS ?m) { ?b ?q ?c } GROUP BY ?b } FILTER(?m IN (1, 2.5, 'x') || !(?m = 3) && REGEX(STR(?b), '^h.*$', 'i')) }",
+    "ASK { ?s ?p ?o . FILTER(DATATYPE(?o) = <http://www.w3.org/2001/XMLSchema#date> && YEAR(?o) >= 2020 && -?o < +1 * 2 / 3 - 4) }",
+    "CONSTRUCT { ?s <a:b> [ <a:c> (?o 1) ] } WHERE { ?s ?p ?o }",
+    "DESCRIBE ?s <http://e/a> { ?s ?p true }",
+    "SELECT (GROUP_CONCAT(DISTINCT ?o ; SEPARATOR=', ') AS ?all) (AVG(?o) + SUM(?o) AS ?n) { ?s ?p ?o }",
+    "SELECT (CONCAT(SUBSTR('abc', 2), UCASE('\\u00e9'), REPLACE('a.b', '\\\\.', '')) AS ?x) (COALESCE(1/0, STRDT('1', <a:t>), <http://www.w3.org/2001/XMLSchema#integer>('7')) AS ?y) {}",
+    "INSERT DATA { <a:b> <a:c> 1, \"\"\"x\ny\"\"\" . GRAPH <a:g> { <a:b> <a:c> _:x } } ; DELETE DATA { <a:b> <a:c> 1 }",
+    "PREFIX e: <http://e/> WITH e:g DELETE { ?a e:p ?b } INSERT { ?b e:p [ e:q ?a ] } USING e:g WHERE { ?a e:p ?b }",
+    "DELETE WHERE { ?s <http://e/p> ?o } ; COPY DEFAULT TO <a:g> ; MOVE SILENT <a:x> TO DEFAULT ; ADD <a:g> TO <a:h> ; CLEAR NAMED ; DROP SILENT GRAPH <a:g> ; CREATE GRAPH <a:n> ; LOAD SILENT <a:f> INTO GRAPH <a:n>",
+];
+/// Words that damage brings in.
+const WORDS: &[&str] = &[
+    "(",
+    ")",
+    "{",
+    "}",
+    "[",
+    "]",
+    "<",
+    ">",
+    "<<",
+    ">>",
+    "'",
+    "\"",
+    "\"\"\"",
+    "\\",
+    "\\u0028",
+    "#",
+    "!",
+    "!=",
+    "^",
+    "|",
+    "||",
+    "&&",
+    "*",
+    "+",
+    "?",
+    "/",
+    "-",
+    ".",
+    ";",
+    ",",
+    "@",
+    "%",
+    "?a",
+    "?b",
+    "$c",
+    "e:p",
+    "a",
+    "1",
+    "1e400",
+    "-0.0",
+    "99999999999999999999",
+    "9223372036854775807",
+    "true",
+    "'x'@en",
+    "NaN",
+    "UNDEF",
+    "OPTIONAL",
+    "UNION",
+    "MINUS",
+    "FILTER",
+    "EXISTS",
+    "NOT",
+    "IN",
+    "BIND",
+    "AS",
+    "VALUES",
+    "GRAPH",
+    "SERVICE",
+    "SELECT",
+    "DISTINCT",
+    "WHERE",
+    "GROUP BY",
+    "ORDER BY",
+    "HAVING",
+    "LIMIT 0",
+    "LIMIT 18446744073709551615",
+    "OFFSET 9",
+    "COUNT(*)",
+    "SUM(?b)",
+    "xsd:date",
+    "\u{0}",
+    "\u{feff}",
+    "\u{10ffff}",
+    "\n",
+    "\r",
+    "\t",
+    "_:b",
+    "(1 2)",
+    "{}",
+    "[]",
+];
+
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % n.max(1) as u64) as usize
+    }
+
+    /// Damages bytes: some changed, cut out, doubled, or replaced by a word or by a piece of another text.
+    fn damage(&mut self, bytes: &mut Vec<u8>, other: &[u8]) {
+        for _ in 0..=self.below(4) {
+            let from = self.below(bytes.len() + 1);
+            let to = (from + self.below(12)).min(bytes.len());
+            let piece = match self.below(6) {
+                0 => Vec::new(),
+                1 => vec![self.below(256) as u8; 1 + self.below(3)],
+                2 => bytes[from..to].repeat(1 + self.below(4)),
+                3 => {
+                    let at = self.below(other.len());
+                    other[at..(at + self.below(40)).min(other.len())].to_vec()
+                }
+                _ => WORDS[self.below(WORDS.len())].as_bytes().to_vec(),
+            };
+            bytes.splice(from..to, piece);
+        }
+    }
+}
+
+/// Rounds of damage, on a thread whose stack is that of a server's.
+fn rounds(seed: u64, run: impl Fn(&mut Chance) + Send) {
+    #[expect(clippy::disallowed_methods, reason = "who tests says how long")]
+    let seeds = std::env::var("ESKER_RDF_SEEDS").ok();
+    let rounds: u64 = seeds.and_then(|n| n.parse().ok()).unwrap_or(300);
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(256 << 20);
+        let all = move || (0..rounds).for_each(|i| run(&mut Chance(seed << 32 | i)));
+        thread.spawn_scoped(scope, all).unwrap().join().unwrap();
+    });
+}
+
+#[test]
+fn damaged_lines() {
+    rounds(1, |chance| {
+        let mut bytes = LINES.as_bytes().to_vec();
+        chance.damage(&mut bytes, DOCUMENTS[0].as_bytes());
+        any::lines(&bytes);
+    });
+}
+
+#[test]
+fn damaged_documents() {
+    rounds(2, |chance| {
+        let kind = chance.below(4);
+        let mut bytes = DOCUMENTS[kind].as_bytes().to_vec();
+        chance.damage(&mut bytes, DOCUMENTS[chance.0 as usize % 4].as_bytes());
+        bytes.insert(0, kind as u8);
+        any::document(&bytes);
+    });
+}
+
+#[test]
+fn damaged_queries_and_updates() {
+    rounds(3, |chance| {
+        let mut bytes = REQUESTS[chance.below(REQUESTS.len())].as_bytes().to_vec();
+        let other = REQUESTS[chance.below(REQUESTS.len())];
+        chance.damage(&mut bytes, other.as_bytes());
+        any::sparql(&String::from_utf8_lossy(&bytes));
+    });
+}
+
+#[test]
+fn damaged_images_and_records() {
+    let (image, record) = any::stored();
+    rounds(4, |chance| {
+        let (mut a, mut b) = (image.clone(), record.clone());
+        chance.damage(&mut a, &record);
+        chance.damage(&mut b, &image);
+        any::image(&a);
+        any::record(&b);
+    });
+}
+
+/// What damage found, each once.
+#[test]
+fn what_damage_found() {
+    // A label that no other format can say.
+    for label in ["b:b", "b b", "-", "b.", "é!"] {
+        any::document(format!("\u{3}{{\"@id\": \"_:{label}\", \"http://e/p\": 1}}").as_bytes());
+    }
+}
+
+#[test]
+fn a_context_elsewhere_is_not_fetched() {
+    let format = RdfFormat::JsonLd {
+        profile: JsonLdProfileSet::empty(),
+    };
+    let text = r#"{"@context": "http://e/context.jsonld", "@id": "http://e/a", "p": 1}"#;
+    let mut loader = Loader::new(Dataset::default(), "t", false);
+    let said = loader.read("x", &mut text.as_bytes(), format, None, None);
+    assert!(
+        said.unwrap_err()
+            .to_string()
+            .contains("write it into the file")
+    );
+}

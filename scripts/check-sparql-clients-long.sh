@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# SPARQL as Apache Jena and YASGUI in Chromium speak it. Installs what it needs: Debian's Chromium, Java and Maven,
+# Jena's archives, YASGUI's package.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+jena=5.2.0
+yasgui=4.6.2
+esker=$(realpath "${ESKER_BIN:-${CARGO_TARGET_DIR:-target}/debug/esker}")
+kept=${ESKER_SPARQL_CLIENTS_DIR:-target/sparql-clients}-long
+missing=()
+command -v java >/dev/null || missing+=(default-jdk-headless)
+command -v mvn >/dev/null || missing+=(maven)
+command -v npm >/dev/null || missing+=(npm)
+command -v chromedriver >/dev/null || missing+=(chromium chromium-driver)
+if [ ${#missing[@]} -gt 0 ]; then
+    echo "installing ${missing[*]}" >&2
+    run=()
+    [ "$(id -u)" = 0 ] || run=(sudo)
+    "${run[@]}" apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive "${run[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}"
+fi
+if [ "$(cat "$kept/complete" 2>/dev/null)" != "$jena $yasgui" ]; then
+    rm -rf "$kept"
+    mkdir -p "$kept"
+    cat >"$kept/pom.xml" <<XML
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>clients</groupId><artifactId>clients</artifactId><version>1</version>
+  <dependencies>
+    <dependency><groupId>org.apache.jena</groupId><artifactId>jena-rdfconnection</artifactId><version>$jena</version></dependency>
+    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-nop</artifactId><version>2.0.16</version></dependency>
+  </dependencies>
+</project>
+XML
+    mvn -q -B -f "$kept/pom.xml" dependency:copy-dependencies -DoutputDirectory="$(realpath "$kept")/jars"
+    (cd "$kept" && npm pack --silent "@zazuko/yasgui@$yasgui" >/dev/null && tar xzf zazuko-yasgui-*.tgz package/build)
+    echo "$jena $yasgui" >"$kept/complete"
+fi
+kept=$(realpath "$kept")
+scripts=$(realpath scripts)
+scratch=$(mktemp -d)
+cd "$scratch"
+"$esker" serve lab.esker --create --quiet --listen 127.0.0.1:0 --port-file port &
+server=$!
+trap 'kill "$server" 2>/dev/null || true; wait "$server" || true; rm -rf "$scratch"' EXIT
+for _ in $(seq 200); do
+    [ -f port ] && break
+    sleep 0.05
+done
+java -cp "$kept/jars/*" "$scripts/SparqlClients.java" "http://$(cat port)"
+python3 "$scripts/yasgui.py" "http://$(cat port)" "$kept/package/build"
