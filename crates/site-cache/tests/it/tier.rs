@@ -639,3 +639,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_is_made_again_after_its_deletion_is_heard_of() {
+    let mut network = Network::new(100_000, 100, Policy::Lru);
+    let path = network.names[1];
+    for (what, there) in [(1, true), (0, false), (1, true)] {
+        network.change(what);
+        network.settle();
+        let said = network.edges[0].look(network.now, Request::stat(path), &network.tree.paths);
+        assert!(said.is_none_or(|answer| answer.is_absent() != there));
+        network.client(0, 1, false);
+        network.settle();
+        let said = network.edges[0].look(network.now, Request::stat(path), &network.tree.paths);
+        assert_eq!(said.map(|answer| answer.is_absent()), Some(!there));
+    }
+}

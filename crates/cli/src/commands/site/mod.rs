@@ -7,7 +7,7 @@ mod trace;
 use crate::args::SiteCommand;
 use crate::context::Context;
 use crate::exit::Outcome;
-use anyhow::Context as _;
+use esker_model::Error;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -22,6 +22,11 @@ pub(crate) fn run(command: &SiteCommand, context: &mut Context) -> anyhow::Resul
 
 fn is_standard(path: &Path) -> bool {
     path == Path::new("-")
+}
+
+/// What went wrong with which file.
+fn file_error(doing: &str, path: &Path, error: io::Error) -> anyhow::Error {
+    Error::io(format!("{doing} `{}`", path.display()), error).into()
 }
 
 /// Writes to a file or, for `-`, to standard output.
@@ -39,5 +44,5 @@ fn write_to(
         write(&mut out)?;
         out.flush()
     };
-    all().with_context(|| format!("writing `{}`", path.display()))
+    all().map_err(|e| file_error("writing", path, e))
 }

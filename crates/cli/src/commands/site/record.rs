@@ -1,11 +1,10 @@
 //! `esker site record`: a program under strace, and what it asked of the file system as a trace.
 
-use super::write_to;
+use super::{file_error, write_to};
 use crate::args::SiteRecordArgs;
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::units::{count, counted};
-use anyhow::Context as _;
 use esker_site_cache::trace::{Format, Traces};
 use std::fs::{self, File};
 use std::io::{self, BufReader};
@@ -27,7 +26,7 @@ pub(super) fn run(args: &SiteRecordArgs, context: &mut Context) -> anyhow::Resul
     let recorded = record(args, &raw, context);
     let removed = fs::remove_file(&raw);
     let outcome = recorded?;
-    removed.with_context(|| format!("removing `{}`", raw.display()))?;
+    removed.map_err(|e| file_error("removing", &raw, e))?;
     Ok(outcome)
 }
 
@@ -40,15 +39,17 @@ fn raw_path(out: &Path) -> PathBuf {
 
 fn record(args: &SiteRecordArgs, raw: &Path, context: &mut Context) -> anyhow::Result<Outcome> {
     // A file that cannot be written is better known before the program has run.
-    File::create(raw).with_context(|| format!("writing `{}`", raw.display()))?;
+    File::create(raw).map_err(|e| file_error("writing", raw, e))?;
     let status = under_strace(args, raw)?;
-    let directory = std::env::current_dir().context("asking for the working directory")?;
+    let here = Path::new(".");
+    let directory = std::env::current_dir().map_err(|e| file_error("looking for", here, e))?;
     let mut traces = Traces::new();
-    let from = BufReader::with_capacity(1 << 16, File::open(raw)?);
+    let from = File::open(raw).map_err(|e| file_error("reading", raw, e))?;
+    let from = BufReader::with_capacity(1 << 16, from);
     let directory = Some(directory.as_os_str().as_bytes());
     let trace = traces
         .read(from, Some(Format::Strace), true, directory)
-        .with_context(|| format!("reading `{}`", raw.display()))?
+        .map_err(|e| file_error("reading", raw, e))?
         .map_err(|e| usage(e.to_string()))?;
     let first = trace.events.first().map_or(0, |e| e.t);
     write_to(&args.out, context, |out| {
@@ -109,6 +110,6 @@ fn under_strace(args: &SiteRecordArgs, raw: &Path) -> anyhow::Result<ExitStatus>
             "strace is not installed; on Debian: apt install strace. What `strace -f -ttt -y -o FILE CMD` writes elsewhere \
              can be replayed as it is",
         )),
-        Err(error) => Err(error).context("starting strace"),
+        Err(error) => Err(file_error("starting", Path::new("strace"), error)),
     }
 }

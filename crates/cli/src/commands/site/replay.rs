@@ -1,12 +1,11 @@
 //! `esker site replay`.
 
-use super::{is_standard, write_to};
+use super::{file_error, is_standard, write_to};
 use crate::args::{CacheSize, SiteReplayArgs};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::output::{Cell, Rows};
 use crate::units::counted;
-use anyhow::Context as _;
 use esker_site_cache::predict::Choice;
 use esker_site_cache::replay::{Pace, Report, Settings, Tiers, World, run as play};
 use esker_site_cache::trace::{Trace, Traces};
@@ -120,7 +119,7 @@ fn read_trace(path: &Path, args: &SiteReplayArgs, traces: &mut Traces) -> anyhow
         traces.read(from, args.trace_format, args.lenient, None)
     };
     let name = path.display();
-    let trace = read().with_context(|| format!("reading `{name}`"))?;
+    let trace = read().map_err(|e| file_error("reading", path, e))?;
     trace.map_err(|error| {
         usage(format!(
             "{name}: {error}; --lenient passes over broken lines"
