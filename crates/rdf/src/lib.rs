@@ -34,7 +34,7 @@ pub mod syntax;
 mod update;
 
 pub use error::{Error, Mistake, Result};
-pub use exec::Options;
+pub use exec::{Options, services_of};
 pub use expr::Expr;
 pub use infer::Inference;
 pub use oxrdf::{Literal, NamedNode, NamedOrBlankNode, Term, Triple};
