@@ -238,7 +238,10 @@ impl Engine {
         marker.put(Table::Meta, BULK_KEY, Vec::new());
         // Given again after a crash, this version would no longer be that of one load.
         marker.put(Table::Meta, NEWEST_KEY, version_value(version));
-        self.store.commit(marker, Durability::Sync)?;
+        self.feed.end(&mut marker);
+        let begun = self.store.commit(marker, Durability::Sync);
+        self.feed.committed(begun.is_ok());
+        begun?;
         let mut report = BulkReport::default();
         let schema = self.schema_now();
         let mut round = Round::default();

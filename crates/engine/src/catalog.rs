@@ -10,6 +10,8 @@
 //!  once/<marker>       u64 version: batches applied before
 //!  once/<sender>       which of a sender's batches were applied: `txn::senders`
 //!  pending/<slot 4>    changes of counters of one commit, to be merged into `counts`, and its rows of `names`
+//!  feed                present while what commits touch is kept: `feed::kept`
+//!  feed/<place 8>      what one commit touched
 //!  merged              u64, pending rows of this version or before are in `counts`
 //! ```
 

@@ -503,9 +503,13 @@ impl Check<'_> {
 
     fn write_repairs(&mut self, at_least: usize) -> Result<()> {
         if self.repairs.len() > at_least {
-            let batch = std::mem::take(&mut self.repairs);
-            self.engine.store.commit(batch, Durability::Sync)?;
-            self.engine.feed.lose();
+            let mut batch = std::mem::take(&mut self.repairs);
+            let feed = &self.engine.feed;
+            feed.end(&mut batch);
+            let done = self.engine.store.commit(batch, Durability::Sync);
+            feed.committed(done.is_ok());
+            feed.lose();
+            done?;
         }
         Ok(())
     }

@@ -102,9 +102,11 @@ impl Engine {
         batch.put(Table::Meta, RETAINED_KEY, version_value(retained));
         rows.into_iter()
             .for_each(|(key, _)| batch.remove(Table::History, key));
-        self.store.commit(batch, Durability::Sync)?;
+        self.feed.end(&mut batch);
+        let done = self.store.commit(batch, Durability::Sync);
+        self.feed.committed(done.is_ok());
         self.feed.lose();
-        Ok(())
+        done
     }
 }
 

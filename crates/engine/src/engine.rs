@@ -106,7 +106,7 @@ impl Engine {
             newest_seen: AtomicU64::new(newest.0),
             retained_since: AtomicU64::new(retained.map_or(0, |v| v.0)),
             archive_moves: AtomicU64::new(0),
-            feed: Feed::default(),
+            feed: Feed::load(&*store)?,
             store,
             staged,
             objects,

@@ -37,7 +37,7 @@ pub use carry::{Carried, Memory, carried};
 pub use catalog::{FORMAT, once_key};
 pub use clock::Clock;
 pub use engine::Engine;
-pub use feed::{News, Touched};
+pub use feed::{Mark, News, Touched};
 pub use names::{
     DirectorySums, Fetched, Here, MaybeFile, Need, PROMISE_MAX, Placed, Plan, PlannedRow, Ran,
     RawEntry, RowPlace, Shown, Stopped, path_of, show_tags, sums_of,

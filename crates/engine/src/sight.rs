@@ -12,6 +12,7 @@ use crate::names::{Committed, file_kind};
 use crate::read::vertex_record;
 use crate::seen;
 use crate::traverse;
+use esker_model::namespace::Inode;
 use esker_model::object::{Asker, MODE_DEFAULT, ObjectId};
 use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
@@ -150,6 +151,26 @@ impl Engine {
             places: Places::new(&rows),
             seen: RefCell::default(),
         }))
+    }
+}
+
+impl Engine {
+    /// What files are, of which these are vertices: nothing of those that are no files, or are gone. Of a directory without what
+    /// follows from its entries.
+    pub fn inodes_of(&self, vertices: &[Vertex]) -> Result<Vec<Option<Inode>>> {
+        self.with_sight(None, |sight| {
+            let of = |vertex: &Vertex| -> Result<Option<Inode>> {
+                let Some(sight) = sight else { return Ok(None) };
+                let Some(kind) = file_kind(sight.schema, vertex.type_id) else {
+                    return Ok(None);
+                };
+                Ok(match sight.places.of(vertex.id, kind, &vertex.key)? {
+                    Known::Here(place) => Some(place.into_inode()),
+                    Known::Nothing | Known::Gone(_) | Known::Lost => None,
+                })
+            };
+            vertices.iter().map(of).collect()
+        })
     }
 }
 

@@ -36,7 +36,7 @@ pub mod syntax;
 mod update;
 
 pub use error::{Error, Mistake, Result};
-pub use exec::Options;
+pub use exec::{Options, services_of};
 pub use expr::Expr;
 pub use given::Given;
 pub use infer::Inference;

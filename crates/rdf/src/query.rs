@@ -1,7 +1,7 @@
 //! Queries: from their text to their answer.
 
 use crate::error::Result;
-use crate::exec::{Context, Options, Table, Var, Want, eval};
+use crate::exec::{Context, Options, Table, Var, Want, eval, explain};
 use crate::id::{Id, UNBOUND};
 use crate::plan::{Node, Pos, Translator, Triple};
 use crate::quads::{Dataset, Graph};
@@ -88,7 +88,7 @@ impl Answer<'_> {
         Some(oxrdf::Triple::new(subject, predicate, self.term(o)?))
     }
 
-    /// What was done, line by line, if it was asked for.
+    /// What was done, or would be, line by line, if it was asked for.
     pub fn notes(&self) -> Vec<String> {
         self.ctx.notes.borrow().clone().unwrap_or_default()
     }
@@ -153,7 +153,7 @@ pub fn answer<'a>(
         (None, Some(d)) => choose(&mut ctx, d),
         (None, None) => {}
     }
-    if explain {
+    if explain || options.plan {
         *ctx.notes.borrow_mut() = Some(Vec::new());
     }
     let mut translator = Translator::new(&ctx);
@@ -171,7 +171,7 @@ pub fn answer<'a>(
                 vars: vars.clone(),
                 ..Want::default()
             };
-            let table = eval(&ctx, &node, &want)?.project(&vars);
+            let table = solved(&ctx, &node, &want)?.project(&vars);
             let bare = |n: &String| n.trim_start_matches('?').to_owned();
             Found::Solutions(shown.iter().map(bare).collect(), table)
         }
@@ -179,11 +179,11 @@ pub fn answer<'a>(
             let node = translator.node(pattern)?;
             let _ = ctx.names.set(translator.names);
             let want = Want {
-                vars: Vec::new(),
                 distinct: true,
                 limit: Some(1),
+                ..Want::default()
             };
-            Found::Boolean(!eval(&ctx, &node, &want)?.is_empty())
+            Found::Boolean(!solved(&ctx, &node, &want)?.is_empty())
         }
         Query::Construct {
             template, pattern, ..
@@ -212,22 +212,21 @@ pub fn answer<'a>(
             let want = Want {
                 vars,
                 distinct: blanks.is_empty() && !has_slice(&node),
-                limit: None,
+                ..Want::default()
             };
-            let table = eval(&ctx, &node, &want)?;
+            let table = solved(&ctx, &node, &want)?;
             Found::Triples(construct(&ctx, &table, &triples, &blanks))
         }
         Query::Describe { pattern, .. } => {
             let node = translator.node(pattern)?;
             let vars = node.vars();
             let _ = ctx.names.set(translator.names);
-            let table = eval(
+            let table = solved(
                 &ctx,
                 &node,
                 &Want {
                     vars,
-                    distinct: false,
-                    limit: None,
+                    ..Want::default()
                 },
             )?;
             Found::Triples(describe(&ctx, &table))
@@ -237,6 +236,15 @@ pub fn answer<'a>(
         return Err(error);
     }
     Ok(Answer { ctx, found })
+}
+
+/// The solutions; none if only the way to them is asked for.
+fn solved(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
+    if ctx.options.plan {
+        explain(ctx, node, want);
+        return Ok(Table::empty(want.vars.clone()));
+    }
+    eval(ctx, node, want)
 }
 
 fn has_slice(node: &Node) -> bool {
@@ -283,6 +291,9 @@ impl Context<'_> {
                 .data
                 .dictionary
                 .find(&crate::dictionary::Key::Iri(iri))?;
+            if self.options.hidden.contains(&id) {
+                return None;
+            }
             Some((id, self.data.graph(id)?.clone()))
         };
         let mut parts: Vec<(Id, Arc<Graph>)> = default.iter().filter_map(find).collect();

@@ -1,7 +1,7 @@
 //! `SERVICE`: another endpoint's solutions. Who asks it is the host's matter; what it says is read here.
 
 use crate::error::{Error, Result};
-use crate::exec::{Context, Var};
+use crate::exec::{Context, Table, Var};
 use crate::id::{Id, UNBOUND};
 use oxrdf::{Term, Variable};
 use sparesults::{QueryResultsFormat, QueryResultsParser, ReaderQueryResultsParserOutput};
@@ -57,8 +57,8 @@ pub(crate) fn ask(
     ctx: &Context<'_>,
     endpoint: &str,
     query: &str,
-    vars: &HashMap<String, Var>,
-) -> Result<(Vec<Var>, Vec<Vec<Id>>)> {
+    vars: &HashMap<&str, Var>,
+) -> Result<Table> {
     ctx.check()?;
     let Some(remote) = ctx.options.remote else {
         return Err(Error::Refused(format!(
@@ -73,7 +73,7 @@ pub(crate) fn ask(
         .names
         .iter()
         .enumerate()
-        .filter_map(|(i, name)| Some((i, *vars.get(name)?)))
+        .filter_map(|(i, name)| Some((i, *vars.get(name.as_str())?)))
         .collect();
     let bytes = solutions.rows.len() * columns.len() * size_of::<Id>();
     if bytes > ctx.options.memory {
@@ -93,15 +93,11 @@ pub(crate) fn ask(
         }),
         Some(term) => ctx.number(term),
     };
-    let rows = solutions
-        .rows
-        .iter()
-        .map(|row| {
-            columns
-                .iter()
-                .map(|(i, _)| number(row.get(*i).and_then(Option::as_ref)))
-                .collect()
-        })
-        .collect();
-    Ok((columns.into_iter().map(|c| c.1).collect(), rows))
+    let of = |(i, _): &(usize, Var)| -> Vec<Id> {
+        let terms = solutions.rows.iter().map(|row| row.get(*i));
+        terms.map(|t| number(t.and_then(Option::as_ref))).collect()
+    };
+    let values = columns.iter().map(of).collect();
+    let vars = columns.into_iter().map(|c| c.1).collect();
+    Ok(Table::new(vars, values, solutions.rows.len()))
 }

@@ -396,7 +396,7 @@ impl Work<'_> {
         let want = Want {
             vars,
             distinct: !fresh,
-            limit: None,
+            ..Want::default()
         };
         let table = eval(&ctx, &node, &want)?;
         let (mut gone, mut new) = (Vec::new(), Vec::new());

@@ -250,9 +250,16 @@ fn trusted(file: &Path) -> Result<TlsConnector> {
         ))
     };
     let mut roots = RootCertStore::empty();
+    let mut wrong = None;
     for certificate in CertificateDer::pem_slice_iter(&bytes) {
         let certificate = certificate.map_err(|e| bad(&e))?;
-        roots.add(certificate).map_err(|e| bad(&e))?;
+        // Systems keep some that are old or odd beside the others.
+        if let Err(e) = roots.add(certificate) {
+            wrong = Some(e);
+        }
+    }
+    if let (true, Some(e)) = (roots.is_empty(), wrong) {
+        return Err(bad(&e));
     }
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -262,13 +269,38 @@ fn trusted(file: &Path) -> Result<TlsConnector> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
+/// Where systems keep the certificates that they trust.
+const SYSTEM: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// The certificates that this machine trusts: the file that SSL_CERT_FILE names, else the system's.
+fn system() -> Option<PathBuf> {
+    if let Some(file) = std::env::var_os("SSL_CERT_FILE").filter(|f| !f.is_empty()) {
+        return Some(file.into());
+    }
+    SYSTEM.iter().map(PathBuf::from).find(|file| file.is_file())
+}
+
 impl Place {
-    /// A URL's place and path: `http://host:port/path?query` (TLS needs a file of certificates: not this way).
+    /// A URL's place and path: `http://host:port/path?query`, or `https://`, where the machine's certificates are trusted.
     pub fn of_url(url: &str, patience: Duration) -> Result<(Self, String)> {
         let bad = |why: &str| Error::Invalid(format!("`{url}` cannot be asked: {why}"));
-        let rest = url
-            .strip_prefix("http://")
-            .ok_or_else(|| bad("only http:// is"))?;
+        let (rest, port, tls) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
+            (Some(rest), _) => (rest, 80, None),
+            (_, Some(rest)) => {
+                let file = system().ok_or_else(|| {
+                    bad(
+                        "this machine has no list of certificates that it trusts where such lists are; set SSL_CERT_FILE to one",
+                    )
+                })?;
+                (rest, 443, Some(file))
+            }
+            (None, None) => return Err(bad("only http:// and https:// are")),
+        };
         let rest = rest.split('#').next().unwrap_or_default();
         let at = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(at);
@@ -283,15 +315,23 @@ impl Place {
         let has_port = authority
             .rsplit_once(':')
             .is_some_and(|(_, p)| p.bytes().all(|b| b.is_ascii_digit()));
+        let host = match authority.rsplit_once(':') {
+            Some((host, _)) if has_port => host,
+            _ => authority,
+        };
+        let host = host
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .to_owned();
         let authority = if has_port {
             authority.to_owned()
         } else {
-            format!("{authority}:80")
+            format!("{authority}:{port}")
         };
         let place = Self::Tcp {
-            host: authority.clone(),
             authority,
-            tls: None,
+            tls,
+            host,
             patience,
         };
         Ok((place, path))
@@ -416,7 +456,11 @@ mod tests {
             ("lab.example:80".into(), "/sparql?x=1".into())
         );
         assert_eq!(read("http://[::1]:9"), ("[::1]:9".into(), "/".into()));
-        for url in ["https://lab/x", "http:///x", "http://a@b/x", "file:///x"] {
+        assert_eq!(
+            read("https://lab.example/x"),
+            ("lab.example:443".into(), "/x".into())
+        );
+        for url in ["ftp://lab/x", "http:///x", "http://a@b/x", "file:///x"] {
             assert!(Place::of_url(url, LOOK).is_err(), "{url}");
         }
     }

@@ -57,10 +57,10 @@ pub(crate) struct SparqlArgs {
     /// How to print
     #[arg(long, value_enum, default_value_t = AnswerFormat::Table)]
     pub(crate) format: AnswerFormat,
-    /// Show how the query was answered instead of its answer (it is run)
+    /// Show how the query would be answered, with estimates, and do not run it
     #[arg(long, conflicts_with = "update")]
     pub(crate) explain: bool,
-    /// Say on stderr what took how long
+    /// Say on stderr how the query was answered, with estimates and counts, and what took how long
     #[arg(long)]
     pub(crate) profile: bool,
     /// A graph that is a part of the default graph, instead of FROM

@@ -240,16 +240,24 @@ impl Engine {
         self.names.note_any();
         let structural = names.structural;
         let mut fresh = std::mem::take(&mut names.fresh);
+        // Paths of all that is below them may have changed; rows of a table are in no commit.
+        let untold = structural || !fresh.is_empty() && self.names.has_vertices();
         let writing = self.begin_changes(&overlay, structural);
-        let committed = match &writing {
-            Ok(_) if fresh.is_empty() => self.commit_group(writer, overlay, &mut total),
-            Ok(_) => self.commit_subtree(writer, overlay, &mut total, &mut fresh),
-            Err(e) => Err(repeat(e)),
+        let ended = match (&writing, untold) {
+            (Ok(_), true) => self.end_feed(),
+            _ => Ok(()),
+        };
+        let committed = match (&writing, ended) {
+            (Err(e), _) => Err(repeat(e)),
+            (_, Err(e)) => Err(e),
+            _ if fresh.is_empty() => self.commit_group(writer, overlay, &mut total),
+            _ => self.commit_subtree(writer, overlay, &mut total, &mut fresh),
         };
         writer.senders.end(committed.is_ok());
         if structural || committed.is_err() {
             self.names.directories.clear();
-            // Paths of all that is below them may have changed.
+        }
+        if untold || committed.is_err() {
             self.feed.lose();
         }
         if committed.is_err() {

@@ -58,6 +58,11 @@ impl Place {
             && (self.names.is_empty() || self.names.iter().any(|(d, _)| d.open(asker)))
     }
 
+    /// What it is.
+    pub(crate) fn into_inode(self) -> Inode {
+        self.inode
+    }
+
     /// Its path, the first if it has several.
     pub(crate) fn path(&self) -> Vec<u8> {
         self.names

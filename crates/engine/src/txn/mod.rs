@@ -32,6 +32,7 @@ use crate::clock::HybridClock;
 use crate::counts::{Changes, PendingCounters, encode_pending};
 use crate::object::{BulkTag, ObjectStore};
 use crate::staged::StagedStore;
+use esker_model::key::vertex as vertex_key;
 use esker_model::limits::BATCH_MUTATIONS_MAX;
 use esker_model::object::ObjectId;
 use esker_model::once::Numbered;
@@ -250,7 +251,23 @@ impl Engine {
         let touched = self.feed.gather(
             files.as_deref().into_iter().chain([&batch]),
             fresh.ids().map(ObjectId::vertex),
+            total.late.unwrap_or(Version::MAX),
+            |id| {
+                self.names.has_vertices()
+                    && self
+                        .store
+                        .get_with(Table::Rows, &vertex_key(id), &mut |_| {})
+                        .unwrap_or(true)
+            },
         );
+        // Files that the graph does not know are nothing to those who follow it.
+        let touched = touched.filter(|t| !t.is_nothing() || !total.tags.is_empty());
+        let told = touched.is_some();
+        match &touched {
+            Some(_) if !total.tags.is_empty() => self.feed.end(&mut batch),
+            Some(entry) => self.feed.keep(entry, version, &mut batch),
+            None => {}
+        }
         let dirty = self.adjacency.begin_write(&total.touched);
         let committed =
             self.objects
@@ -258,11 +275,11 @@ impl Engine {
         self.adjacency.end_write(dirty, &total.touched);
         match touched {
             Some(_) if !total.tags.is_empty() => self.feed.lose(),
-            Some((touched, names)) => {
-                let late = total.late.unwrap_or(Version::MAX);
-                self.feed.note(touched, late, names);
-            }
+            Some(entry) => self.feed.note(entry),
             None => {}
+        }
+        if told {
+            self.feed.committed(committed.is_ok());
         }
         if let (Err(_), Some(slot)) = (&committed, slot) {
             self.staged.expect_nothing();

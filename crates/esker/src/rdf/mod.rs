@@ -4,12 +4,14 @@ pub(crate) mod disk;
 mod live;
 pub mod meta;
 pub(crate) mod part;
+mod rights;
 mod service;
 mod source;
 #[cfg(test)]
 mod tests;
 
-pub use live::{Add, Added, Done, How, Live, Request, STACK, Stop};
+pub use live::{Add, Added, Done, Heard, How, Live, Request, STACK, Stop};
+pub use rights::{DEFAULT, RIGHTS};
 pub use service::Services;
 pub use source::{ENDINGS, Packing, files, format_of, open, unpacked};
 
@@ -23,6 +25,7 @@ use esker_rdf::{
 };
 use esker_rpc::Address;
 use meta::{Meta, Wanted};
+use rights::Rights;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
@@ -142,10 +145,20 @@ impl Database {
         stop: &(dyn Fn() -> Option<&'static str> + Sync),
     ) -> Result<Arc<Dataset>> {
         let live = self.rdf_live()?;
-        if !Wanted::is_possible(text, graphs) {
-            return Ok(live.snapshot());
+        let data = if Wanted::is_possible(text, graphs) {
+            live.with_meta(self, &Wanted::of_query(query, graphs)?, stop)?
+        } else {
+            live.snapshot()
+        };
+        Ok(self.rdf_readable(data))
+    }
+
+    /// The data without the graphs that this handle's asker may not read.
+    fn rdf_readable(&self, data: Arc<Dataset>) -> Arc<Dataset> {
+        match self.asker() {
+            Some(asker) => Arc::new(rights::readable((*data).clone(), Some(asker))),
+            None => data,
         }
-        live.with_meta(self, &Wanted::of_query(query, graphs)?, stop)
     }
 
     /// The data for who names one graph, or none, and asks no query.
@@ -155,7 +168,8 @@ impl Database {
         stop: &(dyn Fn() -> Option<&'static str> + Sync),
     ) -> Result<Arc<Dataset>> {
         let wanted = graph.map_or_else(|| Ok(Wanted::default()), Wanted::of_graph)?;
-        self.rdf_live()?.with_meta(self, &wanted, stop)
+        let data = self.rdf_live()?.with_meta(self, &wanted, stop)?;
+        Ok(self.rdf_readable(data))
     }
 
     fn rdf_folder(&self) -> Result<PathBuf> {
@@ -210,7 +224,7 @@ impl Rdf {
         stop: &(dyn Fn() -> Option<&'static str> + Sync),
     ) -> Result<Dataset> {
         if !Wanted::is_possible(text, graphs) {
-            return Ok(self.data.clone());
+            return Ok(self.readable(self.data.clone()));
         }
         // What is wrong with the text is said by who answers it.
         let wanted = match engine::syntax::query(text, None) {
@@ -226,12 +240,27 @@ impl Rdf {
         wanted: &Wanted,
         stop: &(dyn Fn() -> Option<&'static str> + Sync),
     ) -> Result<Dataset> {
+        let data = self.whole(wanted, stop)?;
+        Ok(self.readable(data))
+    }
+
+    /// All data with metadata graphs.
+    fn whole(
+        &mut self,
+        wanted: &Wanted,
+        stop: &(dyn Fn() -> Option<&'static str> + Sync),
+    ) -> Result<Dataset> {
         match &self.database {
             Some(database) if !wanted.is_empty() => {
                 self.meta.snapshot(&mut self.data, database, wanted, stop)
             }
             _ => Ok(self.data.clone()),
         }
+    }
+
+    /// Without the graphs that the asker may not read.
+    fn readable(&self, data: Dataset) -> Dataset {
+        rights::readable(data, self.database.as_ref().and_then(Database::asker))
     }
 
     /// Where it lies.
@@ -267,18 +296,28 @@ impl Rdf {
         {
             wanted = Wanted::of_update(&update, graphs)?;
         }
+        let asker = self.database.as_ref().and_then(Database::asker).cloned();
+        let before = asker.as_ref().map(|_| self.data.clone());
+        let hidden = Rights::of(&self.data, asker.as_ref()).map_or_else(Vec::new, |r| r.hidden());
         let options = Options {
             derived: meta::GRAPH,
+            hidden: &hidden,
             ..options.clone()
         };
         if !wanted.is_empty() {
-            self.data = self.with_meta(&wanted, options.stop)?;
+            self.data = self.whole(&wanted, options.stop)?;
         }
         let done = update_in_place(&mut self.data, text, graphs, &mut fetch, &options);
         if !wanted.is_empty() {
             meta::take_out(&mut self.data);
         }
         let (changes, added, removed) = done.map_err(error)?;
+        if let Some(before) = before
+            && let Err(e) = rights::check(&before, &self.data, asker.as_ref(), &changes)
+        {
+            self.data = before;
+            return Err(e);
+        }
         if !changes.is_empty() {
             let record = log::encode(&self.data, &changes);
             let writer = self.writer()?;

@@ -26,10 +26,12 @@ impl Services {
     /// Those whose IRIs begin with one of these, up to the end of a part: `http://lab` is not `http://lab.example`.
     pub fn new(allowed: Vec<String>) -> Result<Self> {
         for prefix in &allowed {
-            if !prefix.starts_with("http://") || prefix.len() == "http://".len() {
+            let host = prefix
+                .strip_prefix("http://")
+                .or_else(|| prefix.strip_prefix("https://"));
+            if host.is_none_or(str::is_empty) {
                 return Err(Error::Invalid(format!(
-                    "`{prefix}` is no beginning of an endpoint's IRI; expected one as in http://lab.example/sparql (TLS is \
-                     not spoken to other endpoints)"
+                    "`{prefix}` is no beginning of an endpoint's IRI; expected one as in https://lab.example/sparql"
                 )));
             }
         }
@@ -139,7 +141,9 @@ mod tests {
         }
         let e = services.ask("http://no.example/", "ASK {}", &|| false);
         assert!(e.unwrap_err().contains("may be asked: http://lab.example"));
-        assert!(Services::new(vec!["https://lab".into()]).is_err());
+        assert!(Services::new(vec!["https://lab".into()]).is_ok());
+        assert!(Services::new(vec!["https://".into()]).is_err());
+        assert!(Services::new(vec!["ftp://lab".into()]).is_err());
         assert!(Services::new(vec!["http://".into()]).is_err());
     }
 }

@@ -48,6 +48,17 @@ pub(crate) fn aggregate(
     Ok(keys)
 }
 
+/// The one group of so many solutions, of which nothing but their number is asked.
+pub(crate) fn counted(ctx: &Context<'_>, rows: usize, aggregates: &[Aggregate]) -> Result<Table> {
+    let n = i64::try_from(rows)
+        .map_err(|_| Error::Unsupported(format!("counting {rows} solutions: more than 2^63")))?;
+    let mut table = Table::unit();
+    for a in aggregates {
+        table.set_column(a.var, vec![count(ctx, n)]);
+    }
+    Ok(table)
+}
+
 fn one(
     ctx: &Context<'_>,
     table: &Table,

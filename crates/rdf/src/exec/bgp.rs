@@ -59,14 +59,45 @@ pub(crate) fn solve(
     let plain = |f: &Expr| !f.has_exists() && !f.is_volatile();
     let many = most.max(seed.len() as f64) >= ctx.options.many as f64;
     if ctx.options.threads > 1 && wanted.limit.is_none() && many && filters.iter().all(plain) {
-        return parallel(ctx, graph, &steps, seed, vars, wanted.distinct);
+        return parallel(ctx, graph, &steps, seed, vars, wanted);
     }
     let mut run = Run::new(ctx, graph, &steps, vars, wanted.limit);
+    run.count = wanted.count;
     if wanted.distinct {
         run.compact_at = COMPACT;
     }
     run.all(seed)?;
     Ok(run.out)
+}
+
+/// Notes the steps by which a basic graph pattern would be solved; about how many solutions it has.
+pub(super) fn explain(
+    ctx: &Context<'_>,
+    triples: &[Triple],
+    filters: &[Expr],
+    seeded: &[Var],
+    rows: f64,
+    wanted: &Wanted<'_>,
+) -> f64 {
+    let graph = ctx.graph();
+    let loose = loose(triples, filters, seeded, wanted);
+    let asked = |v: Var| {
+        wanted.distinct
+            && !wanted.vars.contains(&v)
+            && !filters.iter().any(|f| f.vars().contains(&v))
+    };
+    let count = rows.min(1e15) as usize;
+    let order = order(&graph, triples, seeded, count, &loose, &asked, true);
+    for step in steps(&order, triples, filters, seeded, &loose, wanted) {
+        ctx.note(|| step.show(&|id| show_term(ctx, id), &|v| ctx.name(v)));
+    }
+    order.last().map_or(rows, |(_, n)| *n)
+}
+
+/// How many solutions a basic graph pattern has, about.
+pub(super) fn estimate(graph: &Graph, triples: &[Triple], seeded: &[Var], rows: usize) -> f64 {
+    let order = order(graph, triples, seeded, rows, &[], &|_| false, true);
+    order.last().map_or(rows as f64, |(_, n)| *n)
 }
 
 /// As in [`solve`], on several threads: the first steps run until there are enough rows, which are then shared out.
@@ -76,13 +107,16 @@ fn parallel(
     steps: &[Step],
     seed: Table,
     vars: Vec<Var>,
-    unique: bool,
+    wanted: &Wanted<'_>,
 ) -> Result<Table> {
     let (mut rows, mut at) = (seed, 0);
     let enough = (ctx.options.threads * 64).min(ctx.options.many);
     while at < steps.len() && rows.len() < enough {
-        let mut run = Run::new(ctx, graph, &steps[at..=at], Vec::new(), None);
-        run.narrow = false;
+        let last = at + 1 == steps.len();
+        let out = if last { vars.clone() } else { Vec::new() };
+        let mut run = Run::new(ctx, graph, &steps[at..=at], out, None);
+        run.narrow = last;
+        run.count = last && wanted.count;
         run.all(rows)?;
         rows = run.out;
         at += 1;
@@ -111,18 +145,21 @@ fn parallel(
         |fork, states, range| {
             let mut run = Run::new(fork, graph, left, vars.clone(), None);
             run.states = std::mem::take(states);
+            run.count = wanted.count;
             let list: Vec<u32> = range.map(|r| r as u32).collect();
             run.push(0, rows.select(&list))?;
             *states = run.states;
             let sum = total.fetch_add(run.out.len(), Ordering::Relaxed) + run.out.len();
-            fits(sum, vars.len(), fork.options.memory)?;
+            if !wanted.count {
+                fits(sum, vars.len(), fork.options.memory)?;
+            }
             Ok(run.out)
         },
     )?;
     let mut out = Table::empty(vars);
     out.reserve(total.into_inner());
     parts.into_iter().for_each(|part| out.append(part));
-    Ok(if unique && out.len() >= COMPACT {
+    Ok(if wanted.distinct && out.len() >= COMPACT {
         distinct(out)
     } else {
         out
@@ -261,6 +298,8 @@ struct Run<'a, 'b> {
     /// Whether only the columns of `out` come out, or all that there are.
     narrow: bool,
     limit: usize,
+    /// Only how many rows there are is wanted: `out` has no columns.
+    count: bool,
     /// Rows of `out` at which repetitions are taken out, where they do not matter.
     compact_at: usize,
 }
@@ -281,6 +320,7 @@ impl<'a, 'b> Run<'a, 'b> {
             out: Table::empty(vars),
             narrow: true,
             limit: limit.unwrap_or(usize::MAX),
+            count: false,
             compact_at: usize::MAX,
         }
     }
@@ -322,7 +362,9 @@ impl<'a, 'b> Run<'a, 'b> {
                 self.out = distinct(std::mem::take(&mut self.out));
                 self.compact_at = COMPACT.max(self.out.len() * 2);
             }
-            self.out.within(self.ctx.options.memory)?;
+            if !self.count {
+                self.out.within(self.ctx.options.memory)?;
+            }
             if self.out.len() >= self.limit {
                 self.out.truncate(self.limit);
                 return Ok(false);
@@ -384,6 +426,9 @@ impl<'a, 'b> Run<'a, 'b> {
         keep: &[Var],
     ) -> Result<bool> {
         let emit = !exists && keep.contains(&var);
+        // Nobody wants to see the last step's values: they are counted.
+        let counts = self.count && at + 1 == self.steps.len();
+        let mut count = 0;
         let mut picked: Vec<u32> = Vec::new();
         let mut values: Vec<Id> = Vec::new();
         let graph = self.graph;
@@ -428,7 +473,9 @@ impl<'a, 'b> Run<'a, 'b> {
             }
             let only = cons.len() == 1 && !matches!(cons[0], Con::Predicates { .. });
             if only {
-                if exists {
+                if counts {
+                    count += if exists { 1 } else { candidates.len() };
+                } else if exists {
                     picked.push(row as u32);
                 } else {
                     picked.resize(picked.len() + candidates.len(), row as u32);
@@ -447,12 +494,19 @@ impl<'a, 'b> Run<'a, 'b> {
                     row,
                     exists,
                     |v| {
+                        if counts {
+                            count += 1;
+                            return;
+                        }
                         picked.push(row as u32);
                         if emit {
                             values.push(v);
                         }
                     },
                 );
+            }
+            if count >= self.limit {
+                break;
             }
             if picked.len() >= batch {
                 fits(picked.len(), keep.len() + 1, self.ctx.options.memory)?;
@@ -462,6 +516,9 @@ impl<'a, 'b> Run<'a, 'b> {
                     return Ok(false);
                 }
             }
+        }
+        if counts {
+            return self.push(at + 1, Table::counted(count));
         }
         let next = make(rows, &picked, emit.then_some((var, &mut values)), keep);
         self.push(at + 1, next)

@@ -11,6 +11,7 @@ use oxiri::Iri;
 use oxrdf::Term;
 use oxsdatatypes::DateTime;
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -27,6 +28,8 @@ pub struct Options<'a> {
     pub seed: u64,
     /// A graph that no update changes, with those whose names have `?` behind its name; empty: none.
     pub derived: &'a str,
+    /// Graphs that are not there for whoever asks; 0 is the default graph.
+    pub hidden: &'a [Id],
     /// Threads that it may run on.
     pub threads: usize,
     /// Rows from which on work is shared out to them.
@@ -35,6 +38,10 @@ pub struct Options<'a> {
     pub remote: Option<&'a Remote<'a>>,
     /// What was found elsewhere for parts of the query ([`Given::pattern`]).
     pub given: &'a [Given],
+    /// Whether `SERVICE` tells other endpoints what is known already; else each is asked its whole pattern.
+    pub tells: bool,
+    /// On: nothing is run; the answer is empty, and its notes say how it would be found.
+    pub plan: bool,
     /// Off: patterns in the order in which they are written, nothing pushed down (for tests).
     pub optimise: bool,
 }
@@ -58,10 +65,13 @@ impl Options<'_> {
             now,
             seed,
             derived: "",
+            hidden: &[],
             threads: 1,
             many: 1 << 14,
             remote: None,
             given: &[],
+            tells: true,
+            plan: false,
             optimise: true,
         }
     }
@@ -83,13 +93,17 @@ pub struct Context<'a> {
     pub notes: RefCell<Option<Vec<String>>>,
     /// How deep the note that is written stands.
     pub depth: Cell<usize>,
-    regexes: RefCell<std::collections::HashMap<(String, String), Option<regex::Regex>>>,
+    regexes: RefCell<HashMap<(String, String), Option<regex::Regex>>>,
     /// The graph that patterns ask, innermost last.
     graphs: RefCell<Vec<Arc<Graph>>>,
     /// The graphs that `GRAPH` may ask.
     pub named: Vec<(Id, Arc<Graph>)>,
     /// The variables' names.
     pub names: OnceCell<Names>,
+    /// What other endpoints are asked, as the text was translated.
+    pub(crate) services: RefCell<Vec<Arc<crate::plan::Service>>>,
+    /// What other endpoints said, by endpoint and query.
+    pub(super) asked: RefCell<HashMap<(String, String), super::Table>>,
     /// An error inside an expression that must not pass as a missing value.
     pub failed: RefCell<Option<Error>>,
 }
@@ -107,12 +121,20 @@ impl<'a> Context<'a> {
             notes: RefCell::new(None),
             depth: Cell::new(0),
             regexes: RefCell::default(),
-            graphs: RefCell::new(vec![data.graph(UNBOUND).cloned().unwrap_or_default()]),
+            graphs: RefCell::new(vec![
+                data.graph(UNBOUND)
+                    .filter(|_| !options.hidden.contains(&UNBOUND))
+                    .cloned()
+                    .unwrap_or_default(),
+            ]),
             named: data
                 .names()
+                .filter(|g| !options.hidden.contains(g))
                 .filter_map(|g| Some((g, data.graph(g)?.clone())))
                 .collect(),
             names: OnceCell::new(),
+            services: RefCell::default(),
+            asked: RefCell::default(),
             failed: RefCell::default(),
         }
     }
@@ -133,6 +155,8 @@ impl<'a> Context<'a> {
             graphs: RefCell::new(vec![self.graph()]),
             named: self.named.clone(),
             names: OnceCell::new(),
+            services: RefCell::default(),
+            asked: RefCell::default(),
             failed: RefCell::default(),
         }
     }

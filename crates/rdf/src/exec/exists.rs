@@ -17,9 +17,9 @@ pub(crate) fn exists(ctx: &Context<'_>, node: &Node, row: Row<'_>) -> Option<boo
         id => Some(id),
     });
     let want = Want {
-        vars: Vec::new(),
         distinct: true,
         limit: Some(1),
+        ..Want::default()
     };
     match eval(ctx, &bound, &want) {
         Ok(table) => Some(!table.is_empty()),
@@ -87,6 +87,7 @@ pub(crate) fn semi(ctx: &Context<'_>, table: &Table, filter: &Expr) -> Result<Op
             vars: &[ROW],
             distinct: true,
             limit: None,
+            count: false,
         },
         &|v| ctx.name(v),
     )?;

@@ -1,11 +1,12 @@
 //! Groups: connected triple patterns are solved together, the rest is joined, filters run as early as they can.
 
-use super::bgp::solve;
+use super::bgp::{estimate, solve};
 use super::join::{Mode, join};
 use super::parallel::{portion, portions};
 use super::rows::distinct;
 use super::steps::Wanted;
-use super::{Context, Table, Var, Want, eval, exists, path};
+use super::table::fits;
+use super::{Context, Table, Var, Want, eval, exists, path, service};
 use crate::error::{Error, Result};
 use crate::expr::{self, Expr};
 use crate::id::Id;
@@ -16,7 +17,9 @@ use std::collections::HashSet;
 /// Triple patterns of one group: finding their order takes the square of that.
 const PATTERNS_MAX: usize = 4096;
 /// Rows of a table that may lead a basic graph pattern.
-const SEED_MAX: usize = 100_000;
+pub(super) const SEED_MAX: usize = 100_000;
+/// Rows of a product that are made at one go, about.
+const PIECE: usize = 1 << 16;
 /// The column that says which row of a seed a solution came from.
 pub(super) const ROW: Var = Var::MAX;
 
@@ -65,11 +68,21 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
     let mut tables: Vec<Table> = Vec::new();
     let mut paths: Vec<&Node> = Vec::new();
     let mut unions: Vec<&Node> = Vec::new();
+    let mut services: Vec<&Node> = Vec::new();
     let components = components(&g.triples, optimise);
     let whole = components.len() + g.parts.len() == 1;
+    let limit = want
+        .limit
+        .filter(|_| whole || optimise && are_apart(&components, &g, &part_vars));
     for (i, part) in g.parts.iter().enumerate() {
         if matches!(part, Node::Path { .. }) {
             paths.push(part);
+            continue;
+        }
+        if let Node::Service(s) = part
+            && (matches!(s.endpoint, Pos::Var(_)) || optimise && comes_later(ctx, &components, &g))
+        {
+            services.push(part);
             continue;
         }
         if optimise && !g.triples.is_empty() && branches(part).is_some() {
@@ -85,9 +98,10 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
             .chain(g.triples.iter().flat_map(Triple::vars))
             .chain(filter_vars.iter().copied());
         let mut part_want = want.with(others);
-        if whole && filters.is_empty() {
-            part_want.limit = want.limit;
+        if filters.is_empty() || !whole {
+            part_want.limit = limit;
         }
+        part_want.count = want.count && g.filters.is_empty() && whole && part_want.vars.is_empty();
         tables.push(eval(ctx, part, &part_want)?);
     }
     if tables.iter().any(Table::is_empty) {
@@ -128,17 +142,18 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
         }
         needed.sort_unstable();
         needed.dedup();
-        let alone = whole && filters.is_empty() && unions.is_empty();
+        let alone = filters.is_empty() && unions.is_empty() && services.is_empty();
         let wanted = Wanted {
             vars: &needed,
             distinct: want.distinct && optimise,
             limit: if alone && !want.distinct {
-                want.limit
+                limit
             } else if alone && want.vars.is_empty() {
-                want.limit.map(|_| 1)
+                limit.map(|_| 1)
             } else {
                 None
             },
+            count: want.count && needed.is_empty() && alone && paths.is_empty(),
         };
         let graph = ctx.graph();
         let table = solve(
@@ -155,8 +170,14 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
         }
         tables.push(table);
     }
-    let later: Vec<&Node> = unions.iter().chain(&paths).copied().collect();
-    let mut table = combine(ctx, tables, &mut filters, want, &later)?;
+    let later: Vec<&Node> = unions
+        .iter()
+        .chain(&services)
+        .chain(&paths)
+        .copied()
+        .collect();
+    let most = limit.filter(|_| filters.is_empty() && later.is_empty());
+    let mut table = combine(ctx, tables, &mut filters, want, &later, most)?;
     for (i, part) in unions.iter().enumerate() {
         apply(ctx, &mut table, &mut filters, false)?;
         let mut keep = want.vars.clone();
@@ -166,6 +187,16 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
         if table.is_empty() {
             return Ok(Table::empty(want.vars.clone()));
         }
+    }
+    for (i, node) in services.iter().enumerate() {
+        apply(ctx, &mut table, &mut filters, false)?;
+        let Node::Service(s) = node else { continue };
+        let found = service::eval(ctx, s, Some(&table))?;
+        let mut keep = want.vars.clone();
+        keep.extend(filters.iter().flat_map(|f| f.vars()));
+        let rest = later.iter().skip(unions.len() + i + 1);
+        keep.extend(rest.flat_map(|p| p.vars()));
+        table = join(ctx, &table, &found, &[], &[], Mode::Inner, &keep)?;
     }
     for (i, path) in paths.iter().enumerate() {
         apply(ctx, &mut table, &mut filters, false)?;
@@ -184,11 +215,19 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
         keep.extend(paths.iter().skip(i + 1).flat_map(|p| p.vars()));
         table = join(ctx, &table, &found, &[], &[], Mode::Inner, &keep)?;
     }
-    for (var, id) in fixed {
+    for (var, id) in fixed.into_iter().filter(|_| !want.count) {
         table.set_column(var, vec![id; table.len()]);
     }
     apply(ctx, &mut table, &mut filters, true)?;
     Ok(table)
+}
+
+/// Whether what another endpoint is asked waits for the rest of a group, to be told what is known: not where much is, for then
+/// it may be the endpoint that knows little.
+fn comes_later(ctx: &Context<'_>, components: &[Vec<Triple>], g: &Group) -> bool {
+    let graph = ctx.graph();
+    let few = |c: &Vec<Triple>| estimate(&graph, c, &[], 1) <= (10 * service::SENT_MAX) as f64;
+    components.iter().all(few) && components.len() + g.parts.len() > 1
 }
 
 /// The branches of a union that can each be led by known solutions: connected triple patterns, and conditions on
@@ -246,6 +285,7 @@ fn union(
         vars: keep,
         distinct: want.distinct,
         limit: None,
+        count: false,
     };
     let mut all = Table::empty(Vec::new());
     for b in branches {
@@ -272,7 +312,7 @@ fn distinct_ids(column: &[Id]) -> Vec<Id> {
 }
 
 /// Replaces variables that a filter says are one term. Those variables with their terms.
-fn fix<'g>(ctx: &Context<'_>, g: &'g Group) -> (Cow<'g, Group>, Vec<(Var, Id)>) {
+pub(super) fn fix<'g>(ctx: &Context<'_>, g: &'g Group) -> (Cow<'g, Group>, Vec<(Var, Id)>) {
     let mut fixed: Vec<(Var, Id)> = Vec::new();
     for f in &g.filters {
         if let Expr::Equal(a, b) | Expr::SameTerm(a, b) = f {
@@ -357,6 +397,7 @@ fn combine(
     filters: &mut Vec<&Expr>,
     want: &Want,
     paths: &[&Node],
+    most: Option<usize>,
 ) -> Result<Table> {
     tables.sort_by_key(Table::len);
     if tables.is_empty() {
@@ -422,6 +463,11 @@ fn combine(
                 equal.len()
             )
         });
+        let apart = !table.vars().iter().any(|v| right.vars().contains(v));
+        if apart && equal.is_empty() && now.is_empty() && ctx.options.optimise {
+            table = product(ctx, &table, &right, &keep, want, most)?;
+            continue;
+        }
         // The smaller side is hashed.
         if table.len() < right.len() {
             let turned: Vec<(Var, Var)> = equal.iter().map(|(a, b)| (*b, *a)).collect();
@@ -434,6 +480,83 @@ fn combine(
         }
     }
     Ok(table)
+}
+
+/// Each solution of one side with each of the other, which share nothing.
+fn product(
+    ctx: &Context<'_>,
+    left: &Table,
+    right: &Table,
+    keep: &[Var],
+    want: &Want,
+    most: Option<usize>,
+) -> Result<Table> {
+    let most = most.filter(|_| !want.distinct || want.vars.is_empty());
+    let rows = left.len().checked_mul(right.len());
+    let rows = match most {
+        Some(most) => rows.unwrap_or(most).min(most),
+        None => rows.ok_or_else(|| {
+            Error::Unsupported(format!(
+                "a pattern with {} times {} solutions",
+                left.len(),
+                right.len()
+            ))
+        })?,
+    };
+    let kept = |t: &Table| t.vars().iter().filter(|v| keep.contains(v)).count();
+    let columns = kept(left) + kept(right);
+    if !(want.count && columns == 0) {
+        fits(rows, columns, ctx.options.memory)?;
+    }
+    let table = if columns == 0 {
+        Table::counted(rows)
+    } else {
+        // In pieces, between which it may be stopped.
+        let mut all = Table::empty(Vec::new());
+        let each = (PIECE / right.len().max(1)).max(1);
+        let mut from = 0;
+        while from < left.len() && all.len() < rows {
+            ctx.check()?;
+            let to = (from + each).min(left.len());
+            let some: Vec<u32> = (from as u32..to as u32).collect();
+            let len = (some.len() * right.len()).min(rows - all.len());
+            all.append(left.select(&some).product(right, keep, len));
+            from = to;
+        }
+        all
+    };
+    Ok(if want.distinct && table.len() > 1024 {
+        distinct(table)
+    } else {
+        table
+    })
+}
+
+/// Whether nothing of a group has to do with anything else of it: then as many solutions of each as are wanted of all
+/// suffice.
+fn are_apart(components: &[Vec<Triple>], g: &Group, part_vars: &[Vec<Var>]) -> bool {
+    let of = |c: &Vec<Triple>| c.iter().flat_map(Triple::vars).collect::<Vec<Var>>();
+    let all: Vec<Vec<Var>> = components
+        .iter()
+        .map(of)
+        .chain(part_vars.iter().cloned())
+        .collect();
+    let inside = |f: &Expr| {
+        let vars = f.vars();
+        !f.has_exists()
+            && !f.is_volatile()
+            && components
+                .iter()
+                .any(|c| vars.iter().all(|v| c.iter().any(|t| t.has(*v))))
+    };
+    let plain = |part: &Node| !matches!(part, Node::Path { .. } | Node::Service(_));
+    g.filters.iter().all(inside)
+        && g.parts.iter().all(plain)
+        && all.iter().enumerate().all(|(i, vars)| {
+            all.iter()
+                .skip(i + 1)
+                .all(|other| !vars.iter().any(|v| other.contains(v)))
+        })
 }
 
 /// The two variables that a filter says are equal.

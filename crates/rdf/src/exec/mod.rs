@@ -5,12 +5,14 @@ mod bgp;
 mod bits;
 mod context;
 mod exists;
+mod explain;
 mod group;
 mod join;
 mod optional;
 pub(crate) mod parallel;
 mod path;
 mod rows;
+pub(crate) mod service;
 mod sort;
 mod steps;
 mod table;
@@ -18,12 +20,15 @@ mod table;
 pub(crate) use context::is_local;
 pub use context::{Context, Options};
 pub(crate) use exists::exists;
+pub(crate) use explain::explain;
+pub use service::services_of;
 pub use table::{Row, Table, Var};
 
 use crate::error::Result;
 use crate::expr::Expr;
 use crate::id::{Id, UNBOUND};
-use crate::plan::{Node, Pos};
+use crate::plan::{Aggregate, Node, Pos};
+use spargebra::algebra::AggregateFunction;
 
 /// What is wanted of a pattern's solutions.
 #[derive(Debug, Clone, Default)]
@@ -34,6 +39,8 @@ pub(crate) struct Want {
     pub(crate) distinct: bool,
     /// How many solutions suffice.
     pub(crate) limit: Option<usize>,
+    /// Whether only their number is wanted, however large: then `vars` is empty.
+    pub(crate) count: bool,
 }
 
 impl Want {
@@ -47,6 +54,7 @@ impl Want {
             vars,
             distinct: self.distinct,
             limit: None,
+            count: false,
         }
     }
 }
@@ -63,6 +71,7 @@ pub(crate) fn eval(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table>
         Node::Graph { .. } => Some("graph"),
         Node::Extend { .. } => Some("bind"),
         Node::Values { .. } => Some("values"),
+        Node::Service(_) => Some("service"),
         Node::OrderBy { .. } => Some("order by"),
         Node::Project { .. } => Some("project"),
         Node::Distinct(_) => Some("distinct"),
@@ -82,7 +91,9 @@ pub(crate) fn eval(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table>
         return Err(error);
     }
     let table = table?;
-    table.within(ctx.options.memory)?;
+    if !(want.count && table.vars().is_empty()) {
+        table.within(ctx.options.memory)?;
+    }
     ctx.note(|| format!("= {} rows", table.len()));
     Ok(table)
 }
@@ -111,9 +122,17 @@ fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
                 let mut table = eval(ctx, node, &want)?;
                 table.keep(&want.vars);
                 all.append(table);
-                all.within(ctx.options.memory)?;
+                if !(want.count && all.vars().is_empty()) {
+                    all.within(ctx.options.memory)?;
+                }
             }
             Ok(all)
+        }
+        // Values and an order that nobody sees.
+        Node::Extend { inner, .. } | Node::OrderBy { inner, .. } | Node::Project { inner, .. }
+            if want.count =>
+        {
+            eval(ctx, inner, want)
         }
         Node::Graph { name, inner } => graph(ctx, *name, inner, want),
         Node::Extend { inner, var, expr } => {
@@ -124,6 +143,7 @@ fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
             let table = eval(ctx, inner, &inner_want)?;
             extend(ctx, table, *var, expr)
         }
+        Node::Service(s) => service::eval(ctx, s, None),
         Node::Values { vars, rows } => {
             let columns = (0..vars.len())
                 .map(|i| {
@@ -145,17 +165,22 @@ fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
             )
         }
         Node::Project { inner, vars } => {
+            // Not all that is selected is asked for: of ASK and EXISTS, nothing is.
+            let mut vars = vars.clone();
+            if ctx.options.optimise {
+                vars.retain(|v| want.vars.contains(v));
+            }
             let inner_want = Want {
                 vars: vars.clone(),
                 ..want.clone()
             };
-            Ok(eval(ctx, inner, &inner_want)?.project(vars))
+            Ok(eval(ctx, inner, &inner_want)?.project(&vars))
         }
         Node::Distinct(inner) => {
             let inner_want = Want {
                 distinct: true,
                 vars: inner.vars(),
-                limit: None,
+                ..Want::default()
             };
             let table = eval(ctx, inner, &inner_want)?;
             Ok(if ordered(inner) {
@@ -169,6 +194,7 @@ fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
             inner,
             &Want {
                 vars: inner.vars(),
+                count: false,
                 ..want.clone()
             },
         ),
@@ -180,8 +206,8 @@ fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
             let limit = length.map(|n| n.saturating_add(*start));
             let inner_want = Want {
                 vars: inner.vars(),
-                distinct: false,
                 limit,
+                ..Want::default()
             };
             let mut table = eval(ctx, inner, &inner_want)?;
             table.skip(*start);
@@ -204,6 +230,23 @@ fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
                 .any(|a| a.function.is_none() && a.distinct)
             {
                 vars.extend(inner.vars());
+            }
+            // How often there is a value is how often there is a solution, where each has one.
+            let sure = inner.certain();
+            let counts = |a: &Aggregate| match (&a.function, &a.expr) {
+                (None, _) => !a.distinct,
+                (Some(AggregateFunction::Count), Some(Expr::Var(v))) => {
+                    !a.distinct && sure.contains(v)
+                }
+                _ => false,
+            };
+            if ctx.options.optimise && by.is_empty() && aggregates.iter().all(counts) {
+                let want = Want {
+                    count: true,
+                    ..Want::default()
+                };
+                let table = eval(ctx, inner, &want)?;
+                return aggregate::counted(ctx, table.len(), aggregates);
             }
             let inner_want = Want::default().with(vars);
             let table = eval(ctx, inner, &inner_want)?;
@@ -260,10 +303,15 @@ fn graph(ctx: &Context<'_>, name: Pos, inner: &Node, want: &Want) -> Result<Tabl
                 } else {
                     left
                 };
+                inner_want.count = want.count && !inner_vars.contains(&var);
                 let mut table = ctx.within(graph.clone(), || eval(ctx, inner, &inner_want))?;
-                table = name_rows(table, var, *id);
+                if !inner_want.count {
+                    table = name_rows(table, var, *id);
+                }
                 all.append(table);
-                all.within(ctx.options.memory)?;
+                if !inner_want.count {
+                    all.within(ctx.options.memory)?;
+                }
             }
             Ok(all)
         }

@@ -8,7 +8,7 @@ use super::steps::Wanted;
 use super::{Context, Table, Var, Want, eval};
 use crate::error::Result;
 use crate::expr::Expr;
-use crate::plan::{Group, Node, Triple, order};
+use crate::plan::{Group, Node, Service, Triple, order};
 
 /// `OPTIONAL`, or the rows that find nothing.
 pub(crate) fn left_join(
@@ -66,7 +66,10 @@ pub(crate) fn left_join(
                 .chain(l.vars().iter().copied()),
         )
     };
-    let r = eval(ctx, &right, &right_want)?;
+    let r = match alone(&right) {
+        Some(s) => super::service::eval(ctx, s, Some(&l))?,
+        None => eval(ctx, &right, &right_want)?,
+    };
     let equal: Vec<(Var, Var)> = between
         .iter()
         .filter_map(equality)
@@ -88,6 +91,17 @@ pub(crate) fn left_join(
     let mut keep = want.vars.clone();
     keep.sort_unstable();
     join(ctx, &l, &r, &equal, &between, mode, &keep)
+}
+
+/// Another endpoint's pattern that stands alone: it is told what is known.
+fn alone(node: &Node) -> Option<&Service> {
+    match node {
+        Node::Service(s) => Some(s),
+        Node::Group(g) if g.triples.is_empty() && g.filters.is_empty() && g.parts.len() == 1 => {
+            g.parts.first().and_then(alone)
+        }
+        _ => None,
+    }
 }
 
 /// The optional side asked for each row of the left side, when that is cheaper than solving it whole.
@@ -165,6 +179,7 @@ fn seeded(
         vars: &out_vars,
         distinct: want.distinct || mode == Mode::Anti,
         limit: None,
+        count: false,
     };
     let found = solve(ctx, &graph, &g.triples, &inside, seed, &wanted, &|v| {
         ctx.name(v)
@@ -205,7 +220,7 @@ pub(crate) fn minus(ctx: &Context<'_>, left: &Node, right: &Node, want: &Want) -
         &Want {
             vars: shared.clone(),
             distinct: true,
-            limit: None,
+            ..Want::default()
         },
     )?;
     let mut r = r;

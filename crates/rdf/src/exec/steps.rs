@@ -56,6 +56,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) distinct: bool,
     /// How many solutions suffice.
     pub(crate) limit: Option<usize>,
+    /// Only how many there are is wanted, however many.
+    pub(crate) count: bool,
 }
 
 /// The steps for an order of variables.

@@ -157,6 +157,45 @@ impl Table {
         }
     }
 
+    /// So many solutions of which nothing else is known.
+    pub(crate) const fn counted(len: usize) -> Self {
+        Self {
+            vars: Vec::new(),
+            columns: Vec::new(),
+            len,
+        }
+    }
+
+    /// Each row beside each row of another table, which has other variables: the first `len` of them. Of the variables only
+    /// `keep`.
+    pub(crate) fn product(&self, other: &Self, keep: &[Var], len: usize) -> Self {
+        let mut table = Self::counted(len);
+        let kept = |t: &Self| -> Vec<(Var, usize)> {
+            let all = t.vars.iter().copied().enumerate();
+            all.filter(|(_, v)| keep.contains(v))
+                .map(|(i, v)| (v, i))
+                .collect()
+        };
+        for (var, i) in kept(self) {
+            let mut all = Vec::with_capacity(len);
+            for id in &self.columns[i] {
+                let left = len - all.len();
+                all.resize(all.len() + other.len.min(left), *id);
+            }
+            table.set_column(var, all);
+        }
+        for (var, i) in kept(other) {
+            let mut all = Vec::with_capacity(len);
+            let column = &other.columns[i];
+            while all.len() < len && !column.is_empty() {
+                let left = len - all.len();
+                all.extend_from_slice(&column[..column.len().min(left)]);
+            }
+            table.set_column(var, all);
+        }
+        table
+    }
+
     /// Adds a column, or replaces the one that was there.
     pub fn set_column(&mut self, var: Var, column: Vec<Id>) {
         debug_assert_eq!(column.len(), self.len);

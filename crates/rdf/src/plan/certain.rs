@@ -14,6 +14,7 @@ impl Node {
                 vars
             }
             Self::Path { .. } => self.vars(),
+            Self::Service(s) => s.endpoint.var().into_iter().collect(),
             Self::LeftJoin { left, .. } | Self::Minus { left, .. } => left.certain(),
             Self::Union(list) => {
                 let mut each = list.iter().map(Self::certain);

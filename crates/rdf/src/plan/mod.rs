@@ -7,7 +7,7 @@ mod order;
 mod pattern;
 mod translate;
 
-pub use node::{Aggregate, Group, Node, Path};
+pub use node::{Aggregate, Group, Node, Path, Service};
 pub(crate) use order::order;
 pub use pattern::{Pos, Triple};
 pub use translate::{Names, Translator};

@@ -4,7 +4,8 @@ use super::pattern::{Pos, Triple};
 use crate::exec::Var;
 use crate::expr::Expr;
 use crate::id::Id;
-use spargebra::algebra::AggregateFunction;
+use spargebra::algebra::{AggregateFunction, GraphPattern};
+use std::sync::Arc;
 
 /// A conjunction: triple patterns, other patterns, and conditions on all of them.
 #[derive(Debug, Clone, Default)]
@@ -44,6 +45,21 @@ pub struct Aggregate {
     pub distinct: bool,
 }
 
+/// A pattern that another endpoint is asked.
+#[derive(Debug, Clone)]
+pub struct Service {
+    /// Which one.
+    pub endpoint: Pos,
+    /// The pattern, as it is sent.
+    pub inner: Arc<GraphPattern>,
+    /// Its variables.
+    pub vars: Vec<(String, Var)>,
+    /// Whether it may fail.
+    pub silent: bool,
+    /// What stands in the place of variables in EXISTS.
+    pub bound: Vec<(Var, Id)>,
+}
+
 /// A pattern.
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "the names are those of the standard's algebra")]
@@ -64,6 +80,7 @@ pub enum Node {
         right: Box<Self>,
     },
     Union(Vec<Self>),
+    Service(Box<Service>),
     Graph {
         name: Pos,
         inner: Box<Self>,
@@ -114,6 +131,10 @@ impl Node {
             }
             Self::Minus { left, .. } => left.out_vars(to),
             Self::Union(list) => list.iter().for_each(|n| n.out_vars(to)),
+            Self::Service(s) => {
+                to.extend(s.vars.iter().map(|(_, v)| *v));
+                to.extend(s.endpoint.var());
+            }
             Self::Graph { name, inner } => {
                 to.extend(name.var());
                 inner.out_vars(to);
@@ -187,7 +208,7 @@ impl Node {
             | Self::Distinct(inner)
             | Self::Reduced(inner)
             | Self::Slice { inner, .. } => inner.all_vars(to),
-            Self::Path { .. } | Self::Values { .. } => {}
+            Self::Path { .. } | Self::Values { .. } | Self::Service(_) => {}
         }
     }
 
@@ -234,6 +255,16 @@ impl Node {
                 right: right.clone(),
             },
             Self::Union(list) => Self::Union(list.iter().map(|n| n.bind(get)).collect()),
+            Self::Service(s) => {
+                let known = |v: Var| get(v).map(|id| (v, id));
+                let mut bound = s.bound.clone();
+                bound.extend(s.vars.iter().filter_map(|(_, v)| known(*v)));
+                Self::Service(Box::new(Service {
+                    endpoint: pos(&s.endpoint),
+                    bound,
+                    ..(**s).clone()
+                }))
+            }
             Self::Graph { name, inner } => Self::Graph {
                 name: pos(name),
                 inner: one(inner),
@@ -315,7 +346,7 @@ impl Expr {
             Self::Arithmetic(c, a, b) => Self::Arithmetic(*c, one(a), one(b)),
             Self::In(a, list) => Self::In(one(a), many(list)),
             Self::If(a, b, c) => Self::If(one(a), one(b), one(c)),
-            Self::Exists(node) => Self::Exists(std::sync::Arc::new(node.bind(get))),
+            Self::Exists(node) => Self::Exists(Arc::new(node.bind(get))),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! From the parser's algebra to the one in numbers. Joins become groups, filters their conjuncts, and variables that
 //! a sub-query keeps to itself get numbers of their own.
 
-use super::node::{Aggregate, Group, Node, Path};
+use super::node::{Aggregate, Group, Node, Path, Service};
 use super::pattern::{Pos, Triple};
 use crate::dictionary::Key;
 use crate::error::{Error, Result};
@@ -9,7 +9,6 @@ use crate::exec::{Context, Var};
 use crate::expr::{Comparison, Expr};
 use crate::id::{Id, UNBOUND};
 use oxrdf::{NamedNode, Variable};
-use spargebra::Query;
 use spargebra::algebra::{
     AggregateExpression, Expression, GraphPattern, OrderExpression, PropertyPathExpression,
 };
@@ -264,21 +263,31 @@ impl<'a, 'b> Translator<'a, 'b> {
                 name,
                 inner,
                 silent,
-            } => match self
-                .given(name, inner)
-                .unwrap_or_else(|| self.service(name, inner))
-            {
-                // One solution that binds nothing.
-                Err(e) if *silent && !matches!(e, Error::Stopped(_)) => {
-                    Node::Group(Group::default())
+            } => {
+                if let Some(given) = self.given(name, inner) {
+                    return Ok(given);
                 }
-                asked => asked?,
-            },
+                let mut names = Vec::new();
+                inner.on_in_scope_variable(|v| names.push(v.clone()));
+                let service = Service {
+                    endpoint: self.name(name),
+                    vars: names
+                        .iter()
+                        .map(|v| (v.as_str().to_owned(), self.var(v)))
+                        .collect(),
+                    inner: Arc::new(inner.as_ref().clone()),
+                    silent: *silent,
+                    bound: Vec::new(),
+                };
+                let all = &self.ctx.services;
+                all.borrow_mut().push(Arc::new(service.clone()));
+                Node::Service(Box::new(service))
+            }
         })
     }
 
     /// Solutions that the host has found already.
-    fn given(&mut self, name: &NamedNodePattern, inner: &GraphPattern) -> Option<Result<Node>> {
+    fn given(&mut self, name: &NamedNodePattern, inner: &GraphPattern) -> Option<Node> {
         let given = self.ctx.options.given.get(crate::Given::place(name)?)?;
         let mut known = HashMap::new();
         inner.on_in_scope_variable(|v| {
@@ -289,33 +298,10 @@ impl<'a, 'b> Translator<'a, 'b> {
             .iter()
             .map(|n| known.get(n).copied().unwrap_or_else(|| self.names.fresh(n)))
             .collect();
-        Some(Ok(Node::Values {
+        Some(Node::Values {
             vars,
             rows: given.rows.clone(),
-        }))
-    }
-
-    /// What another endpoint says is asked once, before everything else, and is as good as VALUES then.
-    fn service(&mut self, name: &NamedNodePattern, inner: &GraphPattern) -> Result<Node> {
-        let NamedNodePattern::NamedNode(endpoint) = name else {
-            return Err(Error::Unsupported(
-                "SERVICE with a variable (name the endpoint)".into(),
-            ));
-        };
-        let query = Query::Select {
-            dataset: None,
-            pattern: inner.clone(),
-            base_iri: None,
-        };
-        let mut names = Vec::new();
-        inner.on_in_scope_variable(|v| names.push(v.clone()));
-        let known = names
-            .iter()
-            .map(|v| (v.as_str().to_owned(), self.var(v)))
-            .collect();
-        let text = query.to_string();
-        let (vars, rows) = crate::remote::ask(self.ctx, endpoint.as_str(), &text, &known)?;
-        Ok(Node::Values { vars, rows })
+        })
     }
 
     /// A join's side becomes a part of the group.

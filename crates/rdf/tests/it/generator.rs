@@ -126,5 +126,8 @@ pub(crate) fn request() -> impl Strategy<Value = String> {
         2 => (pattern(), var()).prop_map(|(p, v)| format!("SELECT DISTINCT {v} {{ {p} }}")),
         1 => (pattern(), var(), var()).prop_map(|(p, v, w)| format!("SELECT {v} (COUNT({w}) AS ?c) (MIN({w}) AS ?m) {{ {p} }} GROUP BY {v}")),
         1 => pattern().prop_map(|p| format!("ASK {{ {p} }}")),
+        1 => pattern().prop_map(|p| format!("SELECT (COUNT(*) AS ?c) {{ {p} }}")),
+        1 => (pattern(), var()).prop_map(|(p, v)| format!("SELECT (COUNT({v}) AS ?c) (COUNT(*) AS ?d) {{ {p} }}")),
+        1 => (pattern(), 0..5).prop_map(|(p, n)| format!("SELECT (COUNT(*) AS ?c) {{ {{ SELECT * {{ {p} }} LIMIT {n} }} }}")),
     ]
 }

@@ -1,7 +1,7 @@
 //! Queries that are too large, too deep, or stopped.
 
 use crate::{load, options};
-use esker_rdf::{Error, query};
+use esker_rdf::{Error, Found, Solutions, query};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -37,7 +37,6 @@ fn a_query_stops_when_it_is_told_to() {
     let mut options = options();
     options.stop = &stop;
     for text in [
-        PRODUCT,
         "SELECT * { ?a <http://e/p> ?x . ?b <http://e/p> ?y FILTER(?x + ?y = 7) }",
         "SELECT (SUM(?x) AS ?s) { ?a <http://e/p> ?x . ?b <http://e/p> ?y } GROUP BY ?y",
         "SELECT * { ?a (<http://e/p>|^<http://e/p>)* ?b . ?c (<http://e/p>|^<http://e/p>)* ?d }",
@@ -45,6 +44,155 @@ fn a_query_stops_when_it_is_told_to() {
         asked.store(0, Ordering::Relaxed);
         let outcome = query(&data, text, None, None, false, &options);
         assert!(matches!(outcome, Err(Error::Stopped("time-out"))), "{text}");
+    }
+}
+
+#[test]
+fn solutions_that_nobody_sees_are_only_counted() {
+    let data = load(&numbers(1000));
+    let mut options = options();
+    options.memory = 1 << 20;
+    let asked = AtomicUsize::new(0);
+    let stop = || {
+        asked.fetch_add(1, Ordering::Relaxed);
+        None
+    };
+    options.stop = &stop;
+    let ask = |text: &str, threads: usize| {
+        let mut options = options.clone();
+        (options.threads, options.many) = (threads, 100);
+        let answer = query(&data, text, None, None, false, &options)
+            .unwrap_or_else(|e| panic!("{text}: {e}"));
+        let Found::Solutions(_, table) = &answer.found else {
+            panic!("no solutions")
+        };
+        let id = |c: &Vec<u32>| c.first().copied();
+        let terms = table.columns().iter().filter_map(id);
+        let terms: Vec<String> = terms
+            .map(|id| answer.term(id).unwrap().to_string())
+            .collect();
+        (table.len(), terms.join(" "))
+    };
+    let xsd = "^^<http://www.w3.org/2001/XMLSchema#integer>";
+    for threads in [1, 3] {
+        for (pattern, count) in [
+            ("?a ?b ?c . ?d ?e ?f", "1000000"),
+            (
+                "?a <http://e/p> ?x . ?b <http://e/p> ?y . ?c <http://e/p> ?z",
+                "1000000000",
+            ),
+            (
+                "?a <http://e/p> ?x . ?b <http://e/p> ?y FILTER(?x < 10) FILTER(?y < 3)",
+                "30",
+            ),
+            (
+                "?a <http://e/p> 7 . ?b <http://e/p> ?y . ?c ?p ?z",
+                "1000000",
+            ),
+            ("{ ?a ?b ?c } UNION { ?d ?e ?f . ?g ?h ?i }", "1001000"),
+            (
+                "{ SELECT ?a ?y { ?a ?b ?c . ?x ?y ?z } ORDER BY ?a } BIND(1 AS ?n)",
+                "1000000",
+            ),
+            (
+                "?a <http://e/p> ?x . ?b <http://e/p> ?y FILTER(?a = <http://e/n1>)",
+                "1000",
+            ),
+            ("?a <http://e/none> ?x . ?b <http://e/p> ?y", "0"),
+        ] {
+            let both = format!("SELECT (COUNT(*) AS ?n) {{ {pattern} }}");
+            assert_eq!(
+                ask(&both, threads),
+                (1, format!("\"{count}\"{xsd}")),
+                "{pattern}"
+            );
+        }
+        let of =
+            "SELECT (COUNT(?y) AS ?n) (COUNT(*) AS ?m) { ?a <http://e/p> ?x . ?b <http://e/p> ?y }";
+        let million = format!("\"1000000\"{xsd}");
+        assert_eq!(ask(of, threads), (1, format!("{million} {million}")));
+    }
+    // A product ends as soon as there is enough of it.
+    asked.store(0, Ordering::Relaxed);
+    for (text, rows) in [
+        (PRODUCT.to_owned() + " LIMIT 5", 5),
+        (PRODUCT.to_owned() + " LIMIT 5000", 5_000),
+        (PRODUCT.to_owned() + " OFFSET 3 LIMIT 2", 2),
+        (
+            "SELECT ?a { { ?a ?b ?c } { ?d ?e ?f } } LIMIT 7".to_owned(),
+            7,
+        ),
+    ] {
+        assert_eq!(ask(&text, 1).0, rows, "{text}");
+    }
+    let ask_it = PRODUCT.replace("SELECT *", "ASK");
+    let answer = query(&data, &ask_it, None, None, false, &options).unwrap();
+    assert!(matches!(answer.found, Found::Boolean(true)));
+    let looked = asked.load(Ordering::Relaxed);
+    assert!(looked < 300, "{looked}");
+    // What is more than can be counted is an error, and not a wrong number.
+    let times = vec!["?a{n} ?b{n} ?c{n}"; 8].join(" . ");
+    let mut many = String::new();
+    for (n, part) in times.split("{n}").enumerate() {
+        let _ = write!(
+            many,
+            "{part}{}",
+            if part.is_empty() {
+                String::new()
+            } else {
+                (n / 3).to_string()
+            }
+        );
+    }
+    let text = format!("SELECT (COUNT(*) AS ?n) {{ {many} }}");
+    let e = query(&data, &text, None, None, false, &options).unwrap_err();
+    assert!(matches!(e, Error::Unsupported(_)), "{e}");
+}
+
+#[test]
+fn explaining_runs_nothing() {
+    let data = load(&numbers(1000));
+    let mut options = options();
+    let nobody = |_: &str, _: &str| -> Result<Solutions, String> { panic!("somebody asked") };
+    options.remote = Some(&nobody);
+    options.plan = true;
+    let explain = |text: &str| {
+        let answer = query(&data, text, None, None, false, &options).unwrap();
+        assert!(answer.len() <= 1, "{text}");
+        answer.notes().join("\n")
+    };
+    let plan = explain(PRODUCT);
+    assert!(
+        plan.contains("product of ~1000 x ~1000 rows  (~1000000 rows)"),
+        "{plan}"
+    );
+    assert!(plan.contains("(~1000000000 rows)"), "{plan}");
+    let plan = explain(
+        "SELECT ?x (COUNT(*) AS ?n) { VALUES ?a { <http://e/n1> <http://e/n2> } ?a <http://e/p> ?x \
+         OPTIONAL { ?x <http://e/q> ?y } MINUS { ?a <http://e/r> 1 } { ?a <http://e/p> 1 } UNION { ?a <http://e/p> 2 } \
+         SERVICE <http://one/> { ?a <http://e/age> ?age } GRAPH ?g { ?a ?p ?o } ?a <http://e/p>+ ?z \
+         FILTER EXISTS { ?a ?q ?r } } GROUP BY ?x ORDER BY ?n LIMIT 3",
+    );
+    for part in [
+        "values  (2 rows)",
+        "optional",
+        "minus",
+        "union",
+        "service <http://one/>",
+        "graph ?g",
+        "path from ?a",
+        "group by ?x",
+        "slice",
+        "filter",
+    ] {
+        assert!(plan.contains(part), "{part} in\n{plan}");
+    }
+    for text in [
+        "ASK { ?a ?b ?c }",
+        "CONSTRUCT WHERE { ?a ?b ?c }",
+        "DESCRIBE <http://e/n1>",
+    ] {
+        explain(text);
     }
 }
 

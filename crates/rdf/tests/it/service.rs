@@ -103,16 +103,90 @@ fn an_endpoint_that_fails_is_named_unless_it_may() {
     let silent = text.replace("SERVICE", "SERVICE SILENT");
     assert_eq!(ask(&here, &silent, Some(&remote)).unwrap(), ["\"Ada\""]);
     assert_eq!(ask(&here, &silent, None).unwrap(), ["\"Ada\""]);
-    let e = ask(
-        &here,
-        "SELECT * { ?x :name ?s SERVICE ?s { ?x :age ?a } }",
-        Some(&remote),
+    for (pattern, says) in [
+        ("SERVICE ?s { ?x :age ?a }", "SERVICE ?s: nothing"),
+        (
+            "?x :name ?n SERVICE ?s { ?x :age ?a }",
+            "SERVICE ?s: the variable has no value",
+        ),
+        ("?x :name ?s SERVICE ?s { ?x :age ?a }", "named by an IRI"),
+    ] {
+        let text = format!("SELECT * {{ {pattern} }}");
+        let e = ask(&here, &text, Some(&remote)).unwrap_err().to_string();
+        assert!(e.contains(says), "{e}");
+        assert!(
+            ask(
+                &here,
+                &text.replace("SERVICE", "SERVICE SILENT"),
+                Some(&remote)
+            )
+            .is_ok()
+        );
+    }
+}
+
+#[test]
+fn endpoints_are_told_what_is_known() {
+    let here = data(
+        ":a :name \"Ada\" ; :at <http://one/> . :b :name \"Bob\" ; :at <http://two/> . _:c :name \"Cy\" ; :at <http://one/>",
     );
+    let one = data(":a :age 36 . :b :age 7 . :z :age 9");
+    let two = data(":b :age 8 . :a :age 1");
+    let heard = Mutex::new(Vec::new());
+    let remote = |name: &str, text: &str| {
+        heard.lock().unwrap().push(format!("{name} {text}"));
+        match name {
+            "http://one/" => endpoint(&one, text),
+            "http://two/" => endpoint(&two, text),
+            _ => Err("nobody is there".to_owned()),
+        }
+    };
+    let all = |text: &str| {
+        let found = ask(&here, text, Some(&remote)).unwrap();
+        (found, std::mem::take(&mut *heard.lock().unwrap()))
+    };
+    let (found, heard_of) =
+        all("SELECT ?n ?a { ?x :name ?n SERVICE <http://one/> { ?x :age ?a } }");
+    assert_eq!(found, ["\"Ada\"\t36", "\"Bob\"\t7"]);
+    assert_eq!(heard_of.len(), 1);
     assert!(
-        e.unwrap_err()
-            .to_string()
-            .contains("SERVICE with a variable")
+        heard_of[0].contains("VALUES") && heard_of[0].contains("<http://e/a>"),
+        "{heard_of:?}"
     );
+    assert!(!heard_of[0].contains("_:"), "{heard_of:?}");
+    // Each endpoint is asked about its own.
+    let (found, heard_of) = all("SELECT ?n ?a { ?x :name ?n ; :at ?s SERVICE ?s { ?x :age ?a } }");
+    assert_eq!(found, ["\"Ada\"\t36", "\"Bob\"\t8"]);
+    assert_eq!(heard_of.len(), 2);
+    assert!(!heard_of[0].contains("<http://e/b>"), "{heard_of:?}");
+    let (found, _) = all(
+        "SELECT ?n ?a { ?x :name ?n ; :at ?s OPTIONAL { SERVICE ?s { ?x :age ?a } } FILTER(!BOUND(?a)) }",
+    );
+    assert_eq!(found, ["\"Cy\"\t"]);
+    // Named beside the pattern, and once for whatever asks the same.
+    let (found, heard_of) =
+        all("SELECT ?a { VALUES ?s { <http://one/> <http://two/> } SERVICE ?s { :a :age ?a } }");
+    assert_eq!((found.len(), heard_of.len()), (2, 2));
+    let (found, heard_of) = all(
+        "SELECT ?n { ?x :name ?n FILTER EXISTS { SERVICE <http://one/> { ?x :age ?a FILTER(?a > 8) } } }",
+    );
+    assert_eq!((found.len(), heard_of.len()), (1, 1));
+    // More than is worth sending: the whole pattern.
+    let many: Vec<String> = (0..3_000).map(|n| format!(":m{n} :age {n}")).collect();
+    let many = data(&many.join(" . "));
+    let text = "SELECT ?n { ?n :age ?y SERVICE <http://one/> { ?n :age ?a } }";
+    assert!(ask(&many, text, Some(&remote)).unwrap().is_empty());
+    let whole = std::mem::take(&mut *heard.lock().unwrap());
+    assert_eq!(whole.len(), 1);
+    assert!(!whole[0].contains("VALUES"));
+    let text = "SELECT ?n { ?n :age ?y FILTER(?y < 450) SERVICE <http://one/> { ?n :age ?a } }";
+    assert!(ask(&many, text, Some(&remote)).unwrap().is_empty());
+    let blocks = std::mem::take(&mut *heard.lock().unwrap());
+    assert_eq!(blocks.len(), 3, "blocks of 200");
+    // Too many endpoints.
+    let text = "SELECT ?n { ?n :age ?y BIND(IRI(CONCAT(\"http://\", STR(?y))) AS ?s) SERVICE ?s { ?n :age ?a } }";
+    let e = ask(&many, text, Some(&remote)).unwrap_err().to_string();
+    assert!(e.contains("64 endpoints at most"), "{e}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The API's own description, as `OpenAPI` 3.1. It is made from the same table that the routes are.
 
+mod rdf;
+
 use super::ops::OPS;
 use super::{API, Endpoint, Run, Verb};
 use serde_json::{Map, Value as Json, json};
@@ -243,7 +245,7 @@ fn operation(endpoint: &Endpoint) -> Json {
 
 /// The document.
 pub(super) fn document() -> Json {
-    let mut paths = Map::new();
+    let mut paths: Map<String, Json> = Map::new();
     for endpoint in &API {
         let verb = match endpoint.verb {
             Verb::Get => "get",
@@ -256,6 +258,7 @@ pub(super) fn document() -> Json {
             .or_insert_with(|| Map::new().into());
         item[verb] = operation(endpoint);
     }
+    paths.extend(rdf::paths());
     let ops: Json = OPS
         .iter()
         .map(|(name, keys)| {

@@ -609,14 +609,268 @@ fn one_server_asks_another_if_it_may() {
     let silent = elsewhere.replace("SERVICE", "SERVICE SILENT");
     let got = served.send("POST", "/sparql", &[QUERY, csv], &silent);
     assert_eq!(got.body, "n,a\r\nAda,\r\n");
-    // The other server was not told that it may ask, and updates may not.
+    // The other server was not told that it may ask.
+    other.update("INSERT DATA { <http://ex/a> <http://ex/name> \"A\" }");
     let back = query.replace(
         &endpoint,
         &format!("http://{}/sparql", served.server.address()),
     );
     let got = other.send("POST", "/sparql", &[QUERY], &back);
     assert_eq!(got.status, 400, "{}", got.body);
+    // Updates ask before their turn comes; their patterns may be about what the data says then.
     let insert = query.replace("SELECT ?n ?a", "INSERT { ?x <http://ex/age> ?a } WHERE");
+    let lost = insert.replace("/sparql>", "/sparql/lost>");
+    let got = served.send("POST", "/sparql", &[UPDATE], &lost);
+    assert_eq!(got.status, 400);
+    assert!(got.body.contains("status 404"), "{}", got.body);
     let got = served.send("POST", "/sparql", &[UPDATE], &insert);
-    assert_eq!(got.status, 400, "{}", got.body);
+    assert_eq!(got.status, 200, "{}", got.body);
+    assert!(served.ask("ASK { <http://ex/a> <http://ex/age> 36 }"));
+    let variable = insert.replace(&format!("SERVICE <{endpoint}>"), "SERVICE ?n");
+    let got = served.send("POST", "/sparql", &[UPDATE], &variable);
+    assert_eq!(got.status, 400);
+    assert!(got.body.contains("name the endpoint"), "{}", got.body);
+    let silent = lost.replace("SERVICE", "SERVICE SILENT");
+    let got = served.send("POST", "/sparql", &[UPDATE], &silent);
+    assert_eq!(got.status, 200, "{}", got.body);
+    // To explain asks nobody, and so does not fail; a profile tells what was done.
+    let lost = query.replace("/sparql>", "/sparql/lost>");
+    let got = served.send("POST", "/sparql?explain=true", &[QUERY], &lost);
+    assert_eq!(got.status, 200, "{}", got.body);
+    assert!(got.body.contains("lost"), "{}", got.body);
+    let got = served.send("POST", "/sparql?profile=true", &[QUERY], &query);
+    assert!(
+        got.body.contains("with 1 solutions, in 1 requests"),
+        "{}",
+        got.body
+    );
+    assert!(got.body.contains("= 1 rows"), "{}", got.body);
+}
+
+#[test]
+fn graphs_have_owners() {
+    let served = Served::start(settings());
+    served.update(
+        "PREFIX t: <urn:esker:terms/> INSERT DATA { <http://ex/open> <http://ex/p> 0 \
+         GRAPH <http://ex/g1> { <http://ex/a> <http://ex/p> 1 } GRAPH <http://ex/g2> { <http://ex/a> <http://ex/p> 2 } \
+         GRAPH <http://ex/g3> { <http://ex/a> <http://ex/p> 3 } GRAPH <http://ex/g4> { <http://ex/a> <http://ex/p> 4 } \
+         GRAPH <urn:esker:rights> { <http://ex/g1> t:owner 1001 ; t:mode \"0600\" . \
+         <http://ex/g2> t:owner 1002 ; t:group 100 ; t:mode \"0640\" . <http://ex/g3> t:mode \"oops\" . } }",
+    );
+    let csv = ("accept", "text/csv");
+    let sees = |who: &str| {
+        let query = "SELECT ?o { GRAPH ?g { ?s <http://ex/p> ?o } } ORDER BY ?o";
+        let got = served.send("POST", &format!("/sparql?{who}"), &[QUERY, csv], query);
+        assert_eq!(got.status, 200, "{}", got.body);
+        got.body
+            .lines()
+            .skip(1)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(sees(""), "1 2 3 4");
+    assert_eq!(sees("uid=0"), "1 2 3 4");
+    assert_eq!(sees("uid=1001"), "1 4");
+    assert_eq!(sees("uid=1003&gids=7,100"), "2 4");
+    // Named, as a whole, or dumped: it is not there.
+    for path in [
+        "/rdf-graphs?graph=http://ex/g2&",
+        "/api/v1/rdf/dump?graph=http://ex/g2&",
+    ] {
+        assert_eq!(
+            served
+                .send("GET", &format!("{path}uid=1001"), &[], "")
+                .status,
+            404,
+            "{path}"
+        );
+        assert_eq!(
+            served
+                .send("GET", &format!("{path}uid=1002"), &[], "")
+                .status,
+            200,
+            "{path}"
+        );
+    }
+    let got = served.send("GET", "/api/v1/rdf/dump?uid=1001", &[], "");
+    assert!(
+        got.body.contains("g1") && !got.body.contains("<http://ex/p> \"2\""),
+        "{}",
+        got.body
+    );
+    let from = "SELECT ?o FROM <http://ex/g2> FROM <http://ex/g4> { ?s ?p ?o }";
+    let got = served.send("POST", "/sparql?uid=1001", &[QUERY, csv], from);
+    assert_eq!(got.body, "o\r\n4\r\n");
+    // Updates change what they may, whole or not at all, and read no more than queries.
+    let change = |who: &str, text: &str| {
+        let got = served.send("POST", &format!("/sparql?{who}"), &[UPDATE], text);
+        (got.status, got.body)
+    };
+    let insert = |g: u32| {
+        format!("INSERT DATA {{ GRAPH <http://ex/g{g}> {{ <http://ex/new> <http://ex/q> {g} }} }}")
+    };
+    assert_eq!(change("uid=1001", &insert(1)).0, 200);
+    assert_eq!(change("uid=1001", &insert(4)).0, 200);
+    assert_eq!(change("uid=1001", &insert(9)).0, 200);
+    let (status, said) = change("uid=1001", &insert(2));
+    assert_eq!(status, 403);
+    assert!(
+        said.contains("graph <http://ex/g2>: permission denied (EACCES)"),
+        "{said}"
+    );
+    assert_eq!(
+        change("uid=1003&gids=100", &insert(2)).0,
+        403,
+        "the group only reads"
+    );
+    assert_eq!(change("uid=1002", &insert(2)).0, 200);
+    let both = format!("{} ; {}", insert(4).replace("new", "newer"), insert(3));
+    assert_eq!(change("uid=1001", &both).0, 403);
+    assert!(
+        !served.ask("ASK { GRAPH ?g { <http://ex/newer> ?p ?o } }"),
+        "all or nothing"
+    );
+    assert_eq!(change("uid=1001", "DROP ALL").0, 403);
+    assert_eq!(
+        change("uid=1001", "COPY <http://ex/g2> TO <http://ex/copy>").0,
+        200
+    );
+    assert!(
+        !served.ask("ASK { GRAPH <http://ex/copy> { ?s ?p ?o } }"),
+        "nothing is seen there"
+    );
+    // Rights are changed by who may do all.
+    let mine =
+        "INSERT DATA { GRAPH <urn:esker:rights> { <http://ex/g2> <urn:esker:terms/owner> 1001 } }";
+    assert_eq!(change("uid=1001", mine).0, 403);
+    for (verb, body) in [
+        ("PUT", "<http://a> <http://b> 1 ."),
+        ("POST", "<http://a> <http://b> 2 ."),
+        ("DELETE", ""),
+    ] {
+        let turtle = [("content-type", "text/turtle")];
+        let path = "/rdf-graphs?graph=http://ex/g2&uid=";
+        let got = served.send(verb, &format!("{path}1001"), &turtle, body);
+        assert_eq!(got.status, 403, "{verb}: {}", got.body);
+        let got = served.send(verb, &format!("{path}1002"), &turtle, body);
+        assert!(got.status < 300, "{verb}: {}", got.body);
+    }
+    assert_eq!(
+        served
+            .send("POST", "/api/v1/rdf/drop?uid=1001", &[], "")
+            .status,
+        403
+    );
+    assert!(served.ask("ASK { <http://ex/open> ?p ?o }"));
+    // The default graph has a name of its own.
+    served.update("INSERT DATA { GRAPH <urn:esker:rights> { <urn:esker:default> <urn:esker:terms/mode> \"0600\" } }");
+    let ask = |who: &str| {
+        served
+            .send(
+                "POST",
+                &format!("/sparql{who}"),
+                &[QUERY],
+                "ASK { ?s ?p ?o }",
+            )
+            .body
+    };
+    assert!(ask("?uid=1001").contains("false"));
+    assert!(ask("").contains("true"));
+}
+
+/// What the document says of SPARQL and graphs: each path answers each method, with a status and a type that stand there.
+#[test]
+fn the_document_describes_sparql_and_graphs() {
+    let served = Served::start(settings());
+    let (_, document) = served.json("GET", "/api/v1/openapi.json", "");
+    let mut asked = 0;
+    let paths = document["paths"].as_object().unwrap();
+    let ours =
+        |p: &str| p.starts_with("/sparql") || p.starts_with("/rdf-graphs") || p.contains("/rdf/");
+    for (path, item) in paths.iter().filter(|(p, _)| ours(p)) {
+        // What is deleted or read was put before.
+        for verb in ["post", "put", "get", "head", "delete"] {
+            let Some(operation) = item.get(verb) else {
+                continue;
+            };
+            let kinds: Vec<&str> = match &operation["requestBody"]["content"] {
+                serde_json::Value::Object(kinds) => kinds.keys().map(String::as_str).collect(),
+                _ => vec![""],
+            };
+            for kind in kinds {
+                let body = match kind {
+                    "application/sparql-query" => "ASK {}",
+                    "application/sparql-update" => "INSERT DATA { <http://a> <http://b> 1 }",
+                    "application/x-www-form-urlencoded" => "query=ASK%20%7B%7D",
+                    "text/turtle" | "application/n-triples" => "<http://a> <http://b> <http://c> .",
+                    "application/rdf+xml" => {
+                        "<rdf:RDF xmlns:rdf=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#\"/>"
+                    }
+                    "application/ld+json" => "{\"@id\":\"http://a\",\"http://b\":1}",
+                    "application/octet-stream" => {
+                        "{\"name\":\"x\",\"format\":\"nt\",\"bytes\":35}\n<http://a> <http://b> <http://c> .\n"
+                    }
+                    _ => "",
+                };
+                let mut query = Vec::new();
+                for p in operation["parameters"].as_array().into_iter().flatten() {
+                    let name = p["name"].as_str().unwrap();
+                    let value = match (name, path.as_str()) {
+                        ("query", _) => encoded("SELECT * {}"),
+                        (
+                            "graph"
+                            | "default-graph-uri"
+                            | "using-graph-uri"
+                            | "named-graph-uri"
+                            | "using-named-graph-uri",
+                            _,
+                        ) => encoded("http://a/g"),
+                        ("timeout", _) => "10s".into(),
+                        ("explain" | "profile" | "sync" | "lenient" | "inferred", _) => {
+                            "false".into()
+                        }
+                        ("uid", _) => "0".into(),
+                        ("gids", _) => "1,2".into(),
+                        ("infer", _) => "none".into(),
+                        ("format", "/api/v1/rdf/dump") => "nq".into(),
+                        ("format", _) => continue,
+                        // One of the two names the graph.
+                        ("default", _) => continue,
+                        other => panic!("what is {other:?}?"),
+                    };
+                    if kind == "application/sparql-update" && name.contains("named-graph") {
+                        continue;
+                    }
+                    query.push(format!("{name}={value}"));
+                }
+                let url = format!("{}?{}", path.replace("{name}", "here"), query.join("&"));
+                let headers = [("content-type", kind)];
+                let headers = if kind.is_empty() {
+                    &headers[..0]
+                } else {
+                    &headers[..]
+                };
+                let got = served.send(&verb.to_uppercase(), &url, headers, body);
+                asked += 1;
+                let said = &operation["responses"][got.status.to_string()];
+                assert!(
+                    got.status < 300 && said.is_object(),
+                    "{verb} {url} {kind}: {} {}",
+                    got.status,
+                    got.body
+                );
+                if !got.body.is_empty() {
+                    let of = got.content_type();
+                    let of = of.split(';').next().unwrap().trim();
+                    let types = said["content"].as_object();
+                    assert!(
+                        types.is_some_and(|t| t.contains_key(of)),
+                        "{verb} {url}: {of} in {said}"
+                    );
+                }
+            }
+        }
+    }
+    assert!(asked > 25, "{asked}");
 }

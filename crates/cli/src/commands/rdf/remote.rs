@@ -211,9 +211,9 @@ pub(super) fn sparql(
             ("content-type", "application/sparql-query"),
             ("accept", accept(args.format)),
         ];
-        let path = path("/sparql", &parameters);
+        let whole = path("/sparql", &parameters);
         let sent = Sent::Bytes(text.as_bytes());
-        ask(context, place, ("POST", &path), &headers, sent, |a, c| {
+        ask(context, place, ("POST", &whole), &headers, sent, |a, c| {
             let rows = "application/sparql-results+json";
             if args.format == AnswerFormat::Table && a.header("content-type") == rows {
                 return table(&json_of(a)?, c);
@@ -225,6 +225,18 @@ pub(super) fn sparql(
             }
             Ok(())
         })?;
+        if args.profile && !args.explain {
+            // What was done comes in the place of the answer, so the query is asked again.
+            parameters.push(("profile", "true"));
+            let again = path("/sparql", &parameters);
+            let sent = Sent::Bytes(text.as_bytes());
+            let steps = ask(context, place, ("POST", &again), &headers, sent, |a, _| {
+                Ok(a.text(ANSWER_MAX)?)
+            })?;
+            for line in steps.lines() {
+                context.note(line);
+            }
+        }
     }
     if args.profile {
         context.note(&format!("all in {:.2?}", began.elapsed()));

@@ -52,6 +52,7 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
         .unwrap_or(usize::MAX)
         .max(4 << 30);
     options.stop = &stop;
+    options.plan = args.explain;
     let services = Services::new(args.allow_service.clone())?;
     let remote = |endpoint: &str, query: &str| services.ask(endpoint, query, &|| stop().is_some());
     if !services.is_empty() {
@@ -86,7 +87,7 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
         };
         let made = started.elapsed();
         let started = Instant::now();
-        let answer = ask(&data, &text, graphs.as_ref(), args.explain, &options)?;
+        let answer = ask(&data, &text, graphs.as_ref(), args.profile, &options)?;
         let answered = started.elapsed();
         if args.explain {
             for line in answer.notes() {
@@ -95,11 +96,19 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
         } else {
             print(&answer, args.format, style, &mut out)?;
         }
-        Ok((made, answered, started.elapsed(), answer.len()))
+        let steps = if args.explain {
+            Vec::new()
+        } else {
+            answer.notes()
+        };
+        Ok((made, answered, started.elapsed(), answer.len(), steps))
     })?;
     context.out.write_all(&out)?;
     if args.profile {
-        let (made, answered, written, rows) = times;
+        let (made, answered, written, rows, steps) = times;
+        for line in steps {
+            context.note(&line);
+        }
         context.note(&format!(
             "opened in {opened:.2?}; snapshot with metadata in {made:.2?}; answered in {answered:.2?}; written in {:.2?}; {}",
             written.saturating_sub(answered),

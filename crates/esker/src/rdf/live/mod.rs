@@ -15,9 +15,10 @@ mod work;
 use super::meta::{Meta, MetaGraphs, Wanted, graphs_in};
 use super::{Changed, Rules, disk, moment};
 use crate::database::Database;
+use esker_model::object::Asker;
 use esker_model::{Error, Result};
-use esker_rdf::{Dataset, Graphs, Update};
-use std::collections::VecDeque;
+use esker_rdf::{Dataset, Graphs, Solutions, Update};
+use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
@@ -58,7 +59,14 @@ pub struct How {
     pub memory: usize,
     /// Metadata graphs that the update reads: [`Live::meta_of`].
     pub meta: MetaGraphs,
+    /// What other endpoints said to what the update asks them.
+    pub heard: Arc<Heard>,
+    /// On whose behalf: graphs' rights are for them.
+    pub asker: Option<Asker>,
 }
+
+/// What other endpoints said, by endpoint and query.
+pub type Heard = HashMap<(String, String), std::result::Result<Solutions, String>>;
 
 impl Default for How {
     fn default() -> Self {
@@ -69,6 +77,8 @@ impl Default for How {
             files: true,
             memory: 4 << 30,
             meta: MetaGraphs::new(),
+            heard: Arc::default(),
+            asker: None,
         }
     }
 }
@@ -96,6 +106,8 @@ pub struct Add {
     pub infer: Rules,
     /// Whether the change must survive a power failure.
     pub sync: bool,
+    /// On whose behalf: graphs' rights are for them.
+    pub asker: Option<Asker>,
 }
 
 /// What adding did.

@@ -3,13 +3,14 @@
 use super::{Add, Added, Done, How, Request, Shared, Task};
 use crate::rdf::disk::{self, Writer};
 use crate::rdf::meta::{GRAPH, check_names, check_target, put_in, take_out};
+use crate::rdf::rights::{self, Rights};
 use crate::rdf::{Changed, LOG_MAX, Rules, error, fetch, moment};
 use esker_model::{Error, Result};
 use esker_rdf::dictionary::Key;
 use esker_rdf::id::UNBOUND;
 use esker_rdf::infer::Limits;
 use esker_rdf::log::{self, Change};
-use esker_rdf::{Dataset, Options, syntax, update_parsed};
+use esker_rdf::{Dataset, Options, Term, syntax, update_parsed};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -113,6 +114,21 @@ impl Group {
         options.memory = how.memory;
         options.derived = GRAPH;
         options.stop = &*how.stop;
+        // The thread that does updates waits for nobody: what is to be heard was heard before.
+        options.tells = false;
+        let heard = |endpoint: &str, text: &str| {
+            let key = (endpoint.to_owned(), text.to_owned());
+            let known = how.heard.get(&key).cloned();
+            known.unwrap_or_else(|| Err("it was not asked before the update".into()))
+        };
+        if !how.heard.is_empty() {
+            options.remote = Some(&heard);
+        }
+        let asker = how.asker.as_ref();
+        // A copy shares all that does not change, so this costs who has rights of their own, and nobody else.
+        let before = asker.map(|_| self.data.clone());
+        let hidden = Rights::of(&self.data, asker).map_or_else(Vec::new, |r| r.hidden());
+        options.hidden = &hidden;
         let asks = !how.meta.is_empty();
         if let Err(e) = put_in(&mut self.data, &how.meta) {
             return done(Err(e));
@@ -131,6 +147,12 @@ impl Group {
         if asks {
             take_out(&mut self.data);
         }
+        if let (Some(before), Ok((changes, ..))) = (before, &outcome)
+            && let Err(e) = rights::check(&before, &self.data, asker, changes)
+        {
+            self.data = before;
+            return done(Err(e));
+        }
         match outcome {
             Ok((changes, added, removed)) => {
                 self.log(&changes, how.sync);
@@ -145,7 +167,7 @@ impl Group {
         let targets = add.into.iter().chain(add.instead_of.iter().flatten());
         let refused = targets
             .map(|iri| check_target(iri))
-            .chain([check_names(&add.data)])
+            .chain([check_names(&add.data), self.check_rights(add)])
             .collect::<Result<()>>();
         if let Err(e) = refused {
             return done(Err(e));
@@ -159,6 +181,25 @@ impl Group {
                 done(Err(error(e)));
             }
         }
+    }
+
+    /// Refuses what is added to, or takes the place of, a graph that the asker may not change.
+    fn check_rights(&self, add: &Add) -> Result<()> {
+        let Some(rights) = Rights::of(&self.data, add.asker.as_ref()) else {
+            return Ok(());
+        };
+        if let Some(graph) = &add.instead_of {
+            rights.check_name(graph.as_deref())?;
+        }
+        if add.data.graph(UNBOUND).is_some_and(|g| !g.is_empty()) {
+            rights.check_name(None)?;
+        }
+        for g in add.data.names() {
+            if let Some(Term::NamedNode(name)) = add.data.dictionary.term(g) {
+                rights.check_name(Some(name.as_str()))?;
+            }
+        }
+        Ok(())
     }
 
     fn try_add(&mut self, add: &Add) -> esker_rdf::Result<Added> {

@@ -4,7 +4,12 @@ use super::map::{Mapper, Sink};
 use super::read::Source;
 use super::terms::{IDS, iri};
 use super::words::Words;
-use esker_model::{Edge, EdgeTypeId, Error, Flow, Result, Schema, Vertex, VertexId, VertexTypeId};
+use crate::engine::Touched;
+use esker_model::key::EdgeKey;
+use esker_model::namespace::Inode;
+use esker_model::{
+    Edge, EdgeEvent, EdgeTypeId, Error, Flow, Result, Schema, Vertex, VertexId, VertexTypeId,
+};
 use esker_rdf::Dataset;
 use esker_rdf::dictionary::{Dictionary, Key};
 use esker_rdf::id::Id;
@@ -75,7 +80,7 @@ impl Sink for Columns {
 
 /// What reading gives to numbering.
 enum Piece {
-    Vertices(Vec<Vertex>, Vec<String>),
+    Vertices(Vec<Vertex>, Vec<String>, Vec<Option<Inode>>),
     Edges(Vec<Edge>),
 }
 
@@ -156,10 +161,12 @@ impl State {
             (Arc::clone(&self.schema), self.words.clone(), self.has_names);
         let read = move |give: &mut dyn FnMut(Piece) -> Flow| {
             let mut failed = Ok(());
-            source.vertices(&schema, &mut |some| match source
-                .names(&schema, &words, has_names, &some)
-            {
-                Ok(names) => give(Piece::Vertices(some, names)),
+            let about = |some: &[Vertex]| {
+                let names = source.names(&schema, &words, has_names, some)?;
+                Ok((names, source.inodes(has_names, some)?))
+            };
+            source.vertices(&schema, &mut |some| match about(&some) {
+                Ok((names, inodes)) => give(Piece::Vertices(some, names, inodes)),
                 Err(e) => {
                     failed = Err(e);
                     Flow::Break(())
@@ -169,14 +176,16 @@ impl State {
         };
         let mut types = Vec::new();
         piped(read, |piece| {
-            let Piece::Vertices(vertices, names) = piece else {
+            let Piece::Vertices(vertices, names, inodes) = piece else {
                 return Ok(());
             };
-            for (vertex, name) in vertices.iter().zip(names) {
+            for ((vertex, name), inode) in vertices.iter().zip(names).zip(inodes) {
                 let s = self.number(terms, vertex, &name)?;
                 types.push((vertex.id, vertex.type_id));
-                self.mapper(terms)
+                let mut mapper = self.mapper(terms);
+                mapper
                     .vertex(s, vertex, to)
+                    .and_then(|()| inode.map_or(Ok(()), |inode| mapper.inode(s, &inode, to)))
                     .map_err(super::super::error)?;
             }
             Ok(())
@@ -268,10 +277,25 @@ impl State {
         terms: &mut Dictionary,
         to: &mut Columns,
     ) -> Result<()> {
-        for (i, id) in source.with_past()?.into_iter().enumerate() {
+        for (i, of) in source.with_past()?.into_iter().enumerate() {
             if i % 64 == 0 {
                 source.go_on()?;
             }
+            let id = match of {
+                Touched::Vertex(id) => id,
+                Touched::Edge(key) => {
+                    let known = |id| self.ids.contains_key(id);
+                    // Each has a row at either end; what leaves a vertex that was never put is not in the graph.
+                    if self.words.forward(&self.schema, key) == Some(key)
+                        && known(&key.source)
+                        && !self.unnamed.contains(&key.source)
+                    {
+                        let events = source.edge_events(key)?;
+                        self.edge_versions_of(terms, &key, &events, to)?;
+                    }
+                    continue;
+                }
+            };
             let Some(s) = self.ids.get(&id).copied() else {
                 continue;
             };
@@ -293,6 +317,28 @@ impl State {
         };
         self.mapper(terms)
             .versions(s, name.as_str(), events, to)
+            .map_err(super::super::error)
+    }
+
+    /// Earlier versions of an edge; there is nothing where it was only ever one.
+    pub(super) fn edge_versions_of(
+        &mut self,
+        terms: &mut Dictionary,
+        key: &EdgeKey,
+        events: &[EdgeEvent],
+        to: &mut impl Sink,
+    ) -> Result<()> {
+        let events: Vec<&EdgeEvent> = events.iter().filter(|e| !e.archived).rev().collect();
+        let Some(words) = self.words.edge(key.edge_type).cloned() else {
+            return Ok(());
+        };
+        if events.len() < 2 {
+            return Ok(());
+        }
+        let s = self.end(terms, key.source)?;
+        let o = self.end(terms, key.destination)?;
+        self.mapper(terms)
+            .edge_versions(s, o, &words, key, &events, to)
             .map_err(super::super::error)
     }
 

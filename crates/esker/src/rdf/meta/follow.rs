@@ -7,6 +7,7 @@ use super::words::same_meaning;
 use crate::engine::{Engine, Touched};
 use crate::rdf::decoded;
 use esker_model::key::EdgeKey;
+use esker_model::namespace::Inode;
 use esker_model::{Edge, Flow, Result, Vertex, VertexId};
 use esker_rdf::Term;
 use esker_rdf::dictionary::Dictionary;
@@ -71,7 +72,7 @@ impl State {
         if other_schema || first || news.touched.len() > TOUCHED_MAX {
             return Ok(false);
         }
-        if news.names && source.has_names()? != self.has_names {
+        if (news.names || !self.has_names) && source.has_names()? != self.has_names {
             return Ok(false);
         }
         let (mut vertices, mut edges) = (BTreeSet::new(), BTreeSet::new());
@@ -98,7 +99,7 @@ impl State {
         touched: BTreeSet<VertexId>,
     ) -> Result<Vec<EdgeKey>> {
         // Names may pass from one to another, so all are known before any changes.
-        let mut all: BTreeMap<VertexId, (Vertex, Id)> = BTreeMap::new();
+        let mut all: BTreeMap<VertexId, (Vertex, Id, Option<Inode>)> = BTreeMap::new();
         let mut left = touched;
         while !left.is_empty() {
             let ids: Vec<VertexId> = std::mem::take(&mut left).into_iter().collect();
@@ -106,17 +107,18 @@ impl State {
                 source.go_on()?;
                 let found: Vec<Vertex> = source.vertices_of(some)?.into_iter().flatten().collect();
                 let names = source.names(&self.schema, &self.words, self.has_names, &found)?;
-                for (vertex, name) in found.into_iter().zip(names) {
+                let inodes = source.inodes(self.has_names, &found)?;
+                for ((vertex, name), inode) in found.into_iter().zip(names).zip(inodes) {
                     let s = intern(terms, &name)?;
                     left.extend(self.others(terms, &vertex, s));
-                    all.insert(vertex.id, (vertex, s));
+                    all.insert(vertex.id, (vertex, s, inode));
                 }
             }
             left.retain(|id| !all.contains_key(id));
         }
         let (mut changes, mut renamed) = (Changes::default(), HashMap::new());
         let mut appeared = Vec::new();
-        for (vertex, s) in all.values() {
+        for (vertex, s, _) in all.values() {
             let unnamed = self.unnamed.remove(&vertex.id);
             let old = self.ids.get(&vertex.id).copied();
             if unnamed || old.is_none() {
@@ -131,13 +133,18 @@ impl State {
             }
         }
         let mut new: Vec<Quad> = Vec::new();
-        for (vertex, s) in all.values() {
+        for (vertex, s, inode) in all.values() {
             self.ids.insert(vertex.id, *s);
             if self.is_named_by_path(vertex) {
                 self.holders.insert(*s, vertex.id);
             }
-            self.mapper(terms)
+            let mut mapper = self.mapper(terms);
+            mapper
                 .vertex(*s, vertex, &mut new)
+                .and_then(|()| match inode {
+                    Some(inode) => mapper.inode(*s, inode, &mut new),
+                    None => Ok(()),
+                })
                 .map_err(super::super::error)?;
             let events = source.events(vertex.id)?;
             self.versions_of(terms, *s, &events, &mut new)?;
@@ -185,22 +192,27 @@ impl State {
 
     /// Takes away what is said of a vertex by itself, and its earlier versions.
     fn forget_own(&self, s: Id, changes: &mut Changes) {
+        self.forget_versions(s, changes);
         let graph = self.graph();
         for p in graph.predicates() {
             let Some(index) = graph.index(*p) else {
                 continue;
             };
-            if *p == self.words.specialization {
-                for node in index.os.get(s) {
-                    self.forget_all(*node, changes);
-                }
-            }
             if self.words.of_edges.contains(p) {
                 continue;
             }
             for o in index.so.get(s) {
                 changes.set((s, *p, *o), false);
             }
+        }
+    }
+
+    /// Takes away the earlier versions of something.
+    fn forget_versions(&self, s: Id, changes: &mut Changes) {
+        let graph = self.graph();
+        let versions = graph.index(self.words.specialization);
+        for node in versions.map_or(&[][..], |x| x.os.get(s)) {
+            self.forget_all(*node, changes);
         }
     }
 
@@ -285,7 +297,7 @@ impl State {
                     .collect();
                 touched.extend(self.vertices_again(source, terms, unknown)?);
                 let found = source.edges_of(some)?;
-                self.edges_changed(terms, some, &found)?;
+                self.edges_changed(source, terms, some, &found)?;
             }
         }
         Ok(())
@@ -293,6 +305,7 @@ impl State {
 
     fn edges_changed(
         &mut self,
+        source: Source<'_>,
         terms: &mut Dictionary,
         keys: &[EdgeKey],
         found: &[Option<Edge>],
@@ -320,6 +333,7 @@ impl State {
                 .edge_node(&words, key)
                 .map_err(super::super::error)?;
             self.forget_all(node, &mut gone);
+            self.forget_versions(node, &mut gone);
             for triple in words.triples(s, o) {
                 if triple.1 == words.own {
                     gone.set(triple, false);
@@ -335,6 +349,8 @@ impl State {
                     .edge(s, o, edge, &mut new)
                     .map_err(super::super::error)?;
             }
+            let events = source.edge_events(*key)?;
+            self.edge_versions_of(terms, key, &events, &mut new)?;
         }
         let mut changes = gone.0;
         changes.extend(new.into_iter().map(|q| (q, true)));

@@ -3,7 +3,10 @@
 use super::terms::{EDGES, Literal, OWL, RDF, RDFS, TYPES, iri, list, literals, time, version};
 use super::words::{EdgeWords, Part, Words};
 use esker_model::key::EdgeKey;
-use esker_model::{Edge, Properties, Schema, Value, Version, Vertex, VertexChange, VertexEvent};
+use esker_model::namespace::{Content, Inode, Kind, display};
+use esker_model::{
+    Edge, EdgeEvent, Properties, Schema, Value, Version, Vertex, VertexChange, VertexEvent,
+};
 use esker_rdf::dictionary::{Dictionary, Key};
 use esker_rdf::id::Id;
 use esker_rdf::{Result, quads::Quad};
@@ -111,6 +114,41 @@ impl Mapper<'_> {
         Ok(())
     }
 
+    /// What a file is. A directory's size, times and links follow from what is in it, and are not said.
+    pub(super) fn inode(&mut self, s: Id, inode: &Inode, to: &mut impl Sink) -> Result<()> {
+        let w = self.words.inode;
+        let kind = inode.kind();
+        let text = |all: &mut Self, text: &str| all.terms.intern(&Key::Plain(text));
+        let number = |all: &mut Self, n: i64| {
+            let mut one = Vec::with_capacity(1);
+            literals(&Value::I64(n), &mut one);
+            one.first().map_or(Ok(0), |literal| all.literal(literal))
+        };
+        let moment = |all: &mut Self, nanos: i64| {
+            let mut one = Vec::with_capacity(1);
+            literals(&Value::Timestamp(nanos), &mut one);
+            one.first().map_or(Ok(0), |literal| all.literal(literal))
+        };
+        let mode = format!("{:04o}", inode.mode & 0o7777);
+        to.put(s, w.kind, text(self, kind.name())?);
+        to.put(s, w.mode, text(self, &mode)?);
+        to.put(s, w.owner, number(self, i64::from(inode.uid))?);
+        to.put(s, w.group, number(self, i64::from(inode.gid))?);
+        if kind == Kind::Directory {
+            return Ok(());
+        }
+        let size = i64::try_from(inode.size).unwrap_or(i64::MAX);
+        to.put(s, w.size, number(self, size)?);
+        to.put(s, w.links, number(self, i64::from(inode.links))?);
+        to.put(s, w.modified, moment(self, inode.mtime)?);
+        to.put(s, w.status_changed, moment(self, inode.ctime)?);
+        if let Content::Symlink(target) = &inode.content {
+            let target = display(target).to_string();
+            to.put(s, w.target, text(self, &target)?);
+        }
+        Ok(())
+    }
+
     /// Earlier versions of a vertex, of which these events are known, newest first.
     pub(super) fn versions(
         &mut self,
@@ -209,6 +247,59 @@ impl Mapper<'_> {
         to.put(node, self.words.changed, changed);
         for (name, value) in edge.properties.iter() {
             self.value(node, name, value, to)?;
+        }
+        Ok(())
+    }
+
+    /// Earlier versions of an edge, of which these events are known, oldest first. Its node stands for it even where it has no properties,
+    /// and after it was deleted.
+    pub(super) fn edge_versions(
+        &mut self,
+        s: Id,
+        o: Id,
+        words: &EdgeWords,
+        key: &EdgeKey,
+        events: &[&EdgeEvent],
+        to: &mut impl Sink,
+    ) -> Result<()> {
+        let node = self.edge_node(words, key)?;
+        let Some(esker_rdf::Term::NamedNode(name)) = self.terms.term(node) else {
+            return Ok(());
+        };
+        to.put(node, self.words.rdf_type, self.words.statement);
+        to.put(node, self.words.subject, s);
+        to.put(node, self.words.predicate, words.own);
+        to.put(node, self.words.object, o);
+        let mut before: Option<Id> = None;
+        for pair in events.windows(2) {
+            let [event, next] = pair else { continue };
+            if event.edge.deleted {
+                before = None;
+                continue;
+            }
+            let at = event.edge.version;
+            let old = self.terms.intern(&Key::Iri(&version(name.as_str(), at)))?;
+            let (from, until) = (self.time(at)?, self.time(next.edge.version)?);
+            to.put(old, self.words.specialization, node);
+            to.put(old, self.words.rdf_type, self.words.version_class);
+            to.put(old, self.words.generated, from);
+            to.put(old, self.words.invalidated, until);
+            if let Some(before) = before {
+                to.put(old, self.words.revision, before);
+            }
+            before = Some(old);
+            for (name, value) in event.edge.properties.iter() {
+                self.value(old, name, value, to)?;
+            }
+        }
+        if let Some(last) = events.last() {
+            let changed = self.time(last.edge.version)?;
+            let p = if last.edge.deleted {
+                self.words.removed
+            } else {
+                self.words.changed
+            };
+            to.put(node, p, changed);
         }
         Ok(())
     }

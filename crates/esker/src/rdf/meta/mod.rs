@@ -4,10 +4,12 @@
 //! before each later one. Its triples are numbered by the dictionary of the RDF data beside it, so one query joins both at
 //! full speed; but it is no part of that data: it is put into the snapshot that a query gets.
 //!
-//! `map` decides what stands in it, `terms` and `words` how things are named, `build` makes it, `follow` keeps it.
+//! `map` decides what stands in it, `terms` and `words` how things are named, `build` makes it, `follow` keeps it, `image` keeps it on
+//! disk.
 
 mod build;
 mod follow;
+mod image;
 mod map;
 mod read;
 mod terms;
@@ -22,13 +24,14 @@ use crate::engine::{Engine, News};
 use crate::session::Session;
 use build::{State, build};
 use esker_model::object::Asker;
-use esker_model::{Error, Result, Version};
-use esker_rdf::dictionary::Key;
+use esker_model::{Error, GraphRead as _, Result, Version};
+use esker_rdf::dictionary::{Dictionary, Key};
 use esker_rdf::id::Id;
 use esker_rdf::quads::Graph;
 use esker_rdf::{Dataset, Term};
 use read::{Source, elsewhere};
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Views that are kept, one for each who asks.
@@ -36,9 +39,17 @@ const VIEWS_MAX: usize = 8;
 /// Moments of the past that are kept.
 const PAST_MAX: usize = 8;
 
+/// Vertices and edges of a database whose graph is worth an image.
+const IMAGE_LEAST: u64 = 20_000;
+/// What the feed keeps of changes, in things, before the image is written anew.
+const BEHIND_MAX: u64 = 50_000;
+
 /// Metadata graphs that were made, kept for the next who ask.
 #[derive(Debug, Default)]
 pub struct Meta {
+    /// Vertices and edges from which on there is an image; 0 for the usual number.
+    pub image_least: u64,
+    images: usize,
     /// Least recently used first.
     views: VecDeque<(Option<Asker>, State)>,
     past: VecDeque<Past>,
@@ -147,6 +158,11 @@ impl Meta {
         Some(state.graph().len())
     }
 
+    /// How often a graph came from disk.
+    pub const fn images_read(&self) -> usize {
+        self.images
+    }
+
     /// Forgets all that was made.
     pub fn forget(&mut self) {
         *self = Self::default();
@@ -166,7 +182,13 @@ impl Meta {
         let asker = database.asker().cloned();
         let kept = self.views.iter().position(|(of, _)| *of == asker);
         let kept = kept.and_then(|at| self.views.remove(at));
+        let least = match self.image_least {
+            0 => IMAGE_LEAST,
+            other => other,
+        };
+        let mut images = self.images;
         let state = with_engine(database, |engine| {
+            let is_large = asker.is_none() && size(database)? >= least;
             if let Some((_, mut state)) = kept {
                 // What others may see changes with more than the feed tells of.
                 let followed = match &asker {
@@ -179,8 +201,34 @@ impl Meta {
                     }
                 };
                 if followed {
+                    if is_large && asker.is_none() && engine.feed_keys() > BEHIND_MAX {
+                        let folder = database.folder().rdf();
+                        keep(&folder, &state, engine, &data.dictionary, false);
+                    }
                     return Ok(state);
                 }
+            }
+            // What is derived for one who may see all is kept on disk.
+            let folder = asker
+                .is_none()
+                .then(|| database.folder().rdf())
+                .filter(|_| is_large);
+            let alone = data.dictionary.is_empty() || data.is_empty();
+            if let Some(folder) = &folder {
+                let schema = source.schema()?;
+                let read = image::read(folder, schema, engine, &mut data.dictionary)?;
+                if let Some(mut state) = read
+                    && state.follow(source, engine, &mut data.dictionary)?
+                {
+                    if engine.feed_keys() > BEHIND_MAX {
+                        keep(folder, &state, engine, &data.dictionary, alone);
+                    }
+                    images += 1;
+                    return Ok(state);
+                }
+                image::remove(folder);
+                // Without it there is only no image.
+                let _ = engine.keep_feed();
             }
             let place = engine.follow();
             let mut state = build(source, &mut data.dictionary, place)?;
@@ -191,8 +239,12 @@ impl Meta {
                     build(source, &mut data.dictionary, place)
                 })?;
             }
+            if let Some(folder) = &folder {
+                keep(folder, &state, engine, &data.dictionary, alone);
+            }
             Ok(state)
         })?;
+        self.images = images;
         let graph = state.graph();
         self.views.push_back((asker, state));
         if self.views.len() > VIEWS_MAX {
@@ -241,6 +293,25 @@ impl Meta {
             self.past.pop_front();
         }
         Ok(graph)
+    }
+}
+
+/// Vertices and edges.
+fn size(database: &Database) -> Result<u64> {
+    let counts = database.on_behalf_of(None).counts()?;
+    let vertices: u64 = counts.vertices.iter().map(|(_, n)| n).sum();
+    Ok(vertices + counts.edges.iter().map(|(_, n)| n).sum::<u64>())
+}
+
+/// Writes the graph to disk, if the feed goes on from there. Where that fails there is no image, and nothing else is amiss.
+fn keep(folder: &Path, state: &State, engine: &Engine, terms: &Dictionary, alone: bool) {
+    let Some(mark) = engine.feed_mark(state.place) else {
+        return;
+    };
+    if image::write(folder, state, terms, alone, mark).is_ok() {
+        let _ = engine.trim_feed(mark.place);
+    } else {
+        image::remove(folder);
     }
 }
 

@@ -3,11 +3,12 @@
 use super::terms::{displaced, vertex as name_of};
 use super::words::Words;
 use crate::database::Database;
+use crate::engine::Touched;
 use crate::session::Session;
 use esker_model::key::EdgeKey;
-use esker_model::namespace::{NamePath, Namespace as _};
+use esker_model::namespace::{Inode, NamePath, Namespace as _};
 use esker_model::{
-    Edge, EdgeSelect, EdgeTypeId, Error, Flow, GraphRead as _, Result, Schema, Version,
+    Edge, EdgeEvent, EdgeSelect, EdgeTypeId, Error, Flow, GraphRead as _, Result, Schema, Version,
     VersionRange, Versions, Vertex, VertexEvent, VertexId, VertexSelect, VertexTypeId,
 };
 use std::collections::HashMap;
@@ -172,10 +173,34 @@ impl Source<'_> {
         self.database.vertex_history(id, range)
     }
 
-    /// Vertices of which something was superseded, or that came late.
-    pub(super) fn with_past(&self) -> Result<Vec<VertexId>> {
+    /// An edge's events, newest first: of the past those until then.
+    pub(super) fn edge_events(&self, key: EdgeKey) -> Result<Vec<EdgeEvent>> {
+        let range = VersionRange {
+            from: Version::ZERO,
+            until: self.as_of.next(),
+        };
+        self.database.edge_history(key, range)
+    }
+
+    /// Vertices and edges of which something was superseded, or that came late.
+    pub(super) fn with_past(&self) -> Result<Vec<Touched>> {
         self.database.run(|s| match s {
-            Session::Owner(o) => Ok(o.engine()?.vertices_with_past()?),
+            Session::Owner(o) => Ok(o.engine()?.with_past()?),
+            Session::Attached(_) | Session::Server(_) => Ok(Err(elsewhere())?),
+        })
+    }
+
+    /// What the files are, of which these are vertices. Of the past that is not said.
+    pub(super) fn inodes(
+        &self,
+        has_names: bool,
+        vertices: &[Vertex],
+    ) -> Result<Vec<Option<Inode>>> {
+        if !has_names || self.as_of != Version::MAX {
+            return Ok(vec![None; vertices.len()]);
+        }
+        self.database.run(|s| match s {
+            Session::Owner(o) => Ok(o.engine()?.inodes_of(vertices)?),
             Session::Attached(_) | Session::Server(_) => Ok(Err(elsewhere())?),
         })
     }

@@ -150,12 +150,27 @@ pub(super) struct Words {
     pub(super) subject: Id,
     pub(super) predicate: Id,
     pub(super) object: Id,
+    pub(super) inode: InodeWords,
     pub(super) types: Vec<TypeWords>,
     pub(super) edges: Vec<Option<EdgeWords>>,
     pub(super) attributes: HashMap<String, Id>,
     pub(super) lists: HashMap<String, Id>,
     /// Predicates that edges give, and no vertex by itself.
     pub(super) of_edges: HashSet<Id>,
+}
+
+/// What a file's attributes are called.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct InodeWords {
+    pub(super) kind: Id,
+    pub(super) mode: Id,
+    pub(super) owner: Id,
+    pub(super) group: Id,
+    pub(super) size: Id,
+    pub(super) links: Id,
+    pub(super) modified: Id,
+    pub(super) status_changed: Id,
+    pub(super) target: Id,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -252,6 +267,17 @@ impl Words {
             subject: word(RDF, "subject")?,
             predicate: word(RDF, "predicate")?,
             object: word(RDF, "object")?,
+            inode: InodeWords {
+                kind: word(TERMS, "kind")?,
+                mode: word(TERMS, "mode")?,
+                owner: word(TERMS, "owner")?,
+                group: word(TERMS, "group")?,
+                size: word(TERMS, "size")?,
+                links: word(TERMS, "links")?,
+                modified: word(DCTERMS, "modified")?,
+                status_changed: word(TERMS, "statusChanged")?,
+                target: word(TERMS, "target")?,
+            },
             types,
             edges,
             attributes: HashMap::new(),

@@ -222,6 +222,178 @@ fn each_row_of_the_mapping() {
 }
 
 #[test]
+fn earlier_versions_of_edges() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = open(&folder.path().join("t"));
+    define(&db);
+    let (job, file) = (put(&db, "job:1", none()), put(&db, "file:/a", none()));
+    let (thing, other) = (put(&db, "thing:x", none()), put(&db, "thing:y", none()));
+    let (mut meta, mut data) = (Meta::default(), Dataset::default());
+    let mut seen = || short(&lines(&mut meta, &mut data, &db, GRAPH));
+    link(&db, job, "read", file, none().with("bytes", 1));
+    assert!(!seen().iter().any(|l| l.contains("version=")));
+    link(&db, job, "read", file, none().with("bytes", 2));
+    link(&db, job, "read", file, none().with("bytes", 3));
+    link(&db, thing, "near", file, none());
+    link(&db, thing, "near", file, none());
+    link(&db, thing, "beside", other, none());
+    let mut batch = Batch::new();
+    batch.push(Op::DeleteEdge {
+        source: thing,
+        edge_type: {
+            use esker::model::GraphRead as _;
+            db.schema().unwrap().edge_type_id("beside").unwrap()
+        },
+        destination: other,
+    });
+    db.apply(batch).unwrap();
+    let all = seen();
+    let of = |end: &str| -> Vec<String> {
+        let lines = all.iter().filter(|l| l.ends_with(end));
+        lines
+            .map(|l| l.split(' ').next().unwrap().to_owned())
+            .collect()
+    };
+    let (one, two) = (
+        of("a:bytes \"1\"^^<xsd:integer>"),
+        of("a:bytes \"2\"^^<xsd:integer>"),
+    );
+    assert_eq!((one.len(), two.len()), (1, 1), "{all:#?}");
+    assert!(one[0].starts_with("e:read/") && one[0].contains("?version="));
+    assert!(
+        all.contains(&format!("{} prov:wasRevisionOf {}", two[0], one[0])),
+        "{all:#?}"
+    );
+    let node = one[0].split('?').next().unwrap();
+    for line in [
+        format!("{} prov:specializationOf {node}", one[0]),
+        format!("{} rdf:type esker:Version", one[0]),
+        format!("{node} a:bytes \"3\"^^<xsd:integer>"),
+    ] {
+        assert!(all.contains(&line), "{line} is not in {all:#?}");
+    }
+    // What was deleted is told of by its node alone.
+    assert!(!all.contains("<urn:esker:thing:x> e:beside <urn:esker:thing:y>"));
+    let gone = all
+        .iter()
+        .find(|l| l.starts_with("e:beside/") && l.contains("esker:removed"));
+    let gone = gone
+        .unwrap_or_else(|| panic!("{all:#?}"))
+        .split(' ')
+        .next()
+        .unwrap();
+    assert!(
+        all.contains(&format!("{gone} rdf:predicate e:beside")),
+        "{all:#?}"
+    );
+    same(&short(&anew(&db, GRAPH)), &all, "anew");
+}
+
+#[test]
+fn what_files_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = open(&folder.path().join("t"));
+    let make = |at: &str, kind: Kind, mode: u32| {
+        let mut make = Make::new(kind.bits() | mode, 5, 6);
+        make.size = 77;
+        make.times = [Some(0), Some(1_000_000_000), Some(2_000_000_000), None];
+        if kind == Kind::Symlink {
+            make.content = esker::model::namespace::Content::Symlink(b"/a b".to_vec());
+        }
+        Change::Make(path(at), make)
+    };
+    let change = |change: Change| db.change(None, &[change]).unwrap().remove(0).unwrap();
+    let (mut meta, mut data) = (Meta::default(), Dataset::default());
+    let mut seen = || {
+        let all = short(&lines(&mut meta, &mut data, &db, GRAPH));
+        same(&short(&anew(&db, GRAPH)), &all, "anew");
+        all
+    };
+    put(&db, "file:/a", none().with("size", 1));
+    assert!(
+        !seen().iter().any(|l| l.contains("esker:mode")),
+        "no file is there yet"
+    );
+    change(make("/a", Kind::File, 0o640));
+    change(make("/d", Kind::Directory, 0o755));
+    change(make("/s", Kind::Symlink, 0o777));
+    change(make("/nobody's", Kind::File, 0o640));
+    put(&db, "file:/s", none());
+    put(&db, "directory:/d", none());
+    let all = seen();
+    let integer = |n: u32| format!("\"{n}\"^^<xsd:integer>");
+    for line in [
+        "esker:kind \"file\"".to_owned(),
+        "esker:mode \"0640\"".to_owned(),
+        format!("esker:owner {}", integer(5)),
+        format!("esker:group {}", integer(6)),
+        format!("esker:size {}", integer(77)),
+        format!("esker:links {}", integer(1)),
+        "<http://purl.org/dc/terms/modified> \"1970-01-01T00:00:01Z\"^^<xsd:dateTime>".to_owned(),
+        "esker:statusChanged \"1970-01-01T00:00:02Z\"^^<xsd:dateTime>".to_owned(),
+        // What the graph says of it by itself is another matter.
+        format!("a:size {}", integer(1)),
+    ] {
+        let line = format!("<urn:esker:file:/a> {line}");
+        assert!(all.contains(&line), "{line} is not in {all:#?}");
+    }
+    assert!(
+        all.contains("<urn:esker:file:/s> esker:target \"/a b\""),
+        "{all:#?}"
+    );
+    assert!(
+        all.contains("<urn:esker:directory:/d> esker:kind \"directory\""),
+        "{all:#?}"
+    );
+    assert!(
+        !all.iter()
+            .any(|l| l.starts_with("<urn:esker:directory:/d> esker:size"))
+    );
+    assert!(
+        !all.iter().any(|l| l.contains("nobody")),
+        "the graph does not know it"
+    );
+    let mode = |mode| {
+        change(Change::Set {
+            path: path("/a"),
+            follow: true,
+            set: SetAttributes {
+                mode: Some(mode),
+                size: Some(78),
+                ..SetAttributes::default()
+            },
+        })
+    };
+    mode(0o600);
+    let all = seen();
+    assert!(
+        all.contains("<urn:esker:file:/a> esker:mode \"0600\""),
+        "{all:#?}"
+    );
+    assert!(!all.contains("<urn:esker:file:/a> esker:mode \"0640\""));
+    change(Change::Rename {
+        from: path("/a"),
+        to: path("/d/b"),
+        no_replace: false,
+    });
+    let all = seen();
+    assert!(
+        all.contains("<urn:esker:file:/d/b> esker:mode \"0600\""),
+        "{all:#?}"
+    );
+    assert!(
+        !all.iter().any(|l| l.starts_with("<urn:esker:file:/a> ")),
+        "{all:#?}"
+    );
+    change(Change::Unlink(path("/d/b")));
+    assert!(
+        !seen()
+            .iter()
+            .any(|l| l.starts_with("<urn:esker:file:/d/b> esker:mode"))
+    );
+}
+
+#[test]
 fn lineage_is_a_path() {
     let folder = tempfile::tempdir().unwrap();
     let db = open(&folder.path().join("t"));

@@ -2,6 +2,7 @@
 
 use esker::model::filter::Expr;
 mod asked;
+mod image;
 
 use esker::model::namespace::{Change, Kind, Make, NamePath, Namespace as _, XattrMode};
 use esker::model::object::{Identity, ObjectWrite as _, TagChange, TagWhere};

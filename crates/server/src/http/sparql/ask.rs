@@ -16,7 +16,10 @@ struct How {
     text: String,
     graphs: Option<Graphs>,
     accept: Vec<String>,
+    /// Only how it would be answered.
     explain: bool,
+    /// How it was answered, in the place of the answer.
+    profile: bool,
     /// On whose behalf the metadata graph is read.
     asker: Option<Asker>,
     /// The client said how long it may take.
@@ -30,6 +33,7 @@ pub(super) async fn query(asked: &Asked, text: String, parameters: &Parameters) 
         graphs: graphs_of(parameters, "default-graph-uri", "named-graph-uri")?,
         accept: asked.accept(),
         explain: parameters.flag("explain").map_err(bad)?,
+        profile: parameters.flag("profile").map_err(bad)?,
         asker: parameters.asker().map_err(bad)?,
         timed: timeout.is_some(),
     };
@@ -87,6 +91,7 @@ fn answer(service: &Service, watch: &Watch, how: &How, mut out: Out) {
     let mut options = Options::new(now, moment ^ own);
     options.memory = service.settings.sparql.memory_bytes;
     options.stop = &stop;
+    options.plan = how.explain;
     let services = &service.settings.sparql.services;
     let remote = |endpoint: &str, text: &str| services.ask(endpoint, text, &|| stop().is_some());
     if !services.is_empty() {
@@ -95,12 +100,12 @@ fn answer(service: &Service, watch: &Watch, how: &How, mut out: Out) {
     // Many at once share the processors as they are.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     options.threads = (cores / service.sparql_clients.busy()).max(1);
-    let found = query_parsed(&data, &how.text, &query, graphs, how.explain, &options);
+    let found = query_parsed(&data, &how.text, &query, graphs, how.profile, &options);
     let found = match found {
         Ok(found) => found,
         Err(e) => return out.instead(mistaken(&e, watch, how.timed)),
     };
-    let written = if how.explain {
+    let written = if how.explain || how.profile {
         let mut lines = found.notes().into_iter();
         lines.try_for_each(|line| writeln!(out, "{line}"))
     } else {

@@ -4,10 +4,11 @@ use super::parameters::Parameters;
 use super::{Abandon, Answered, Asked, bad, graphs_of, refused, said, stop, stopped};
 use crate::call::Watch;
 use crate::http::{failed, json_response};
+use crate::service::Service;
 use crate::service::UnderWay;
 use axum::body::Body;
-use esker::rdf::engine::{Update, UpdateOperation, syntax};
-use esker::rdf::{Changed, How, Request};
+use esker::rdf::engine::{self, Update, UpdateOperation, services_of, syntax};
+use esker::rdf::{Changed, Heard, How, Request};
 use esker_model::Error;
 use http::{Response, StatusCode};
 use serde_json::json;
@@ -53,6 +54,31 @@ pub(super) fn changed(changed: Changed) -> Response<Body> {
     json_response(json!({"added": changed.added, "removed": changed.removed}).to_string())
 }
 
+/// What other endpoints say to what an update asks them. They are asked before its turn comes, so that nobody waits for them but
+/// who asked.
+fn heard(
+    service: &Service,
+    update: &Update,
+    stop: &(dyn Fn() -> Option<&'static str> + Sync),
+) -> Result<Heard, engine::Error> {
+    let services = &service.settings.sparql.services;
+    let mut heard = Heard::new();
+    if services.is_empty() {
+        return Ok(heard);
+    }
+    for (endpoint, query) in services_of(update)? {
+        if let Some(why) = stop() {
+            return Err(engine::Error::Stopped(why));
+        }
+        heard
+            .entry((endpoint, query))
+            .or_insert_with_key(|(endpoint, query)| {
+                services.ask(endpoint, query, &|| stop().is_some())
+            });
+    }
+    Ok(heard)
+}
+
 pub(super) async fn update(asked: &Asked, text: String, parameters: &Parameters) -> Answered {
     asked.origin.may_write()?;
     let using = graphs_of(parameters, "using-graph-uri", "using-named-graph-uri")?;
@@ -74,9 +100,10 @@ pub(super) async fn update(asked: &Asked, text: String, parameters: &Parameters)
         sync: parameters.flag("sync").map_err(bad)?,
         files: false,
         memory: service.settings.sparql.memory_bytes,
-        meta: Vec::new(),
+        ..How::default()
     };
     let reader = parameters.asker().map_err(bad)?;
+    how.asker.clone_from(&reader);
     let answer = move |outcome: esker_model::Result<Changed>| {
         drop((turn, under_way));
         // Who asked may be gone.
@@ -106,6 +133,10 @@ pub(super) async fn update(asked: &Asked, text: String, parameters: &Parameters)
                         "the request names graphs by `using-graph-uri`, and its text does by USING or WITH: one of both may"
                             .into(),
                     )));
+                }
+                match heard(&service, &update, &*how.stop) {
+                    Ok(heard) => how.heard = Arc::new(heard),
+                    Err(e) => return answer(Err(esker::rdf::error(e))),
                 }
                 let database = service.database.on_behalf_of(reader.as_ref());
                 let live = database.rdf_live().and_then(|live| {

@@ -118,6 +118,7 @@ async fn delete(asked: &Asked, graph: Option<String>) -> Answered {
         instead_of: Some(graph.clone()),
         into: graph.clone(),
         sync: asked.parameters.flag("sync").map_err(bad)?,
+        asker: asked.parameters.asker().map_err(bad)?,
         ..Add::default()
     };
     asked
@@ -247,6 +248,7 @@ async fn put(asked: &Asked, graph: Option<String>, body: Body) -> Answered {
         && !asked.parameters.has("graph")
         && !asked.parameters.has("default");
     let sync = asked.parameters.flag("sync").map_err(bad)?;
+    let asker = asked.parameters.asker().map_err(bad)?;
     let base = match &graph {
         Some(iri) => iri.clone(),
         None => format!("{}{}", base(asked), asked.uri.path()),
@@ -267,6 +269,7 @@ async fn put(asked: &Asked, graph: Option<String>, body: Body) -> Answered {
             instead_of: replace.then(|| into.clone()),
             into: into.clone(),
             sync,
+            asker: asker.clone(),
             ..Add::default()
         });
         out.instead(match done {

@@ -20,6 +20,7 @@ use esker::rdf::engine::id::UNBOUND;
 use esker::rdf::engine::parse::{Loaded, Loader};
 use esker::rdf::engine::{Dataset, Inference, RdfFormat, check_iri, dump as write};
 use esker::rdf::{Add, Packing, Rules, unpacked};
+use esker_model::namespace::Errno;
 use esker_model::{Error, ErrorKind};
 use http::{Method, StatusCode};
 use serde_json::{Value as Json, json};
@@ -51,6 +52,10 @@ pub(super) async fn answer(asked: &Asked, body: Body) -> Answered {
         }
         ("drop", &Method::POST) => {
             asked.origin.may_write()?;
+            let asker = asked.parameters.asker().map_err(bad)?;
+            if asker.is_some_and(|a| a.uid != 0) {
+                return Err(refused(&Errno::Access.at("all RDF data").into()));
+            }
             asked
                 .on_thread(None, |service, _, out| {
                     let done = service.database.rdf_live().and_then(|live| live.drop_all());
@@ -161,6 +166,7 @@ async fn load(asked: &Asked, body: Body) -> Answered {
     }
     let lenient = asked.parameters.flag("lenient").map_err(bad)?;
     let sync = asked.parameters.flag("sync").map_err(bad)?;
+    let asker = asked.parameters.asker().map_err(bad)?;
     let infer = match asked.parameters.one("infer").map_err(bad)? {
         None => Rules::AsBefore,
         Some("none") => Rules::Now(None),
@@ -199,6 +205,7 @@ async fn load(asked: &Asked, body: Body) -> Answered {
             instead_of: None,
             infer,
             sync,
+            asker: asker.clone(),
         });
         let done = added.map(|added| {
             let data = live.snapshot();

@@ -31,6 +31,7 @@ use axum::extract::State;
 use axum::routing::any;
 use cors::Origin;
 use esker::rdf::engine;
+use esker_model::namespace::Errno;
 use esker_model::traversal::StopReason;
 use esker_model::{Cancel as _, Error};
 use esker_rpc::failure::busy;
@@ -118,7 +119,11 @@ fn bad(message: impl AsRef<str>) -> Response<Body> {
 }
 
 fn refused(e: &Error) -> Response<Body> {
-    said(status_of(e.kind()), &e.to_string())
+    let status = match e {
+        Error::File(f) if f.errno == Errno::Access => StatusCode::FORBIDDEN,
+        e => status_of(e.kind()),
+    };
+    said(status, &e.to_string())
 }
 
 async fn enter(service: Arc<Service>, request: Request<Body>, door: Door) -> Response<Body> {

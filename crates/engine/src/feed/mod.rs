@@ -1,17 +1,24 @@
 //! The change feed: which vertices and edges commits have touched, for those who keep something derived from them.
 //!
 //! It is kept in memory, from when somebody first follows it, and says *what* to read again, not what it became. Who was away
-//! for too long, or whose derived data a change touched as a whole, is told so and reads everything.
+//! for too long, or whose derived data a change touched as a whole, is told so and reads everything. [`kept`] has it on disk too, where
+//! somebody wants that.
+
+mod kept;
 
 use crate::Engine;
 use crate::object::object_of;
 use crate::txn::lock;
-use esker_model::key::{EdgeKey, RowKey};
+use esker_model::key::{EDGE_KEY_BYTES, EdgeKey, RowKey};
+use esker_model::namespace::record::{Dentry, is_dentry};
 use esker_model::{Flow, Result, Version, VertexId};
 use esker_store::{KeyRange, Table, WriteBatch};
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use kept::Kept;
+pub use kept::Mark;
 
 /// Keys that are remembered; whoever is further behind reads everything.
 const KEYS_MAX: usize = 1 << 20;
@@ -56,13 +63,30 @@ struct Inner {
     until: u64,
     entries: VecDeque<Entry>,
     keys: usize,
+    kept: Kept,
 }
 
-#[derive(Debug)]
-struct Entry {
-    touched: Vec<Touched>,
-    late: Version,
-    names: bool,
+/// What one commit touched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) touched: Vec<Touched>,
+    pub(crate) late: Version,
+    pub(crate) names: bool,
+}
+
+impl Entry {
+    /// Whether it tells nothing.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.touched.is_empty() && self.late == Version::MAX
+    }
+}
+
+impl News {
+    fn add(&mut self, entry: &Entry) {
+        self.touched.extend(&entry.touched);
+        self.late = self.late.min(entry.late);
+        self.names |= entry.names;
+    }
 }
 
 impl Feed {
@@ -71,7 +95,9 @@ impl Feed {
         &self,
         batches: impl Iterator<Item = &'w WriteBatch>,
         fresh: impl Iterator<Item = VertexId>,
-    ) -> Option<(Vec<Touched>, bool)> {
+        late: Version,
+        is_vertex: impl Fn(VertexId) -> bool,
+    ) -> Option<Entry> {
         if !self.followed.load(Ordering::Acquire) {
             return None;
         }
@@ -87,34 +113,39 @@ impl Feed {
                     })),
                 },
                 // What came late changed only what was.
-                Table::History => {
-                    let id = write
-                        .key
-                        .first_chunk()
-                        .filter(|_| write.key.get(16) != Some(&EDGE));
-                    touched.extend(id.map(|id| Touched::Vertex(VertexId(*id))));
-                }
+                Table::History => match past_of(write.key) {
+                    Some(of) if touched.last() != Some(&of) => touched.push(of),
+                    _ => {}
+                },
                 Table::Names if write.key.first() == Some(&WHEREABOUTS) => {
                     names = true;
                     let id = write.key.get(1..17).and_then(|id| id.try_into().ok());
                     touched.extend(id.map(|id| Touched::Vertex(VertexId(id))));
                 }
+                // What a file is stands beside its name, where it has only one.
+                Table::Names if is_dentry(write.key) => {
+                    let dentry = write.value.and_then(|row| Dentry::decode(row).ok());
+                    let id = dentry.map(|d| d.id).filter(|id| is_vertex(*id));
+                    touched.extend(id.map(Touched::Vertex));
+                }
                 _ => {}
             }
         }
-        Some((touched, names))
-    }
-
-    /// A commit is there, or may be.
-    pub(crate) fn note(&self, touched: Vec<Touched>, late: Version, names: bool) {
-        let mut inner = lock(&self.inner);
-        inner.until += 1;
-        inner.keys += touched.len() + 1;
-        inner.entries.push_back(Entry {
+        touched.sort_unstable();
+        touched.dedup();
+        Some(Entry {
             touched,
             late,
             names,
-        });
+        })
+    }
+
+    /// A commit is there, or may be.
+    pub(crate) fn note(&self, entry: Entry) {
+        let mut inner = lock(&self.inner);
+        inner.until += 1;
+        inner.keys += entry.touched.len() + 1;
+        inner.entries.push_back(entry);
         while inner.keys > KEYS_MAX {
             let Some(oldest) = inner.entries.pop_front() else {
                 break;
@@ -130,6 +161,15 @@ impl Feed {
         inner.entries.clear();
         inner.keys = 0;
     }
+}
+
+/// What a row of `history` is of.
+fn past_of(key: &[u8]) -> Option<Touched> {
+    if key.get(16) == Some(&EDGE) {
+        let key = key.get(..EDGE_KEY_BYTES)?;
+        return EdgeKey::decode(key).ok().map(Touched::Edge);
+    }
+    key.first_chunk().map(|id| Touched::Vertex(VertexId(*id)))
 }
 
 impl Engine {
@@ -150,31 +190,40 @@ impl Engine {
     pub fn news_since(&self, place: u64) -> Option<News> {
         let inner = lock(&self.feed.inner);
         let behind = usize::try_from(inner.until.checked_sub(place)?).ok()?;
-        let first = inner.entries.len().checked_sub(behind)?;
         let mut news = News {
             until: inner.until,
             touched: Vec::new(),
             late: Version::MAX,
             names: false,
         };
+        let first = match inner.entries.len().checked_sub(behind) {
+            Some(first) => first,
+            None => {
+                let Kept::Since(head) = &inner.kept else {
+                    return None;
+                };
+                let places = place + 1..=inner.until - inner.entries.len() as u64;
+                if !Feed::read(head, &*self.store, places, &mut news) {
+                    return None;
+                }
+                0
+            }
+        };
         for entry in inner.entries.range(first..) {
-            news.touched.extend(&entry.touched);
-            news.late = news.late.min(entry.late);
-            news.names |= entry.names;
+            news.add(entry);
         }
         Some(news)
     }
 
-    /// Vertices of which the live store has rows of the past: what was superseded, or came late.
-    pub fn vertices_with_past(&self) -> Result<Vec<VertexId>> {
-        let mut all: Vec<VertexId> = Vec::new();
+    /// Vertices and edges of which the live store has rows of the past: what was superseded, or came late.
+    pub fn with_past(&self) -> Result<Vec<Touched>> {
+        let mut all: Vec<Touched> = Vec::new();
         self.store
             .scan(Table::History, &KeyRange::ALL, &mut |key, _| {
-                if key.get(16) != Some(&EDGE)
-                    && let Some(id) = key.first_chunk()
-                    && all.last() != Some(&VertexId(*id))
+                if let Some(of) = past_of(key)
+                    && all.last() != Some(&of)
                 {
-                    all.push(VertexId(*id));
+                    all.push(of);
                 }
                 Flow::Continue(())
             })?;
@@ -200,18 +249,27 @@ mod tests {
     fn it_tells_what_came_since_or_that_it_cannot() {
         let feed = Feed::default();
         assert!(
-            feed.gather(std::iter::empty(), std::iter::empty())
-                .is_none(),
+            feed.gather(std::iter::empty(), std::iter::empty(), Version::MAX, |_| {
+                true
+            })
+            .is_none(),
             "nobody follows"
         );
         let since = |feed: &Feed, place: u64| {
             let inner = lock(&feed.inner);
             inner.until - place <= inner.entries.len() as u64
         };
-        feed.note(vec![vertex(1)], Version::MAX, false);
-        feed.note(vec![vertex(2)], Version::MAX, false);
+        let note = |touched| {
+            feed.note(Entry {
+                touched,
+                late: Version::MAX,
+                names: false,
+            });
+        };
+        note(vec![vertex(1)]);
+        note(vec![vertex(2)]);
         assert!(since(&feed, 0) && since(&feed, 2));
-        feed.note(vec![vertex(3); KEYS_MAX - 2], Version::MAX, false);
+        note(vec![vertex(3); KEYS_MAX - 2]);
         assert!(!since(&feed, 1) && since(&feed, 2), "the oldest went");
         feed.lose();
         assert!(!since(&feed, 3) && since(&feed, 4));
