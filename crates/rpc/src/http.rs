@@ -277,7 +277,7 @@ const SYSTEM: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// The certificates that this machine trusts: the file that SSL_CERT_FILE names, else the system's.
+/// The certificates that this machine trusts: the file that `SSL_CERT_FILE` names, else the system's.
 fn system() -> Option<PathBuf> {
     if let Some(file) = std::env::var_os("SSL_CERT_FILE").filter(|f| !f.is_empty()) {
         return Some(file.into());

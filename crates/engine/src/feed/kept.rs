@@ -321,7 +321,7 @@ impl Engine {
 
     fn remove_rows(&self, range: &KeyRange, batch: &mut WriteBatch) -> Result<()> {
         self.store.scan(Table::Meta, range, &mut |key, _| {
-            batch.remove(Table::Meta, key.to_vec());
+            batch.remove(Table::Meta, key);
             Flow::Continue(())
         })
     }

@@ -196,18 +196,17 @@ impl Engine {
             late: Version::MAX,
             names: false,
         };
-        let first = match inner.entries.len().checked_sub(behind) {
-            Some(first) => first,
-            None => {
-                let Kept::Since(head) = &inner.kept else {
-                    return None;
-                };
-                let places = place + 1..=inner.until - inner.entries.len() as u64;
-                if !Feed::read(head, &*self.store, places, &mut news) {
-                    return None;
-                }
-                0
+        let first = if let Some(first) = inner.entries.len().checked_sub(behind) {
+            first
+        } else {
+            let Kept::Since(head) = &inner.kept else {
+                return None;
+            };
+            let places = place + 1..=inner.until - inner.entries.len() as u64;
+            if !Feed::read(head, &*self.store, places, &mut news) {
+                return None;
             }
+            0
         };
         for entry in inner.entries.range(first..) {
             news.add(entry);

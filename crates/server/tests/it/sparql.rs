@@ -834,9 +834,8 @@ fn the_document_describes_sparql_and_graphs() {
                         ("gids", _) => "1,2".into(),
                         ("infer", _) => "none".into(),
                         ("format", "/api/v1/rdf/dump") => "nq".into(),
-                        ("format", _) => continue,
-                        // One of the two names the graph.
-                        ("default", _) => continue,
+                        // `default` and `graph`: one of the two names the graph.
+                        ("format" | "default", _) => continue,
                         other => panic!("what is {other:?}?"),
                     };
                     if kind == "application/sparql-update" && name.contains("named-graph") {

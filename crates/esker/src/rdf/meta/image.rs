@@ -20,6 +20,7 @@ use esker_rdf::quads::Graph;
 use esker_rdf::{Dataset, Term};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
+use std::hash::BuildHasherDefault;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -172,7 +173,7 @@ pub(super) fn read(
     };
     let words = Words::new(&schema, terms).map_err(crate::rdf::error)?;
     let count = vertices.len() / VERTEX;
-    let mut ids = Ids::with_capacity_and_hasher(count, Default::default());
+    let mut ids = Ids::with_capacity_and_hasher(count, BuildHasherDefault::default());
     let (mut unnamed, mut holders) = (HashSet::new(), HashMap::new());
     for entry in vertices.chunks_exact(VERTEX) {
         let (Some(id), Some(number), Some(flags)) = (
@@ -231,8 +232,10 @@ impl Renumber {
         for (s, p, o) in state.graph().triples() {
             [s, p, o].into_iter().for_each(&mut mark);
         }
-        let mut all = Self::default();
-        all.numbers = vec![0; used.len()];
+        let mut all = Self {
+            numbers: vec![0; used.len()],
+            ..Self::default()
+        };
         for (id, number) in (0..).zip(&mut all.numbers) {
             if used[id as usize]
                 && let Some(term) = terms.term(id)
