@@ -253,7 +253,10 @@ impl Simulation<'_> {
         for change in changes.drain(..) {
             // Who writes through an edge is seen there at once; the cloud hears of it later and tells the others. What a
             // trace does not show (a path that is suddenly there) comes from elsewhere, in no time.
-            self.tell(now, edge, &change);
+            let mut out = std::mem::take(&mut self.out);
+            let place = &mut self.places[edge as usize];
+            place.tier.written(now, &change, self.paths, &mut out);
+            self.carry(now, edge, out);
             let at = if writes { now + up } else { now };
             self.agenda.add(at, Step::Written { change });
         }

@@ -20,7 +20,7 @@ use hashbrown::HashMap;
 use log::Log;
 use std::sync::Arc;
 use store::{Found, Gone, Store};
-use subscribe::Subscriptions;
+use subscribe::{Subscribers, Subscriptions};
 
 /// How a tier is set up.
 #[derive(Debug)]
@@ -382,13 +382,7 @@ impl Tier {
     fn subscribe(&mut self, tier: u32, request: Request, paths: &Paths, out: &mut Vec<Output>) {
         let mut forgotten = None;
         self.subscriptions.add(tier, request, paths, &mut forgotten);
-        if let Some((path, tiers)) = forgotten {
-            for to in tiers.iter() {
-                let happened = Happened::Forgotten;
-                let change = Change { path, happened };
-                out.push(Output::Tell { to, change });
-            }
-        }
+        tell_forgotten(forgotten, out);
     }
 
     /// Tells the predictor how a request went, and asks it what to prefetch.
@@ -621,18 +615,38 @@ impl Tier {
         self.gone = gone;
     }
 
-    /// A change, as the tier above, an origin or a client of this tier says it. Tiers below that fetched it are told.
+    /// A change, as the tier above or the origin says it. Tiers below that fetched it are told.
     pub fn publish(&mut self, now: Time, change: &Change, paths: &Paths, out: &mut Vec<Output>) {
+        self.change(now, change, true, paths, out);
+    }
+
+    /// A change that a client makes through this tier, before the tier above knows. That something is gone is not kept: only
+    /// who is told so from above is told as well when it comes back.
+    pub fn written(&mut self, now: Time, change: &Change, paths: &Paths, out: &mut Vec<Output>) {
+        self.change(now, change, false, paths, out);
+    }
+
+    fn change(
+        &mut self,
+        now: Time,
+        change: &Change,
+        told: bool,
+        paths: &Paths,
+        out: &mut Vec<Output>,
+    ) {
         self.log.note(change, self.queue.sent_until(), paths);
         if self.store.cache.capacity() > 0 {
             let mut gone = std::mem::take(&mut self.gone);
-            self.store.change(change, now, paths, &mut gone);
+            self.store.change(change, now, told, paths, &mut gone);
             self.lost(gone, paths);
         }
-        for to in self.subscriptions.concerned(change, paths) {
+        let mut forgotten = None;
+        let tiers = self.subscriptions.concerned(change, paths, &mut forgotten);
+        for to in tiers {
             let change = change.clone();
             out.push(Output::Tell { to, change });
         }
+        tell_forgotten(forgotten, out);
     }
 
     /// A tier below is gone: nobody tells it anything any more.
@@ -653,6 +667,17 @@ impl Tier {
         self.subscriptions.held(mark);
         self.log.held(mark);
         self.tries.keys().for_each(|request| mark(request.path));
+    }
+}
+
+fn tell_forgotten(forgotten: Option<(PathId, Subscribers)>, out: &mut Vec<Output>) {
+    let Some((path, tiers)) = forgotten else {
+        return;
+    };
+    for to in tiers.iter() {
+        let happened = Happened::Forgotten;
+        let change = Change { path, happened };
+        out.push(Output::Tell { to, change });
     }
 }
 

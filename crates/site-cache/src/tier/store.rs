@@ -245,8 +245,15 @@ impl Store {
         self.stale(request)
     }
 
-    /// Lets go of what a change made untrue, and keeps what it says.
-    pub(super) fn change(&mut self, change: &Change, now: Time, paths: &Paths, gone: &mut Gone) {
+    /// Lets go of what a change made untrue, and keeps what it says; that something is gone only if `told` from above.
+    pub(super) fn change(
+        &mut self,
+        change: &Change,
+        now: Time,
+        told: bool,
+        paths: &Paths,
+        gone: &mut Gone,
+    ) {
         let path = change.path;
         match &change.happened {
             Happened::Changed(attributes) => {
@@ -267,14 +274,11 @@ impl Store {
                     gone.extend(self.cache.remove(below));
                 }
                 self.edit(path, None, paths, gone);
-                self.keep(
-                    Request::stat(path),
-                    &Answer::absent(now),
-                    false,
-                    paths,
-                    &|_, _| false,
-                    gone,
-                );
+                if told {
+                    let absent = Answer::absent(now);
+                    let request = Request::stat(path);
+                    self.keep(request, &absent, false, paths, &|_, _| false, gone);
+                }
             }
             Happened::Forgotten => {
                 for below in paths.subtree(path) {

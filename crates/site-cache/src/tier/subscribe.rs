@@ -67,7 +67,12 @@ impl Subscriptions {
     }
 
     /// Who is to be told of a change. Who is told that something is forgotten does not hold it any more.
-    pub(super) fn concerned(&mut self, change: &Change, paths: &Paths) -> Vec<u32> {
+    pub(super) fn concerned(
+        &mut self,
+        change: &Change,
+        paths: &Paths,
+        forgotten: &mut Option<(PathId, Subscribers)>,
+    ) -> Vec<u32> {
         let mut tiers = Vec::new();
         let mut all = |more: Option<&Subscribers>| {
             for tier in more.into_iter().flat_map(Subscribers::iter) {
@@ -92,6 +97,15 @@ impl Subscriptions {
                     all(self.by_directory.remove(path).as_ref());
                 }
             }
+        }
+        if change.happened == Happened::Deleted && !tiers.is_empty() {
+            // Whoever is told keeps that it is gone, and must hear when it is there again.
+            let directory = paths.parent(change.path).unwrap_or(change.path);
+            let (known, gone) = self
+                .by_directory
+                .get_or_put(directory, Subscribers::default);
+            tiers.iter().for_each(|tier| known.add(*tier));
+            *forgotten = gone;
         }
         tiers
     }
