@@ -131,7 +131,7 @@ fn solutions_that_nobody_sees_are_only_counted() {
     let looked = asked.load(Ordering::Relaxed);
     assert!(looked < 300, "{looked}");
     // What is more than can be counted is an error, and not a wrong number.
-    let times = vec!["?a{n} ?b{n} ?c{n}"; 8].join(" . ");
+    let times = ["?a{n} ?b{n} ?c{n}"; 8].join(" . ");
     let mut many = String::new();
     for (n, part) in times.split("{n}").enumerate() {
         let _ = write!(
