@@ -46,7 +46,13 @@ pub(crate) fn each<'a>(pattern: &'a GraphPattern, named: bool, see: &mut dyn FnM
             each(inner, named, see);
             see(Seen::Expression(expr));
         }
-        GraphPattern::Graph { inner, .. } => each(inner, true, see),
+        GraphPattern::Graph { inner, .. } => {
+            if named {
+                // The outer one only says which graphs there are.
+                see(Seen::Basic(&[], true));
+            }
+            each(inner, true, see);
+        }
         GraphPattern::Extend {
             inner, expression, ..
         } => {
@@ -79,7 +85,11 @@ pub(crate) fn each<'a>(pattern: &'a GraphPattern, named: bool, see: &mut dyn FnM
         | GraphPattern::Distinct { inner }
         | GraphPattern::Reduced { inner }
         | GraphPattern::Slice { inner, .. } => each(inner, named, see),
-        GraphPattern::Values { .. } | GraphPattern::Service { .. } => {}
+        GraphPattern::Values { .. } | GraphPattern::Service { .. } => {
+            if named {
+                see(Seen::Basic(&[], true));
+            }
+        }
     }
 }
 

@@ -222,6 +222,14 @@ impl Walk {
                     inner: boxed(self.pattern(inner, &want.with(also)))?,
                 }
             }
+            // The outer graph need not have what the inner one has, but it must be there.
+            GraphPattern::Graph { .. }
+            | GraphPattern::Values { .. }
+            | GraphPattern::Service { .. }
+                if want.graph.is_some() =>
+            {
+                return None;
+            }
             GraphPattern::Graph { name, inner } => {
                 let mut want = want.with([]);
                 if let NamedNodePattern::Variable(v) = name {
@@ -516,7 +524,9 @@ fn basic<'a>(pattern: &'a GraphPattern, graph: Option<&'a NamedNodePattern>) -> 
             conjuncts(expr, &mut basic.filters);
             Some(basic)
         }
-        GraphPattern::Graph { name, inner } if matches!(**inner, GraphPattern::Bgp { .. }) => {
+        GraphPattern::Graph { name, inner }
+            if graph.is_none() && matches!(**inner, GraphPattern::Bgp { .. }) =>
+        {
             basic(inner, Some(name))
         }
         _ => None,
