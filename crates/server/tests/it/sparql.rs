@@ -789,6 +789,14 @@ fn the_document_describes_sparql_and_graphs() {
     let ours =
         |p: &str| p.starts_with("/sparql") || p.starts_with("/rdf-graphs") || p.contains("/rdf/");
     for (path, item) in paths.iter().filter(|(p, _)| ours(p)) {
+        // What is read is there, whatever the paths before have dropped.
+        let put = served.send(
+            "PUT",
+            "/rdf-graphs?graph=http%3A%2F%2Fa%2Fg",
+            &[("content-type", "text/turtle")],
+            "<http://a> <http://b> 1 .",
+        );
+        assert!(put.status < 300);
         // What is deleted or read was put before.
         for verb in ["post", "put", "get", "head", "delete"] {
             let Some(operation) = item.get(verb) else {
