@@ -1,7 +1,8 @@
 //! Expressions of SPARQL: their variables, the patterns within them.
 
-use crate::star::Variable;
+use crate::walk::{Seen, each};
 use esker_rdf::spargebra::algebra::{Expression, Function, GraphPattern};
+use esker_rdf::spargebra::term::Variable;
 use std::collections::BTreeSet;
 
 /// What is joined by `&&`.
@@ -75,8 +76,8 @@ fn all_variables(pattern: &GraphPattern, to: &mut BTreeSet<Variable>) {
     pattern.on_in_scope_variable(|v| {
         to.insert(v.clone());
     });
-    crate::gather::each(pattern, false, &mut |part| {
-        if let crate::gather::Seen::Expression(e) = part {
+    each(pattern, false, &mut |part| {
+        if let Seen::Expression(e) = part {
             mentioned(e, to);
         }
     });

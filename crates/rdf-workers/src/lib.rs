@@ -20,6 +20,7 @@ mod rewrite;
 mod secret;
 mod star;
 mod table;
+mod walk;
 mod worker;
 
 pub use coordinator::{Coordinator, Prepared, Settings};

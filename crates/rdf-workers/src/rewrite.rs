@@ -2,6 +2,7 @@
 
 use crate::expression::{conjuncts, mentioned, replace};
 use crate::star::{self, Basic, Star, Variable, blank, components};
+use crate::walk::{Seen, each, pattern_of};
 use esker_rdf::spargebra::algebra::{
     AggregateExpression, AggregateFunction, Expression, GraphPattern, OrderExpression,
 };
@@ -127,16 +128,6 @@ pub(crate) fn rewrite(query: &Query) -> Option<Rewritten> {
         query,
         components: walk.components,
     })
-}
-
-/// The pattern of a query.
-pub(crate) fn pattern_of(query: &Query) -> &GraphPattern {
-    match query {
-        Query::Select { pattern, .. }
-        | Query::Construct { pattern, .. }
-        | Query::Describe { pattern, .. }
-        | Query::Ask { pattern, .. } => pattern,
-    }
 }
 
 fn want<'a>(vars: BTreeSet<Variable>, distinct: bool, limit: Option<usize>) -> Want<'a> {
@@ -537,9 +528,9 @@ fn basic<'a>(pattern: &'a GraphPattern, graph: Option<&'a NamedNodePattern>) -> 
 fn blanks_are_local(pattern: &GraphPattern) -> bool {
     let mut seen: HashMap<Variable, usize> = HashMap::new();
     let (mut n, mut fine) = (0, true);
-    crate::gather::each(pattern, false, &mut |part| {
+    each(pattern, false, &mut |part| {
         n += 1;
-        let crate::gather::Seen::Basic(patterns, _) = part else {
+        let Seen::Basic(patterns, _) = part else {
             return;
         };
         for TriplePattern {
