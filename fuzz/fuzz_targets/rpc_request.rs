@@ -23,7 +23,7 @@ fn take_in(request: Call, schema: &Schema) {
             .changes
             .into_iter()
             .for_each(|c| drop(convert::change_in(c))),
-        Call::ReadVertices(m) => drop(convert::frontier_in(&m.ids, "ids", &m.names, schema)),
+        Call::ReadVertices(m) => drop(convert::ids_in(&m.ids, "ids")),
         Call::ReadEdges(m) => m
             .keys
             .into_iter()
