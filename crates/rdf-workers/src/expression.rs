@@ -22,41 +22,25 @@ pub(crate) fn pure_variables(e: &Expression) -> Option<Vec<Variable>> {
 }
 
 fn collect(e: &Expression, to: &mut Vec<Variable>) -> bool {
-    match e {
-        Expression::NamedNode(_) | Expression::Literal(_) => true,
+    let mut pure = match e {
         Expression::Variable(v) | Expression::Bound(v) => {
             to.push(v.clone());
             true
         }
-        Expression::Or(a, b)
-        | Expression::And(a, b)
-        | Expression::Equal(a, b)
-        | Expression::SameTerm(a, b)
-        | Expression::Greater(a, b)
-        | Expression::GreaterOrEqual(a, b)
-        | Expression::Less(a, b)
-        | Expression::LessOrEqual(a, b)
-        | Expression::Add(a, b)
-        | Expression::Subtract(a, b)
-        | Expression::Multiply(a, b)
-        | Expression::Divide(a, b) => collect(a, to) && collect(b, to),
-        Expression::UnaryPlus(a) | Expression::UnaryMinus(a) | Expression::Not(a) => collect(a, to),
-        Expression::In(a, list) => collect(a, to) && list.iter().all(|e| collect(e, to)),
-        Expression::If(a, b, c) => collect(a, to) && collect(b, to) && collect(c, to),
-        Expression::Coalesce(list) => list.iter().all(|e| collect(e, to)),
-        Expression::FunctionCall(f, list) => {
-            !matches!(
-                f,
-                Function::Rand
-                    | Function::Now
-                    | Function::Uuid
-                    | Function::StrUuid
-                    | Function::BNode
-                    | Function::Iri
-            ) && list.iter().all(|e| collect(e, to))
-        }
         Expression::Exists(_) => false,
-    }
+        Expression::FunctionCall(f, _) => !matches!(
+            f,
+            Function::Rand
+                | Function::Now
+                | Function::Uuid
+                | Function::StrUuid
+                | Function::BNode
+                | Function::Iri
+        ),
+        _ => true,
+    };
+    below(e, &mut |e| pure &= collect(e, to));
+    pure
 }
 
 /// The variables that an expression mentions, those of its patterns too.

@@ -158,3 +158,48 @@ fn only_known(
     })?;
     Ok(WorkerPlanRewriteEventResponse::new(plan))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+    use super::*;
+    use datafusion::arrow::datatypes::Schema;
+    use datafusion::physical_plan::ExecutionPlan;
+    use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+    use datafusion::physical_plan::empty::EmptyExec;
+    use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
+    use datafusion::prelude::SessionConfig;
+
+    #[test]
+    fn plans_of_others_are_refused() {
+        let config = SessionConfig::new();
+        let run = |leaf: Arc<dyn ExecutionPlan>| {
+            let plan: Arc<dyn ExecutionPlan> = Arc::new(CoalescePartitionsExec::new(leaf));
+            only_known(WorkerPlanRewriteEvent {
+                plan,
+                session_config: &config,
+            })
+            .map(drop)
+        };
+        let schema = Arc::new(Schema::empty());
+        run(Arc::new(EmptyExec::new(Arc::clone(&schema)))).unwrap();
+        let said = run(Arc::new(PlaceholderRowExec::new(schema))).unwrap_err();
+        assert!(
+            said.to_string().contains("does not run PlaceholderRowExec"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn what_a_worker_says_of_itself_is_read_again() {
+        let about = About {
+            part: Part::new(1, 3).unwrap(),
+            quads: 7,
+        };
+        assert_eq!(About::read(&about.write()), Ok(about));
+        for other in ["", "{}", "{\"esker\":2,\"part\":\"1/2\"}", "{\"esker\":1}"] {
+            assert!(About::read(other).is_err(), "{other}");
+        }
+    }
+}

@@ -197,6 +197,9 @@ fn a_part_stays_a_part() {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         run(path, &args)
     };
+    // A load that fails leaves no part behind.
+    std::fs::write(path.join("bad.nt"), "<http://e/x> <http://e/p> \n").unwrap();
+    refused(path, &["rdf", "load", "p.esker", "bad.nt", "--part", "2/2"]);
     assert!(call(load("p.esker", &["--part", "1/2"])).status.success());
     let count = [
         "sparql",

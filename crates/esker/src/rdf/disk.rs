@@ -30,7 +30,7 @@ pub(super) struct Opened {
     pub(super) log_bytes: u64,
 }
 
-fn io(path: &Path, doing: &str) -> impl FnOnce(std::io::Error) -> Error {
+pub(super) fn io(path: &Path, doing: &str) -> impl FnOnce(std::io::Error) -> Error {
     let context = format!("{doing} `{}`", path.display());
     move |e| Error::io(context, e)
 }
@@ -43,7 +43,7 @@ fn log_of(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("log-{number}"))
 }
 
-fn sync_folder(folder: &Path) -> Result<()> {
+pub(super) fn sync_folder(folder: &Path) -> Result<()> {
     File::open(folder)
         .and_then(|f| f.sync_all())
         .map_err(io(folder, "making durable"))

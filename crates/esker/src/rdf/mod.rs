@@ -378,9 +378,17 @@ impl Rdf {
         let (mut data, loaded) = loader.finish();
         meta::check_names(&data)?;
         data.infer(kind, limits).map_err(error)?;
+        // A load that fails before this leaves the folder what it was.
+        let begins = part.filter(|_| self.data.is_empty());
+        if let Some(part) = begins {
+            part::write(&self.folder, part)?;
+        }
         let before = std::mem::replace(&mut self.data, data);
         if let Err(e) = self.checkpoint() {
             self.data = before;
+            if begins.is_some() {
+                part::forget(&self.folder)?;
+            }
             return Err(e);
         }
         Ok(loaded)

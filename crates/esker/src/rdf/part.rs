@@ -1,6 +1,7 @@
 //! Folders that hold a part of RDF data: a file `PART` beside the image says which.
 
 use super::Rdf;
+use super::disk::{io, sync_folder};
 use esker_model::{Error, Result};
 use esker_rdf::Part;
 use esker_rdf::infer::Inference;
@@ -8,11 +9,6 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "PART";
-
-fn io(path: &Path, doing: &str) -> impl FnOnce(std::io::Error) -> Error {
-    let context = format!("{doing} `{}`", path.display());
-    move |e| Error::io(context, e)
-}
 
 /// Which part a folder holds, if not all.
 pub(crate) fn read(folder: &Path) -> Result<Option<Part>> {
@@ -29,7 +25,7 @@ pub(crate) fn read(folder: &Path) -> Result<Option<Part>> {
 }
 
 /// Says so of a folder, durably.
-fn write(folder: &Path, part: Part) -> Result<()> {
+pub(super) fn write(folder: &Path, part: Part) -> Result<()> {
     let draft = folder.join("PART.new");
     std::fs::File::create(&draft)
         .and_then(|mut f| {
@@ -39,9 +35,7 @@ fn write(folder: &Path, part: Part) -> Result<()> {
         .map_err(io(&draft, "writing"))?;
     let path = folder.join(FILE);
     std::fs::rename(&draft, &path).map_err(io(&path, "writing"))?;
-    std::fs::File::open(folder)
-        .and_then(|f| f.sync_all())
-        .map_err(io(folder, "making durable"))
+    sync_folder(folder)
 }
 
 /// A copy of a folder holds the same part.
@@ -97,10 +91,7 @@ impl Rdf {
                     folder.display()
                 )));
             }
-            (Some(asked), None) => {
-                write(folder, asked)?;
-                Some(asked)
-            }
+            (Some(asked), None) => Some(asked),
             (_, known) => known,
         };
         if let (Some(part), Some(_)) = (part, infer) {
