@@ -1,0 +1,19 @@
+//! Origins: far servers that are asked for metadata (SMURF, section III-B).
+//!
+//! A request is about one path: its attributes, or those and what stands in it. Each protocol is a [`Session`], one
+//! connection that takes many questions at once; a [`Pool`] keeps as many connections as pay, deals questions out among
+//! them, asks again what a broken connection left open, and gives up in bounded time.
+//!
+//! Suggested reading order: [`question`], [`place`], [`session`], [`pool`], then a protocol.
+
+pub mod error;
+pub mod place;
+pub mod pool;
+pub mod question;
+pub mod session;
+
+pub use error::{Error, Result};
+pub use place::{Place, Scheme};
+pub use pool::{Pool, Settings};
+pub use question::{Found, Named, Question, Told};
+pub use session::{Connect, Session};
