@@ -17,3 +17,11 @@ pub use place::{Place, Scheme};
 pub use pool::{Pool, Settings};
 pub use question::{Found, Named, Question, Told};
 pub use session::{Connect, Session};
+
+/// Connections to an origin, spoken to as its scheme says.
+pub fn open(place: &Place, _settings: Settings) -> Result<Pool> {
+    Err(Error::Unsupported {
+        origin: place.to_string().into(),
+        why: "its protocol is not spoken here".into(),
+    })
+}

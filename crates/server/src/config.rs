@@ -3,39 +3,12 @@
 
 use crate::settings::{Settings, Tls};
 use esker::rdf::Services;
-use esker_model::schema::nearest;
+use esker_config::{
+    COUNT, DeValue, Filled, Key, SIZE, Source, TIME, count, size, take_by, text, texts, time,
+};
 use esker_model::{Error, Result};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use toml::de::{DeTable, DeValue};
-
-/// One key: where it stands, what it holds, where that goes.
-pub(crate) struct Key<D> {
-    pub(crate) path: &'static str,
-    pub(crate) expected: &'static str,
-    pub(crate) set: fn(&mut D, &DeValue<'_>) -> Option<()>,
-}
-
-/// What a file fills in.
-pub(crate) trait Filled {
-    /// What each key is called, in the order in which people are told.
-    fn paths() -> Vec<&'static str>;
-
-    /// Takes the value of a key that is known. If it cannot: what was expected.
-    fn take(&mut self, path: &str, value: &DeValue<'_>) -> Result<(), &'static str>;
-}
-
-/// Takes a value by a table of keys; `None` if no key is called so.
-pub(crate) fn take_by<D>(
-    keys: &[Key<D>],
-    draft: &mut D,
-    path: &str,
-    value: &DeValue<'_>,
-) -> Option<Result<(), &'static str>> {
-    let key = keys.iter().find(|k| k.path == path)?;
-    Some((key.set)(draft, value).ok_or(key.expected))
-}
 
 /// Settings, and the half of them that only a whole file makes.
 pub(crate) struct Draft {
@@ -66,10 +39,6 @@ impl Filled for Draft {
 
 /// The longest promise that files stay as they are: whoever changes one waits for it.
 pub const LEASE_MAX: Duration = Duration::from_mins(1);
-
-pub(crate) const SIZE: &str = "a size: a number of bytes, or text as in \"64MiB\"";
-pub(crate) const TIME: &str = "a time, as in \"10s\"";
-pub(crate) const COUNT: &str = "a whole number from 1";
 
 pub(crate) const KEYS: [Key<Draft>; 21] = [
     Key {
@@ -188,127 +157,6 @@ pub(crate) const KEYS: [Key<Draft>; 21] = [
         },
     },
 ];
-
-pub(crate) fn text<'v>(value: &'v DeValue<'_>) -> Option<&'v str> {
-    value.as_str().filter(|t| !t.is_empty())
-}
-
-/// A list of texts.
-pub(crate) fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
-    let list = value.as_array()?.iter();
-    list.map(|v| text(v.get_ref()).map(str::to_owned)).collect()
-}
-
-pub(crate) fn integer(value: &DeValue<'_>) -> Option<u64> {
-    let number = value.as_integer()?;
-    u64::from_str_radix(number.as_str(), number.radix()).ok()
-}
-
-pub(crate) fn count(value: &DeValue<'_>) -> Option<usize> {
-    integer(value)
-        .and_then(|n| usize::try_from(n).ok())
-        .filter(|n| *n > 0)
-}
-
-fn split(text: &str) -> Option<(u64, &str)> {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at_checked(end)?;
-    Some((number.parse().ok()?, unit.trim()))
-}
-
-pub(crate) fn size(value: &DeValue<'_>) -> Option<usize> {
-    let bytes = if let Some(bytes) = integer(value) {
-        bytes
-    } else {
-        let (number, unit) = split(text(value)?)?;
-        let factor = match unit {
-            "" | "B" => 1,
-            "KiB" | "K" => 1 << 10,
-            "MiB" | "M" => 1 << 20,
-            "GiB" | "G" => 1 << 30,
-            _ => return None,
-        };
-        number.checked_mul(factor)?
-    };
-    usize::try_from(bytes).ok().filter(|n| *n > 0)
-}
-
-pub(crate) fn time(value: &DeValue<'_>) -> Option<Duration> {
-    let (number, unit) = split(text(value)?)?;
-    let factor = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" | "min" => 60_000,
-        "h" => 3_600_000,
-        _ => return None,
-    };
-    number.checked_mul(factor).map(Duration::from_millis)
-}
-
-/// A file being read, for the places in messages.
-pub(crate) struct Source<'a> {
-    pub(crate) file: &'a Path,
-    pub(crate) text: &'a str,
-}
-
-impl Source<'_> {
-    pub(crate) fn error(&self, span: Range<usize>, message: &str) -> Error {
-        let before = self.text.get(..span.start).unwrap_or_default();
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().map_or(0, |l| l.chars().count()) + 1;
-        Error::Invalid(format!(
-            "{}:{line}:{column}: {message}",
-            self.file.display()
-        ))
-    }
-
-    /// Reads the whole file.
-    pub(crate) fn read(&self, draft: &mut impl Filled) -> Result<()> {
-        let table = DeTable::parse(self.text)
-            .map_err(|e| self.error(e.span().unwrap_or_default(), e.message()))?;
-        self.table("", table.get_ref(), draft)
-    }
-
-    fn table<D: Filled>(&self, prefix: &str, table: &DeTable<'_>, draft: &mut D) -> Result<()> {
-        let paths = D::paths();
-        for (name, value) in table {
-            let path = format!("{prefix}{}", name.get_ref());
-            let below = format!("{path}.");
-            let is_section = paths.iter().any(|p| p.starts_with(&below));
-            let known = paths.contains(&path.as_str());
-            match value.get_ref() {
-                DeValue::Table(inner) if is_section => self.table(&below, inner, draft)?,
-                _ if is_section && !known => {
-                    return Err(self.error(
-                        value.span(),
-                        &format!("`{path}` is a section: write [{path}]"),
-                    ));
-                }
-                value_of if known => draft.take(&path, value_of).map_err(|expected| {
-                    self.error(value.span(), &format!("`{path}` holds {expected}"))
-                })?,
-                _ => return Err(self.unknown(name.span(), &path, &paths)),
-            }
-        }
-        Ok(())
-    }
-
-    fn unknown(&self, span: Range<usize>, path: &str, paths: &[&'static str]) -> Error {
-        let near = nearest(path, paths.iter().copied()).or_else(|| {
-            // The right name in the wrong section, or a section that is misspelt.
-            let last = |p: &str| p.rsplit('.').next().unwrap_or_default().to_owned();
-            let same = paths.iter().find(|p| last(p) == last(path));
-            same.map(|p| (*p).to_owned())
-        });
-        let advice = near.map_or_else(
-            || format!("the keys are {}", paths.join(", ")),
-            |near| format!("did you mean `{near}`?"),
-        );
-        self.error(span, &format!("unknown key `{path}`; {advice}"))
-    }
-}
 
 impl Settings {
     /// Reads settings from a TOML file; what it does not mention keeps its default.

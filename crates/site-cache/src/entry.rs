@@ -176,6 +176,8 @@ pub struct Answer {
     pub listing: Option<Arc<Listing>>,
     /// When the origin was asked, at the earliest: how old the answer is.
     pub at: Time,
+    /// Whether who answered will tell of changes: then it holds until they do.
+    pub told: bool,
 }
 
 impl Answer {
@@ -185,6 +187,7 @@ impl Answer {
             state: State::Absent,
             listing: None,
             at,
+            told: false,
         }
     }
 
@@ -194,6 +197,7 @@ impl Answer {
             state: State::Present(attributes),
             listing: None,
             at,
+            told: false,
         }
     }
 
@@ -227,6 +231,8 @@ pub enum Happened {
     Deleted,
     /// Nobody will tell of changes in this directory any more.
     Forgotten,
+    /// Changes of it, and of all below it, may have been missed: nothing that is kept of them is believed.
+    Doubted,
 }
 
 /// A change that is told to whoever fetched the path.

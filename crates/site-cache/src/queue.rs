@@ -183,6 +183,13 @@ impl<K: Copy + Eq + Hash, W> Queue<K, W> {
         self.by_key.contains_key(&key)
     }
 
+    /// How urgent a request is, and whether it is on its way.
+    pub fn look(&self, key: K) -> Option<(Class, bool)> {
+        let slot = *self.by_key.get(&key)?;
+        let state = self.slots[slot as usize].as_ref()?;
+        Some((Class::of_level(state.level), state.run.is_some()))
+    }
+
     /// All requests, in no order.
     pub fn keys(&self) -> impl Iterator<Item = K> {
         self.by_key.keys().copied()
@@ -337,6 +344,12 @@ impl<K: Copy + Eq + Hash, W> Queue<K, W> {
     fn state_of(&self, run: Run) -> Option<&State<K, W>> {
         let state = self.slots.get(slot_of(run) as usize)?.as_ref()?;
         (state.run == Some(run)).then_some(state)
+    }
+
+    /// Who waits for a request that is on its way.
+    pub fn waiters(&self, run: Run) -> impl Iterator<Item = &W> {
+        let state = self.state_of(run);
+        state.into_iter().flat_map(|s| s.waiters.iter())
     }
 
     /// Which request that was, as long as it is on its way.

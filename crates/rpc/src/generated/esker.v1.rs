@@ -6179,3 +6179,599 @@ pub mod esker_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// Who opens the link; first message of it, and only that.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SiteHello {
+    /// A tier keeps answers and is to be told of changes; a client is not.
+    #[prost(bool, tag = "1")]
+    pub tier: bool,
+    /// For people: which tier, or which program.
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SiteAsk {
+    /// Comes back with the answer.
+    #[prost(uint64, tag = "1")]
+    pub ticket: u64,
+    /// `sftp://user@host`, without a path.
+    #[prost(string, tag = "2")]
+    pub origin: ::prost::alloc::string::String,
+    #[prost(bytes = "vec", tag = "3")]
+    pub path: ::prost::alloc::vec::Vec<u8>,
+    /// What stands in it, too.
+    #[prost(bool, tag = "4")]
+    pub list: bool,
+    /// 0 to 6: nobody waits, more is more urgent; 7: somebody waits.
+    #[prost(uint32, tag = "5")]
+    pub urgency: u32,
+    /// How old the answer may be, in microseconds.
+    #[prost(uint64, optional, tag = "6")]
+    pub max_age: ::core::option::Option<u64>,
+    /// Whether an answer that is not believed any more will do if there is no other.
+    #[prost(bool, tag = "7")]
+    pub stale_if_error: bool,
+    /// The digest of the answer that is kept already: the same one need not be sent.
+    #[prost(fixed64, optional, tag = "8")]
+    pub kept: ::core::option::Option<u64>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SiteUp {
+    #[prost(message, optional, tag = "1")]
+    pub hello: ::core::option::Option<SiteHello>,
+    #[prost(message, repeated, tag = "2")]
+    pub asks: ::prost::alloc::vec::Vec<SiteAsk>,
+    /// Tickets of questions that are taken back.
+    #[prost(uint64, repeated, tag = "3")]
+    pub cancels: ::prost::alloc::vec::Vec<u64>,
+    /// Paths that may have changed: whoever is above is to forget them, too.
+    #[prost(message, repeated, tag = "4")]
+    pub doubts: ::prost::alloc::vec::Vec<SiteChange>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SiteAttributes {
+    #[prost(enumeration = "site_attributes::Kind", tag = "1")]
+    pub kind: i32,
+    #[prost(uint64, optional, tag = "2")]
+    pub size: ::core::option::Option<u64>,
+    /// Nanoseconds since 1970.
+    #[prost(sint64, optional, tag = "3")]
+    pub modified: ::core::option::Option<i64>,
+    #[prost(uint32, optional, tag = "4")]
+    pub mode: ::core::option::Option<u32>,
+    /// Whatever else: name, value, name, value.
+    #[prost(string, repeated, tag = "5")]
+    pub more: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// Nested message and enum types in `SiteAttributes`.
+pub mod site_attributes {
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Kind {
+        Unknown = 0,
+        File = 1,
+        Directory = 2,
+        Link = 3,
+        Other = 4,
+    }
+    impl Kind {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unknown => "UNKNOWN",
+                Self::File => "FILE",
+                Self::Directory => "DIRECTORY",
+                Self::Link => "LINK",
+                Self::Other => "OTHER",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "UNKNOWN" => Some(Self::Unknown),
+                "FILE" => Some(Self::File),
+                "DIRECTORY" => Some(Self::Directory),
+                "LINK" => Some(Self::Link),
+                "OTHER" => Some(Self::Other),
+                _ => None,
+            }
+        }
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SiteChild {
+    #[prost(bytes = "vec", tag = "1")]
+    pub name: ::prost::alloc::vec::Vec<u8>,
+    #[prost(message, optional, tag = "2")]
+    pub attributes: ::core::option::Option<SiteAttributes>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SiteAnswer {
+    #[prost(uint64, tag = "1")]
+    pub ticket: u64,
+    #[prost(enumeration = "site_answer::State", tag = "2")]
+    pub state: i32,
+    #[prost(message, optional, tag = "3")]
+    pub attributes: ::core::option::Option<SiteAttributes>,
+    /// There is a listing; `children` are its last names.
+    #[prost(bool, tag = "4")]
+    pub listing: bool,
+    #[prost(bool, tag = "5")]
+    pub complete: bool,
+    #[prost(message, repeated, tag = "6")]
+    pub children: ::prost::alloc::vec::Vec<SiteChild>,
+    /// How old the answer is, in microseconds.
+    #[prost(uint64, tag = "7")]
+    pub age: u64,
+    /// Changes of it will be told on this link.
+    #[prost(bool, tag = "8")]
+    pub told: bool,
+    #[prost(string, tag = "9")]
+    pub failure: ::prost::alloc::string::String,
+    #[prost(enumeration = "site_answer::Reason", tag = "10")]
+    pub reason: i32,
+    /// It was not asked for: the tier above prefetched it, or it answered at once out of its cache.
+    #[prost(bool, tag = "11")]
+    pub hit: bool,
+}
+/// Nested message and enum types in `SiteAnswer`.
+pub mod site_answer {
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum State {
+        /// `failure` says why.
+        Failed = 0,
+        Present = 1,
+        Absent = 2,
+        /// As the digest in the question says.
+        Same = 3,
+        /// More children of a listing; its last piece is PRESENT.
+        Piece = 4,
+    }
+    impl State {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Failed => "FAILED",
+                Self::Present => "PRESENT",
+                Self::Absent => "ABSENT",
+                Self::Same => "SAME",
+                Self::Piece => "PIECE",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "FAILED" => Some(Self::Failed),
+                "PRESENT" => Some(Self::Present),
+                "ABSENT" => Some(Self::Absent),
+                "SAME" => Some(Self::Same),
+                "PIECE" => Some(Self::Piece),
+                _ => None,
+            }
+        }
+    }
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Reason {
+        Origin = 0,
+        Busy = 1,
+        Changing = 2,
+        Named = 3,
+    }
+    impl Reason {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Origin => "ORIGIN",
+                Self::Busy => "BUSY",
+                Self::Changing => "CHANGING",
+                Self::Named => "NAMED",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "ORIGIN" => Some(Self::Origin),
+                "BUSY" => Some(Self::Busy),
+                "CHANGING" => Some(Self::Changing),
+                "NAMED" => Some(Self::Named),
+                _ => None,
+            }
+        }
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SiteChange {
+    #[prost(string, tag = "1")]
+    pub origin: ::prost::alloc::string::String,
+    #[prost(bytes = "vec", tag = "2")]
+    pub path: ::prost::alloc::vec::Vec<u8>,
+    #[prost(enumeration = "site_change::Happened", tag = "3")]
+    pub happened: i32,
+    #[prost(message, optional, tag = "4")]
+    pub attributes: ::core::option::Option<SiteAttributes>,
+}
+/// Nested message and enum types in `SiteChange`.
+pub mod site_change {
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Happened {
+        Changed = 0,
+        Deleted = 1,
+        Forgotten = 2,
+        Doubted = 3,
+    }
+    impl Happened {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Changed => "CHANGED",
+                Self::Deleted => "DELETED",
+                Self::Forgotten => "FORGOTTEN",
+                Self::Doubted => "DOUBTED",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "CHANGED" => Some(Self::Changed),
+                "DELETED" => Some(Self::Deleted),
+                "FORGOTTEN" => Some(Self::Forgotten),
+                "DOUBTED" => Some(Self::Doubted),
+                _ => None,
+            }
+        }
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SiteDown {
+    #[prost(message, repeated, tag = "1")]
+    pub answers: ::prost::alloc::vec::Vec<SiteAnswer>,
+    #[prost(message, repeated, tag = "2")]
+    pub changes: ::prost::alloc::vec::Vec<SiteChange>,
+    /// Nothing that was told so far is promised any more: who promised it to this tier is gone.
+    #[prost(bool, tag = "3")]
+    pub cut: bool,
+}
+/// Generated client implementations.
+pub mod site_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    #[derive(Debug, Clone)]
+    pub struct SiteClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl<T> SiteClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> SiteClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            SiteClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// One link. Many questions are open at once; answers come in any order.
+        pub async fn link(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::SiteUp>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::SiteDown>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/esker.v1.Site/Link");
+            let mut req = request.into_streaming_request();
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Site", "Link"));
+            self.inner.streaming(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod site_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with SiteServer.
+    #[async_trait]
+    pub trait Site: std::marker::Send + std::marker::Sync + 'static {
+        /// Server streaming response type for the Link method.
+        type LinkStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::SiteDown, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// One link. Many questions are open at once; answers come in any order.
+        async fn link(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::SiteUp>>,
+        ) -> std::result::Result<tonic::Response<Self::LinkStream>, tonic::Status>;
+    }
+    #[derive(Debug)]
+    pub struct SiteServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> SiteServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for SiteServer<T>
+    where
+        T: Site,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/esker.v1.Site/Link" => {
+                    #[allow(non_camel_case_types)]
+                    struct LinkSvc<T: Site>(pub Arc<T>);
+                    impl<T: Site> tonic::server::StreamingService<super::SiteUp>
+                    for LinkSvc<T> {
+                        type Response = super::SiteDown;
+                        type ResponseStream = T::LinkStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<tonic::Streaming<super::SiteUp>>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Site>::link(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = LinkSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for SiteServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "esker.v1.Site";
+    impl<T> tonic::server::NamedService for SiteServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}

@@ -10,7 +10,7 @@ const HEADER: &str = "\
 
 fn generate() -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
-    let files = protox::compile(["esker/v1/esker.proto"], [&root]).unwrap();
+    let files = protox::compile(["esker/v1/esker.proto", "esker/v1/site.proto"], [&root]).unwrap();
     let out = tempfile::tempdir().unwrap();
     tonic_prost_build::configure()
         .btree_map(".")

@@ -1,12 +1,13 @@
 //! `cluster.toml`: which servers make a cluster, where they lie, how edges are placed. The same file on all of them.
 
-use crate::config::{self, Draft, Filled, Key, Source, count, integer, take_by, text};
+use crate::config::Draft;
 use crate::settings::Settings;
 use esker::{Durability, WindowOptions};
 use esker_cluster::node::SERVERS_MAX;
 use esker_cluster::placement::{DIRECTORY_THRESHOLD_DEFAULT, THRESHOLD_DEFAULT};
 use esker_cluster::vnode::VNODES_DEFAULT;
 use esker_cluster::{Kind, ServerId, Vnodes};
+use esker_config::{self as config, DeValue, Filled, Key, Source, count, integer, take_by, text};
 use esker_model::{Error, Result};
 use esker_rpc::map::MAP_FILE;
 use esker_rpc::{Address, proto};
@@ -14,7 +15,6 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use toml::de::DeValue;
 
 /// What a checkpoint's keys are without being set.
 const WRITES_DEFAULT: u64 = 100_000;
@@ -187,7 +187,9 @@ const OWN: [Key<Half>; 17] = [
         set: |d, v| {
             d.servers = Some(match v.as_array() {
                 None => Servers::Count(count(v).filter(|n| *n <= SERVERS_MAX)?),
-                Some(list) => Servers::These(addresses(list.iter().map(toml::Spanned::get_ref))?),
+                Some(list) => {
+                    Servers::These(addresses(list.iter().map(esker_config::Spanned::get_ref))?)
+                }
             });
             Some(())
         },

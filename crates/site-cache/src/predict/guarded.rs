@@ -430,6 +430,14 @@ impl Predictor for Guarded {
         }
     }
 
+    fn explain(&self, directory: PathId, _paths: &Paths) -> Option<String> {
+        let known = self.directories.peek(directory)?;
+        Some(format!(
+            "{} misses below it; of what was prefetched there lately, {} were used and {} were not; up to {} at once, {} now",
+            known.misses, known.record.used, known.record.wasted, known.window, known.live
+        ))
+    }
+
     fn held(&self, mark: &mut dyn FnMut(PathId)) {
         self.directories.keys().for_each(&mut *mark);
         if let Some(sequences) = &self.sequences {

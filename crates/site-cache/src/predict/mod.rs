@@ -106,6 +106,11 @@ pub trait Predictor: fmt::Debug + Send {
         false
     }
 
+    /// What it knows of a directory, for people.
+    fn explain(&self, _directory: PathId, _paths: &Paths) -> Option<String> {
+        None
+    }
+
     /// Training on a recorded trace has ended.
     fn trained(&mut self) {}
 

@@ -206,7 +206,12 @@ impl World {
         let listing = (request.wants == Wants::List && attributes.kind == Kind::Directory)
             .then(|| self.listing(path, paths));
         let state = State::Present(attributes);
-        Answer { state, listing, at }
+        Answer {
+            state,
+            listing,
+            at,
+            told: false,
+        }
     }
 
     fn listing(&mut self, path: PathId, paths: &Paths) -> Arc<Listing> {

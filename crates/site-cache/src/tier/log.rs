@@ -50,7 +50,9 @@ impl Log {
         self.last = until.0;
         match change.happened {
             Happened::Changed(_) => self.at(change.path).itself = until.0,
-            Happened::Deleted | Happened::Forgotten => self.at(change.path).tree = until.0,
+            Happened::Deleted | Happened::Forgotten | Happened::Doubted => {
+                self.at(change.path).tree = until.0;
+            }
         }
         if let Some(parent) = paths.parent(change.path) {
             self.at(parent).below = until.0;

@@ -4,10 +4,12 @@
 //! sent, [`Tier::answered`] with what came from above, and [`Tier::publish`] with changes. What it is to do comes back as
 //! [`Output`]s. A cloud service is a tier without a cache whose queue is as wide as it has services.
 
+mod explain;
 mod log;
 mod store;
 mod subscribe;
 
+pub use explain::{Explained, Kept};
 pub use store::Freshness;
 
 use crate::cache::Policy;
@@ -117,6 +119,8 @@ pub enum Output {
         sent: Sent<Request>,
         /// The age of what is kept of it: the origin may say that nothing has changed since.
         since: Option<Answer>,
+        /// How old the answer may be, in microseconds, if somebody who waits has said so.
+        max_age: Option<Time>,
     },
     /// Take a request back that was sent: its answer is not wanted any more.
     Cancel(Run),
@@ -143,8 +147,8 @@ pub enum Output {
 pub enum Fetched {
     /// An answer.
     Answer(Answer),
-    /// What is kept is still true.
-    Unchanged(Time),
+    /// What is kept is still true, as of then; and whether who says so tells of changes.
+    Unchanged(Time, bool),
     /// Nothing.
     Failed(Failure),
 }
@@ -470,7 +474,16 @@ impl Tier {
                     0 => None,
                     _ => self.store.stale(sent.key),
                 };
-                out.push(Output::Send { sent, since });
+                let age = |w: &Waiter| match w {
+                    Waiter::Asked { ask, .. } => ask.max_age,
+                    Waiter::Wish => None,
+                };
+                let max_age = self.queue.waiters(sent.run).filter_map(age).min();
+                out.push(Output::Send {
+                    sent,
+                    since,
+                    max_age,
+                });
             }
             if !self.preempts {
                 return;
@@ -523,8 +536,8 @@ impl Tier {
                 self.keep(request, &answer, unused, paths);
                 Ok(answer)
             }
-            Fetched::Unchanged(at) => {
-                let kept = self.store.confirm(request, at);
+            Fetched::Unchanged(at, told) => {
+                let kept = self.store.confirm(request, at, told);
                 kept.ok_or_else(|| Failure::Origin("it says that nothing changed".into()))
             }
             Fetched::Failed(failure) => Err(failure),
@@ -647,6 +660,11 @@ impl Tier {
             out.push(Output::Tell { to, change });
         }
         tell_forgotten(forgotten, out);
+    }
+
+    /// Whoever promised to tell of changes cannot any more: what rests on that is believed no longer than other answers.
+    pub fn cut(&mut self) {
+        self.store.cut();
     }
 
     /// A tier below is gone: nobody tells it anything any more.

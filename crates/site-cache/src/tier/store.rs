@@ -1,5 +1,6 @@
 //! The cached entries of a tier: what they answer, how fresh they are, how changes alter them.
 
+use super::explain::Kept;
 use crate::cache::{Cache, Policy};
 use crate::entry::{
     Answer, Attributes, Change, Child, ENTRY_BYTES, Happened, Kind, Listing, Request, State, Time,
@@ -13,7 +14,8 @@ use std::sync::Arc;
 pub enum Freshness {
     /// As long as nobody says otherwise: the tier above publishes all changes.
     Published,
-    /// For a time that doubles each time that nothing had changed, and begins anew when something had. In microseconds.
+    /// Answers whose giver tells of changes, until it does. Others for a time that doubles each time that nothing had changed,
+    /// and begins anew when something had. In microseconds.
     TimeToLive {
         /// The first time, and after a change.
         least: Time,
@@ -33,6 +35,8 @@ pub(super) struct Entry {
     pub(super) listed_at: Time,
     /// For how long it is believed, if nobody publishes.
     pub(super) believed: Time,
+    /// Whether who answered tells of changes, as it promised in this age.
+    pub(super) told: Option<u32>,
     /// It was prefetched by this tier and has not been used.
     pub(super) prefetched: bool,
     /// How often it was spared when it was to go.
@@ -55,6 +59,8 @@ const SPARED_MAX: u8 = 100;
 pub(super) struct Store {
     pub(super) cache: Cache<Entry>,
     freshness: Freshness,
+    /// Counts how often promises to tell of changes were lost.
+    age: u32,
 }
 
 /// Values that went from the cache.
@@ -69,14 +75,24 @@ impl Store {
         Self {
             cache: Cache::new(capacity, policy),
             freshness,
+            age: 0,
         }
+    }
+
+    /// Nobody tells of changes any more, of all that was promised so far.
+    pub(super) fn cut(&mut self) {
+        self.age = self.age.wrapping_add(1);
+    }
+
+    fn is_told(&self, entry: &Entry) -> bool {
+        entry.told == Some(self.age)
     }
 
     fn fresh(&self, entry: &Entry, at: Time, now: Time, max_age: Option<Time>) -> bool {
         let age = now.saturating_sub(at);
         let believed = match self.freshness {
             Freshness::Published => true,
-            Freshness::TimeToLive { .. } => age <= entry.believed,
+            Freshness::TimeToLive { .. } => self.is_told(entry) || age <= entry.believed,
         };
         believed && max_age.is_none_or(|most| age <= most)
     }
@@ -96,12 +112,17 @@ impl Store {
             return None;
         }
         match (&entry.state, request.wants) {
-            (State::Absent, _) => Some(Answer::absent(entry.at)),
-            (State::Present(attributes), Wants::Stat) => {
-                Some(Answer::present(attributes.clone(), entry.at))
-            }
+            (State::Absent, _) => Some(Answer {
+                told: self.is_told(entry),
+                ..Answer::absent(entry.at)
+            }),
+            (State::Present(attributes), Wants::Stat) => Some(Answer {
+                told: self.is_told(entry),
+                ..Answer::present(attributes.clone(), entry.at)
+            }),
             (State::Present(attributes), Wants::List) => {
                 let mut answer = Answer::present(attributes.clone(), entry.at);
+                answer.told = self.is_told(entry);
                 match &entry.listing {
                     Some(listing) if self.fresh(entry, entry.listed_at, now, max_age) => {
                         answer.listing = Some(listing.clone());
@@ -139,7 +160,8 @@ impl Store {
             };
             let by = above;
             if entry.state == State::Absent {
-                let answer = Answer::absent(entry.at);
+                let mut answer = Answer::absent(entry.at);
+                answer.told = self.is_told(entry);
                 let fresh = self.fresh(entry, entry.at, now, max_age);
                 return fresh.then_some(Found { answer, by });
             }
@@ -147,7 +169,7 @@ impl Store {
             if !self.fresh(entry, entry.listed_at, now, max_age) {
                 return None;
             }
-            let answer = match listing.get(below) {
+            let mut answer = match listing.get(below) {
                 None if listing.complete() => Answer::absent(entry.listed_at),
                 Some(child) if below == path => {
                     let attributes = &child.attributes;
@@ -162,6 +184,7 @@ impl Store {
                 }
                 _ => return None,
             };
+            answer.told = self.is_told(entry);
             return Some(Found { answer, by });
         }
         None
@@ -179,7 +202,13 @@ impl Store {
             Wants::List => entry.at.min(entry.listed_at),
         };
         let state = entry.state.clone();
-        Some(Answer { state, listing, at })
+        let told = self.is_told(entry);
+        Some(Answer {
+            state,
+            listing,
+            at,
+            told,
+        })
     }
 
     /// Keeps an answer.
@@ -210,7 +239,10 @@ impl Store {
         }
         // Attributes that came alone leave a listing where it is, unless they say that it is another directory by now.
         let (listing, listed_at) = match (request.wants, before) {
-            (Wants::Stat, Some(before)) if before.state == answer.state => {
+            (Wants::Stat, Some(before))
+                if before.state == answer.state
+                    && before.told == answer.told.then_some(self.age) =>
+            {
                 (before.listing.clone(), before.listed_at)
             }
             _ => (answer.listing.clone(), answer.at),
@@ -222,6 +254,7 @@ impl Store {
             at: answer.at,
             listed_at,
             believed,
+            told: answer.told.then_some(self.age),
             prefetched,
             spared: 0,
         };
@@ -233,12 +266,29 @@ impl Store {
         self.cache.insert_sparing(path, entry, bytes, spares, gone);
     }
 
+    /// What is kept of a path itself, for people.
+    pub(super) fn kept(&self, path: PathId, paths: &Paths) -> Option<Kept> {
+        let entry = self.cache.peek(path)?;
+        let of = |l: &Arc<Listing>| (l.children().len(), entry.listed_at, l.complete());
+        Some(Kept {
+            state: entry.state.clone(),
+            at: entry.at,
+            listing: entry.listing.as_ref().map(of),
+            told: self.is_told(entry),
+            believed: entry.believed,
+            unused: entry.prefetched,
+            bytes: cost(path, entry.listing.as_ref(), paths),
+        })
+    }
+
     /// The origin says that nothing has changed since.
-    pub(super) fn confirm(&mut self, request: Request, at: Time) -> Option<Answer> {
+    pub(super) fn confirm(&mut self, request: Request, at: Time, told: bool) -> Option<Answer> {
         let freshness = self.freshness;
+        let age = self.age;
         let entry = self.cache.peek_mut(request.path)?;
         entry.at = at;
         entry.listed_at = at;
+        entry.told = told.then_some(age);
         if let Freshness::TimeToLive { most, .. } = freshness {
             entry.believed = entry.believed.saturating_mul(2).min(most);
         }
@@ -275,16 +325,34 @@ impl Store {
                 }
                 self.edit(path, None, paths, gone);
                 if told {
-                    let absent = Answer::absent(now);
+                    let mut absent = Answer::absent(now);
+                    absent.told = true;
                     let request = Request::stat(path);
                     self.keep(request, &absent, false, paths, &|_, _| false, gone);
                 }
             }
-            Happened::Forgotten => {
+            Happened::Forgotten | Happened::Doubted => {
                 for below in paths.subtree(path) {
                     gone.extend(self.cache.remove(below));
                 }
+                if change.happened == Happened::Doubted {
+                    self.drop_listing(path, paths, gone);
+                    self.forget_absent(path, paths, gone);
+                }
             }
+        }
+    }
+
+    /// The listing above says nothing of the path any more.
+    fn drop_listing(&mut self, path: PathId, paths: &Paths, gone: &mut Gone) {
+        let Some(parent) = paths.parent(path) else {
+            return;
+        };
+        if let Some(entry) = self.cache.peek_mut(parent)
+            && entry.listing.take().is_some()
+        {
+            let bytes = cost(parent, None, paths);
+            self.cache.set_bytes(parent, bytes, gone);
         }
     }
 

@@ -87,7 +87,7 @@ impl Subscriptions {
         match change.happened {
             Happened::Changed(_) => all(self.by_directory.peek(change.path)),
             // Who is told that all of it is gone must hear of it again when it comes back.
-            Happened::Deleted => {
+            Happened::Deleted | Happened::Doubted => {
                 for path in paths.subtree(change.path) {
                     all(self.by_directory.peek(path));
                 }
@@ -108,6 +108,12 @@ impl Subscriptions {
             *forgotten = gone;
         }
         tiers
+    }
+
+    /// Who is told of what happens in a directory.
+    pub(super) fn of(&self, directory: PathId) -> Vec<u32> {
+        let tiers = self.by_directory.peek(directory);
+        tiers.into_iter().flat_map(Subscribers::iter).collect()
     }
 
     /// A tier is gone.

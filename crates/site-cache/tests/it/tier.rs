@@ -198,7 +198,7 @@ fn answers_grow_old() {
     // Twice as long after nothing had changed, but never longer than the most.
     fetch(&mut tier, 200, at(200, 1));
     assert!(fresh(&tier, 400) && !fresh(&tier, 401));
-    fetch(&mut tier, 500, Fetched::Unchanged(500));
+    fetch(&mut tier, 500, Fetched::Unchanged(500, false));
     assert!(fresh(&tier, 850) && !fresh(&tier, 851));
     fetch(&mut tier, 900, at(900, 2));
     assert!(fresh(&tier, 1000) && !fresh(&tier, 1001));

@@ -1,0 +1,177 @@
+//! Configuration files in TOML whose every mistake is named with its place: a key that is not known, or that holds something else
+//! than it should, is `FILE:LINE:COLUMN: what is wrong; what was expected`.
+
+use esker_model::schema::nearest;
+use esker_model::{Error, Result};
+use std::ops::Range;
+use std::path::Path;
+use std::time::Duration;
+pub use toml::Spanned;
+use toml::de::DeTable;
+pub use toml::de::DeValue;
+
+/// What [`size`] expects.
+pub const SIZE: &str = "a size: a number of bytes, or text as in \"64MiB\"";
+/// What [`time`] expects.
+pub const TIME: &str = "a time, as in \"10s\"";
+/// What [`count`] expects.
+pub const COUNT: &str = "a whole number from 1";
+
+/// One key: where it stands, what it holds, where that goes.
+pub struct Key<D> {
+    /// `section.name`.
+    pub path: &'static str,
+    /// What it holds, for messages.
+    pub expected: &'static str,
+    /// Takes its value; nothing if it is not what was expected.
+    pub set: fn(&mut D, &DeValue<'_>) -> Option<()>,
+}
+
+/// What a file fills in.
+pub trait Filled {
+    /// What each key is called, in the order in which people are told.
+    fn paths() -> Vec<&'static str>;
+
+    /// Takes the value of a key that is known. If it cannot: what was expected.
+    fn take(&mut self, path: &str, value: &DeValue<'_>) -> Result<(), &'static str>;
+}
+
+/// Takes a value by a table of keys; `None` if no key is called so.
+pub fn take_by<D>(
+    keys: &[Key<D>],
+    draft: &mut D,
+    path: &str,
+    value: &DeValue<'_>,
+) -> Option<Result<(), &'static str>> {
+    let key = keys.iter().find(|k| k.path == path)?;
+    Some((key.set)(draft, value).ok_or(key.expected))
+}
+
+/// Text that is not empty.
+pub fn text<'v>(value: &'v DeValue<'_>) -> Option<&'v str> {
+    value.as_str().filter(|t| !t.is_empty())
+}
+
+/// A list of texts.
+pub fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
+    let list = value.as_array()?.iter();
+    list.map(|v| text(v.get_ref()).map(str::to_owned)).collect()
+}
+
+/// A whole number.
+pub fn integer(value: &DeValue<'_>) -> Option<u64> {
+    let number = value.as_integer()?;
+    u64::from_str_radix(number.as_str(), number.radix()).ok()
+}
+
+/// A whole number from 1.
+pub fn count(value: &DeValue<'_>) -> Option<usize> {
+    integer(value)
+        .and_then(|n| usize::try_from(n).ok())
+        .filter(|n| *n > 0)
+}
+
+fn split(text: &str) -> Option<(u64, &str)> {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at_checked(end)?;
+    Some((number.parse().ok()?, unit.trim()))
+}
+
+/// Bytes: a number, or text with a unit.
+pub fn size(value: &DeValue<'_>) -> Option<usize> {
+    let bytes = if let Some(bytes) = integer(value) {
+        bytes
+    } else {
+        let (number, unit) = split(text(value)?)?;
+        let factor = match unit {
+            "" | "B" => 1,
+            "KiB" | "K" => 1 << 10,
+            "MiB" | "M" => 1 << 20,
+            "GiB" | "G" => 1 << 30,
+            _ => return None,
+        };
+        number.checked_mul(factor)?
+    };
+    usize::try_from(bytes).ok().filter(|n| *n > 0)
+}
+
+/// A time with its unit.
+pub fn time(value: &DeValue<'_>) -> Option<Duration> {
+    let (number, unit) = split(text(value)?)?;
+    let factor = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    number.checked_mul(factor).map(Duration::from_millis)
+}
+
+/// A file being read, for the places in messages.
+pub struct Source<'a> {
+    /// How the file is called.
+    pub file: &'a Path,
+    /// What is in it.
+    pub text: &'a str,
+}
+
+impl Source<'_> {
+    /// An error at a place in the file.
+    pub fn error(&self, span: Range<usize>, message: &str) -> Error {
+        let before = self.text.get(..span.start).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().map_or(0, |l| l.chars().count()) + 1;
+        Error::Invalid(format!(
+            "{}:{line}:{column}: {message}",
+            self.file.display()
+        ))
+    }
+
+    /// Reads the whole file.
+    pub fn read(&self, draft: &mut impl Filled) -> Result<()> {
+        let table = DeTable::parse(self.text)
+            .map_err(|e| self.error(e.span().unwrap_or_default(), e.message()))?;
+        self.table("", table.get_ref(), draft)
+    }
+
+    fn table<D: Filled>(&self, prefix: &str, table: &DeTable<'_>, draft: &mut D) -> Result<()> {
+        let paths = D::paths();
+        for (name, value) in table {
+            let path = format!("{prefix}{}", name.get_ref());
+            let below = format!("{path}.");
+            let is_section = paths.iter().any(|p| p.starts_with(&below));
+            let known = paths.contains(&path.as_str());
+            match value.get_ref() {
+                DeValue::Table(inner) if is_section => self.table(&below, inner, draft)?,
+                _ if is_section && !known => {
+                    return Err(self.error(
+                        value.span(),
+                        &format!("`{path}` is a section: write [{path}]"),
+                    ));
+                }
+                value_of if known => draft.take(&path, value_of).map_err(|expected| {
+                    self.error(value.span(), &format!("`{path}` holds {expected}"))
+                })?,
+                _ => return Err(self.unknown(name.span(), &path, &paths)),
+            }
+        }
+        Ok(())
+    }
+
+    fn unknown(&self, span: Range<usize>, path: &str, paths: &[&'static str]) -> Error {
+        let near = nearest(path, paths.iter().copied()).or_else(|| {
+            // The right name in the wrong section, or a section that is misspelt.
+            let last = |p: &str| p.rsplit('.').next().unwrap_or_default().to_owned();
+            let same = paths.iter().find(|p| last(p) == last(path));
+            same.map(|p| (*p).to_owned())
+        });
+        let advice = near.map_or_else(
+            || format!("the keys are {}", paths.join(", ")),
+            |near| format!("did you mean `{near}`?"),
+        );
+        self.error(span, &format!("unknown key `{path}`; {advice}"))
+    }
+}

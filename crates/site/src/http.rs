@@ -1,0 +1,211 @@
+//! HTTP: what programs without Esker ask a tier with.
+
+mod json;
+
+use crate::given::Refused;
+use crate::node::{Asked, Node};
+use crate::serve::Standing;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{ConnectInfo, RawQuery, State};
+use axum::response::Response;
+use axum::routing::{get, post};
+use esker_origin::place::percent;
+use esker_origin::{Found, Place};
+use esker_site_cache::entry::Wants;
+use foldhash::fast::FixedState;
+use http::{StatusCode, header};
+use serde_json::{Value as Json, json};
+use std::hash::BuildHasher as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+type Shared = State<Arc<Standing>>;
+
+pub(crate) fn router(standing: Arc<Standing>) -> Router {
+    Router::new()
+        .route("/v1/stat", get(stat))
+        .route("/v1/list", get(list))
+        .route("/v1/status", get(status))
+        .route("/v1/explain", get(explain))
+        .route("/v1/invalidate", post(invalidate))
+        .route("/metrics", get(metrics))
+        .route("/health", get(health))
+        .with_state(standing)
+}
+
+/// What stands behind the question mark.
+struct Query {
+    origin: String,
+    path: Vec<u8>,
+    max_age: Option<Duration>,
+    stale_if_error: bool,
+    client: Option<Vec<u8>>,
+}
+
+fn pairs(text: &str) -> impl Iterator<Item = (&str, Vec<u8>)> {
+    let parts = text.split('&').filter(|p| !p.is_empty());
+    parts.map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (name, percent(value.replace('+', "%20").as_bytes()))
+    })
+}
+
+impl Query {
+    fn parse(text: Option<&str>) -> Result<Self, String> {
+        let mut origin = None;
+        let mut path = None;
+        let mut query = Self {
+            origin: String::new(),
+            path: Vec::new(),
+            max_age: None,
+            stale_if_error: false,
+            client: None,
+        };
+        for (name, value) in pairs(text.unwrap_or_default()) {
+            let as_text = || {
+                String::from_utf8(value.clone()).map_err(|_| format!("`{name}` is not UTF-8 text"))
+            };
+            match name {
+                "origin" => origin = Some(as_text()?),
+                "path" => path = Some(value),
+                "url" => {
+                    let (place, below) = Place::parse(&as_text()?).map_err(|e| e.to_string())?;
+                    origin = Some(place.to_string());
+                    path = Some(below);
+                }
+                "max_age" => {
+                    let seconds: Option<f64> = as_text()?.parse().ok();
+                    let age = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
+                    let wrong = || "`max_age` holds seconds, as in 2.5".to_owned();
+                    query.max_age = Some(age.ok_or_else(wrong)?);
+                }
+                "stale_if_error" => {
+                    query.stale_if_error = match as_text()?.as_str() {
+                        "1" | "true" | "" => true,
+                        "0" | "false" => false,
+                        _ => return Err("`stale_if_error` holds true or false".into()),
+                    }
+                }
+                "client" => query.client = Some(value),
+                _ => {
+                    return Err(format!(
+                        "`{name}` is no parameter: there are origin and path (or url), max_age, stale_if_error, client"
+                    ));
+                }
+            }
+        }
+        query.origin =
+            origin.ok_or("`origin` is missing, as in origin=sftp%3A%2F%2Fhost, or `url`")?;
+        query.path = path.ok_or("`path` is missing: an absolute path below the origin")?;
+        Ok(query)
+    }
+}
+
+fn answer(status: StatusCode, age: Option<Duration>, body: &Json) -> Response {
+    let mut response = Response::builder()
+        .status(status)
+        .header(header::CONTENT_TYPE, "application/json");
+    if let Some(age) = age {
+        response = response.header(header::AGE, age.as_secs());
+    }
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        response = response.header(header::RETRY_AFTER, 1);
+    }
+    let built = response.body(Body::from(body.to_string()));
+    built.unwrap_or_default()
+}
+
+fn bad(why: &str) -> Response {
+    answer(StatusCode::BAD_REQUEST, None, &json!({ "error": why }))
+}
+
+fn failed(refused: &Refused) -> Response {
+    let status = match refused {
+        Refused::Named(_) => StatusCode::BAD_REQUEST,
+        Refused::Origin(_) => StatusCode::BAD_GATEWAY,
+        Refused::Busy | Refused::Changing => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    answer(status, None, &json!({ "error": refused.to_string() }))
+}
+
+async fn ask(node: &Arc<Node>, from: SocketAddr, text: Option<String>, wants: Wants) -> Response {
+    let query = match Query::parse(text.as_deref()) {
+        Ok(query) => query,
+        Err(why) => return bad(&why),
+    };
+    let asked = Asked {
+        max_age: query.max_age,
+        stale_if_error: query.stale_if_error,
+        ..Asked::new(&query.origin, &query.path, wants)
+    };
+    // Links count from zero, so that few of these are taken for one of those.
+    let client = FixedState::with_seed(5).hash_one((from.ip(), &query.client)) as u32 | 1 << 31;
+    let given = match node.ask(client, asked).await {
+        Ok(given) => given,
+        Err(refused) => return failed(&refused),
+    };
+    let status = match &given.found {
+        Found::Absent => StatusCode::NOT_FOUND,
+        _ => StatusCode::OK,
+    };
+    let body = json::given(&query.origin, &query.path, &given);
+    answer(status, Some(given.age), &body)
+}
+
+async fn stat(
+    State(standing): Shared,
+    ConnectInfo(from): ConnectInfo<SocketAddr>,
+    RawQuery(text): RawQuery,
+) -> Response {
+    ask(&standing.node, from, text, Wants::Stat).await
+}
+
+async fn list(
+    State(standing): Shared,
+    ConnectInfo(from): ConnectInfo<SocketAddr>,
+    RawQuery(text): RawQuery,
+) -> Response {
+    ask(&standing.node, from, text, Wants::List).await
+}
+
+async fn status(State(standing): Shared) -> Response {
+    answer(StatusCode::OK, None, &json::status(&standing))
+}
+
+async fn explain(State(standing): Shared, RawQuery(text): RawQuery) -> Response {
+    let query = match Query::parse(text.as_deref()) {
+        Ok(query) => query,
+        Err(why) => return bad(&why),
+    };
+    match standing.node.explain(&query.origin, &query.path) {
+        Ok(explanation) => {
+            let body = json::explanation(&query.origin, &query.path, &explanation);
+            answer(StatusCode::OK, None, &body)
+        }
+        Err(refused) => failed(&refused),
+    }
+}
+
+async fn invalidate(State(standing): Shared, RawQuery(text): RawQuery) -> Response {
+    let query = match Query::parse(text.as_deref()) {
+        Ok(query) => query,
+        Err(why) => return bad(&why),
+    };
+    match standing.node.doubt(&query.origin, &query.path) {
+        Ok(()) => answer(StatusCode::OK, None, &json!({ "forgotten": true })),
+        Err(refused) => failed(&refused),
+    }
+}
+
+async fn metrics(State(standing): Shared) -> Response {
+    let built = Response::builder()
+        .header(header::CONTENT_TYPE, "text/plain; version=0.0.4")
+        .body(Body::from(json::metrics(&standing)));
+    built.unwrap_or_default()
+}
+
+async fn health() -> &'static str {
+    "ok\n"
+}

@@ -1,0 +1,549 @@
+//! A tier's state machine in a process: time, those who wait, and those who are asked.
+//!
+//! One lock guards the state machine, its paths and the waiters; nothing waits under it. Each request upwards is a task of
+//! its own, which brings its answer back through [`Node::answered`].
+
+use crate::above::{Above, Fetch, Got, News};
+use crate::clock::{Clock, micros};
+use crate::config::Config;
+use crate::given::{Given, Refused, digest};
+use esker_origin::{Found, Named, Place, Told};
+use esker_site_cache::cache::Policy;
+use esker_site_cache::entry::{
+    Answer, Change, Child, Failure, Happened, Listing, Request, State, Time, Wants,
+};
+use esker_site_cache::path::{PathId, Paths};
+use esker_site_cache::predict::Choice;
+use esker_site_cache::queue::{Class, Run};
+use esker_site_cache::tier::{
+    Ask, Explained, Fetched, Freshness, Output, Reply, Settings, Stats, Tier, Who,
+};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+/// Origins that one tier knows at most.
+const ORIGINS_MAX: usize = 1 << 16;
+/// Paths that are known without being held before they are looked through.
+const SWEEP_LEAST: usize = 1 << 16;
+
+/// A question to a tier.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// `sftp://host`, without a path.
+    pub origin: &'a str,
+    /// Absolute below it.
+    pub path: &'a [u8],
+    /// What is asked of it.
+    pub wants: Wants,
+    /// Whether somebody waits.
+    pub class: Class,
+    /// How old the answer may be at most; whatever the tier believes if nothing is said.
+    pub max_age: Option<Duration>,
+    /// Whether an answer that is not believed any more will do if there is no other.
+    pub stale_if_error: bool,
+}
+
+impl<'a> Asked<'a> {
+    /// A question for which somebody waits.
+    pub fn new(origin: &'a str, path: &'a [u8], wants: Wants) -> Self {
+        Self {
+            origin,
+            path,
+            wants,
+            class: Class::Fetch,
+            max_age: None,
+            stale_if_error: false,
+        }
+    }
+}
+
+/// What a tier below is sent without having asked just then.
+#[derive(Debug)]
+pub(crate) enum Down {
+    /// An answer to its question.
+    Answer(u64, Result<Given, Refused>, Option<u64>),
+    /// Something happened.
+    Change(Arc<str>, Vec<u8>, Happened),
+    /// Nothing that was told so far is promised any more.
+    Cut,
+}
+
+/// What is called with an answer that comes later.
+type Then = Box<dyn FnOnce(Result<Given, Refused>) + Send>;
+
+/// Figures of a tier.
+#[derive(Debug, Clone, Copy)]
+pub struct Figures {
+    /// What it has counted.
+    pub stats: Stats,
+    /// Bytes that are kept.
+    pub used: u64,
+    /// Paths that are kept.
+    pub kept: usize,
+    /// Paths that are known.
+    pub known: usize,
+    /// Requests that wait to be sent.
+    pub waiting: usize,
+    /// Requests that are on their way.
+    pub running: usize,
+    /// Tiers and clients with a link.
+    pub links: usize,
+}
+
+struct Core {
+    tier: Tier,
+    paths: Paths,
+    /// Origins as they were given, the numbers of their roots and their names.
+    roots: HashMap<Box<str>, PathId>,
+    names: HashMap<PathId, Arc<str>>,
+    /// When each asked, and what it is told by.
+    waiters: HashMap<u64, (Time, Then)>,
+    links: HashMap<u32, mpsc::UnboundedSender<Down>>,
+    running: HashMap<Run, AbortHandle>,
+    next: u64,
+    next_link: u32,
+    /// How often promises to tell of changes were lost.
+    cuts: u64,
+    out: Vec<Output>,
+    sweep_at: usize,
+}
+
+/// A tier that runs.
+pub struct Node {
+    core: Mutex<Core>,
+    above: Arc<dyn Above>,
+    clock: Clock,
+}
+
+fn settings(config: &Config) -> Settings {
+    if let Some(services) = config.services {
+        return Settings {
+            freshness: freshness(config),
+            ..Settings::cloud(services)
+        };
+    }
+    Settings {
+        capacity: config.memory_bytes,
+        policy: config.policy,
+        predictor: config.predictor.make(config.threshold),
+        freshness: freshness(config),
+        running_max: config.running,
+        ..Settings::default()
+    }
+}
+
+fn freshness(config: &Config) -> Freshness {
+    Freshness::TimeToLive {
+        least: micros(config.ttl),
+        most: micros(config.ttl_most),
+    }
+}
+
+impl Node {
+    /// A tier that asks `above`.
+    pub fn new(config: &Config, above: Arc<dyn Above>) -> Arc<Self> {
+        let core = Core {
+            tier: Tier::new(settings(config)),
+            paths: Paths::new(),
+            roots: HashMap::new(),
+            names: HashMap::new(),
+            waiters: HashMap::new(),
+            links: HashMap::new(),
+            running: HashMap::new(),
+            next: 0,
+            next_link: 0,
+            cuts: 0,
+            out: Vec::new(),
+            sweep_at: SWEEP_LEAST,
+        };
+        Arc::new(Self {
+            core: Mutex::new(core),
+            above,
+            clock: Clock::new(),
+        })
+    }
+
+    /// A small one inside a program, without a predictor: every answer is fetched once, and kept for seconds.
+    pub fn direct(above: Arc<dyn Above>) -> Arc<Self> {
+        let config = Config {
+            predictor: Choice::Lru,
+            policy: Policy::Lru,
+            ..Config::default()
+        };
+        Self::new(&config, above)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who is asked.
+    pub fn above(&self) -> &Arc<dyn Above> {
+        &self.above
+    }
+
+    /// Asks for a client with a number of its own: predictors learn from it.
+    pub async fn ask(self: &Arc<Self>, client: u32, asked: Asked<'_>) -> Result<Given, Refused> {
+        let (send, receive) = oneshot::channel();
+        let then = move |result| drop(send.send(result));
+        if let Some(result) = self.ask_then(Who::Client(client), &asked, then) {
+            return result;
+        }
+        let gone = |_| Err(Refused::Origin("this tier ends".into()));
+        receive.await.unwrap_or_else(gone)
+    }
+
+    /// Asks. The answer comes at once, or is given to `then` later, which must not wait.
+    pub(crate) fn ask_then(
+        self: &Arc<Self>,
+        who: Who,
+        asked: &Asked<'_>,
+        then: impl FnOnce(Result<Given, Refused>) + Send + 'static,
+    ) -> Option<Result<Given, Refused>> {
+        let now = self.clock.now();
+        let mut core = self.lock();
+        let core = &mut *core;
+        let path = match self.path(core, asked.origin, asked.path) {
+            Ok(path) => path,
+            Err(refused) => return Some(Err(refused)),
+        };
+        let ticket = core.next;
+        core.next += 1;
+        let ask = Ask {
+            who,
+            ticket,
+            request: Request {
+                path,
+                wants: asked.wants,
+            },
+            class: asked.class,
+            max_age: asked.max_age.map(micros),
+            stale_if_error: asked.stale_if_error,
+        };
+        let mut out = std::mem::take(&mut core.out);
+        let reply = core.tier.ask(now, ask, &core.paths, &mut out);
+        let result = match reply {
+            Reply::Answer(answer) => Some(Ok(given(&answer, now, true, &core.paths))),
+            Reply::Refused(failure) => Some(Err(refused(failure))),
+            Reply::Wait => {
+                core.waiters.insert(ticket, (now, Box::new(then)));
+                None
+            }
+        };
+        self.carry(core, out, now);
+        Self::sweep(core);
+        result
+    }
+
+    fn path(&self, core: &mut Core, origin: &str, path: &[u8]) -> Result<PathId, Refused> {
+        let root = match core.roots.get(origin) {
+            Some(root) => *root,
+            None => self.root(core, origin)?,
+        };
+        let named = |e: esker_site_cache::Error| Refused::Named(e.to_string().into());
+        core.paths.intern(root, path).map_err(named)
+    }
+
+    fn root(&self, core: &mut Core, origin: &str) -> Result<PathId, Refused> {
+        let named = |e: esker_origin::Error| Refused::Named(e.to_string().into());
+        let (place, path) = Place::parse(origin).map_err(named)?;
+        if path != b"/" {
+            return Err(Refused::Named(
+                format!("`{origin}`: an origin has no path; give it as the path").into(),
+            ));
+        }
+        let name = place.to_string();
+        self.above.allows(&name)?;
+        if core.roots.len() >= ORIGINS_MAX {
+            return Err(Refused::Busy);
+        }
+        let root = core.paths.origin(&name);
+        core.names.insert(root, name.into());
+        core.roots.insert(origin.into(), root);
+        Ok(root)
+    }
+
+    /// Does what the state machine said.
+    fn carry(self: &Arc<Self>, core: &mut Core, mut out: Vec<Output>, now: Time) {
+        for output in out.drain(..) {
+            match output {
+                Output::Send {
+                    sent,
+                    since,
+                    max_age,
+                } => {
+                    let request = sent.key;
+                    let Some((origin, path)) = whole(core, request.path) else {
+                        continue;
+                    };
+                    let kept = since.map(|s| digest(&given(&s, now, false, &core.paths).found));
+                    let fetch = Fetch {
+                        origin,
+                        path: path.into(),
+                        wants: request.wants,
+                        class: sent.class,
+                        max_age: max_age.map(Duration::from_micros),
+                        kept,
+                    };
+                    let node = self.clone();
+                    let run = sent.run;
+                    let cuts = core.cuts;
+                    let task = tokio::spawn(async move {
+                        let began = node.clock.now();
+                        let got = node.above.fetch(fetch).await;
+                        node.answered(run, began, cuts, got);
+                    });
+                    core.running.insert(run, task.abort_handle());
+                }
+                Output::Cancel(run) => {
+                    if let Some(task) = core.running.remove(&run) {
+                        task.abort();
+                    }
+                }
+                Output::Done { ticket, result, .. } => {
+                    if let Some((asked, then)) = core.waiters.remove(&ticket) {
+                        let result = result.map(|a| given(&a, asked, false, &core.paths));
+                        then(result.map_err(refused));
+                    }
+                }
+                Output::Tell { to, change } => {
+                    let Some((origin, path)) = whole(core, change.path) else {
+                        continue;
+                    };
+                    if let Some(link) = core.links.get(&to) {
+                        // A link that is gone is taken away by whoever holds it.
+                        drop(link.send(Down::Change(origin, path, change.happened)));
+                    }
+                }
+            }
+        }
+        core.out = out;
+    }
+
+    fn answered(self: &Arc<Self>, run: Run, began: Time, cuts: u64, got: Result<Got, Refused>) {
+        let now = self.clock.now();
+        let mut core = self.lock();
+        let core = &mut *core;
+        core.running.remove(&run);
+        let Some(request) = core.tier.running(run) else {
+            return;
+        };
+        // Who promised to tell of changes may be gone by now.
+        let holds = cuts == core.cuts;
+        let at = |age: Duration| began.saturating_sub(micros(age));
+        let fetched = match got {
+            Ok(Got::Found { found, age, told }) => {
+                let mut answer = answer(request, found, at(age), &mut core.paths);
+                answer.told = told && holds;
+                Fetched::Answer(answer)
+            }
+            Ok(Got::Same { age, told }) => Fetched::Unchanged(at(age), told && holds),
+            Err(Refused::Busy) => Fetched::Failed(Failure::Busy),
+            Err(Refused::Changing) => Fetched::Failed(Failure::Changing),
+            Err(Refused::Named(why) | Refused::Origin(why)) => {
+                Fetched::Failed(Failure::Origin(why))
+            }
+        };
+        let mut out = std::mem::take(&mut core.out);
+        core.tier.answered(now, run, fetched, &core.paths, &mut out);
+        self.carry(core, out, now);
+        Self::sweep(core);
+    }
+
+    /// What somebody above tells without having been asked.
+    pub fn news(self: &Arc<Self>, news: News) {
+        let now = self.clock.now();
+        let mut core = self.lock();
+        let core = &mut *core;
+        let (origin, told) = match news {
+            News::Cut => {
+                core.tier.cut();
+                core.cuts += 1;
+                // A link that is gone is taken away by whoever holds it.
+                core.links.values().for_each(|l| drop(l.send(Down::Cut)));
+                return;
+            }
+            News::Told(origin, told) => (origin, told),
+        };
+        let (path, happened) = match told {
+            Told::Changed(path, attributes) => (path, Happened::Changed(attributes)),
+            Told::Deleted(path) => (path, Happened::Deleted),
+            Told::Missed(path) => (path, Happened::Doubted),
+        };
+        let Ok(path) = self.path(core, &origin, &path) else {
+            return;
+        };
+        let change = Change { path, happened };
+        let mut out = std::mem::take(&mut core.out);
+        core.tier.publish(now, &change, &core.paths, &mut out);
+        self.carry(core, out, now);
+    }
+
+    /// What a tier above told, with the words of tiers.
+    pub(crate) fn changed(
+        self: &Arc<Self>,
+        origin: &str,
+        path: &[u8],
+        happened: Happened,
+    ) -> Result<(), Refused> {
+        let now = self.clock.now();
+        let mut core = self.lock();
+        let core = &mut *core;
+        let path = self.path(core, origin, path)?;
+        let change = Change { path, happened };
+        let mut out = std::mem::take(&mut core.out);
+        core.tier.publish(now, &change, &core.paths, &mut out);
+        self.carry(core, out, now);
+        Ok(())
+    }
+
+    /// A person, or a tier below, says that a path may have changed: it is forgotten here, below and above.
+    pub fn doubt(self: &Arc<Self>, origin: &str, path: &[u8]) -> Result<(), Refused> {
+        self.changed(origin, path, Happened::Doubted)?;
+        self.above.doubt(origin, path);
+        Ok(())
+    }
+
+    /// A tier below, or a client, has a link.
+    pub(crate) fn join(&self, link: mpsc::UnboundedSender<Down>) -> u32 {
+        let mut core = self.lock();
+        let number = core.next_link;
+        core.next_link += 1;
+        core.links.insert(number, link);
+        number
+    }
+
+    /// Its link is gone.
+    pub(crate) fn leave(&self, link: u32) {
+        let mut core = self.lock();
+        core.links.remove(&link);
+        core.tier.drop_tier(link);
+    }
+
+    /// What it counts.
+    pub fn figures(&self) -> Figures {
+        let core = self.lock();
+        let (waiting, running) = core.tier.pending();
+        Figures {
+            stats: core.tier.stats(),
+            used: core.tier.used(),
+            kept: core.tier.len(),
+            known: core.paths.len(),
+            waiting,
+            running,
+            links: core.links.len(),
+        }
+    }
+
+    /// What is known of a path, with the paths of those entries that answer for it, and the present time.
+    pub fn explain(&self, origin: &str, path: &[u8]) -> Result<Explanation, Refused> {
+        let now = self.clock.now();
+        let mut core = self.lock();
+        let core = &mut *core;
+        let path = self.path(core, origin, path)?;
+        let explained = core.tier.explain(now, path, &core.paths);
+        let text = |p: Option<PathId>| p.map(|p| core.paths.text(p));
+        Ok(Explanation {
+            now,
+            stat_by: text(explained.stat_by),
+            list_by: text(explained.list_by),
+            explained,
+        })
+    }
+
+    /// Forgets paths that nobody holds, once there are twice as many as were held the last time.
+    fn sweep(core: &mut Core) {
+        if core.paths.len() < core.sweep_at {
+            return;
+        }
+        let mut held = vec![false; core.paths.bound()];
+        let mut mark = |path: PathId| held[path.index()] = true;
+        core.names.keys().for_each(|root| mark(*root));
+        core.tier.held(&mut mark);
+        core.paths.sweep(|path| held[path.index()]);
+        core.sweep_at = SWEEP_LEAST.max(2 * core.paths.len());
+    }
+}
+
+/// What [`Node::explain`] tells.
+#[derive(Debug, Clone)]
+pub struct Explanation {
+    /// The present, in microseconds as `explained` has its times.
+    pub now: Time,
+    /// Which path's entry answers for its attributes.
+    pub stat_by: Option<String>,
+    /// Which path's entry answers for its listing.
+    pub list_by: Option<String>,
+    /// What is known.
+    pub explained: Explained,
+}
+
+/// A path's origin, and how it is called there.
+fn whole(core: &Core, path: PathId) -> Option<(Arc<str>, Vec<u8>)> {
+    let root = core.paths.upwards(path).last()?;
+    let origin = core.names.get(&root)?.clone();
+    Some((origin, core.paths.bytes(path)))
+}
+
+fn refused(failure: Failure) -> Refused {
+    match failure {
+        Failure::Origin(why) => Refused::Origin(why),
+        Failure::Busy => Refused::Busy,
+        Failure::Changing => Refused::Changing,
+        other => Refused::Origin(other.to_string().into()),
+    }
+}
+
+fn given(answer: &Answer, now: Time, hit: bool, paths: &Paths) -> Given {
+    let found = match (&answer.state, &answer.listing) {
+        (State::Absent, _) => Found::Absent,
+        (State::Present(attributes), None) => Found::Present(attributes.clone()),
+        (State::Present(attributes), Some(listing)) => Found::Listing {
+            attributes: attributes.clone(),
+            children: listing
+                .children()
+                .iter()
+                .map(|child| Named {
+                    name: paths.name(child.path).into(),
+                    attributes: child.attributes.clone(),
+                })
+                .collect(),
+            complete: listing.complete(),
+        },
+    };
+    Given {
+        found,
+        age: Duration::from_micros(now.saturating_sub(answer.at)),
+        told: answer.told,
+        hit,
+    }
+}
+
+fn answer(request: Request, found: Found, at: Time, paths: &mut Paths) -> Answer {
+    match found {
+        Found::Absent => Answer::absent(at),
+        Found::Present(attributes) => Answer::present(attributes, at),
+        Found::Listing {
+            attributes,
+            children,
+            complete,
+        } => {
+            let mut whole = complete;
+            let mut known = Vec::with_capacity(children.len());
+            for Named { name, attributes } in children {
+                match paths.child(request.path, &name) {
+                    Ok(path) => known.push(Child { path, attributes }),
+                    // A name that no path can have cannot be asked for either, but nothing is complete without it.
+                    Err(_) => whole = false,
+                }
+            }
+            Answer {
+                listing: Some(Arc::new(Listing::new(known, whole, paths))),
+                ..Answer::present(attributes, at)
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Between what tiers say to each other and what that means.
+
+use crate::above::{Fetch, Got};
+use crate::given::{Given, Refused, digest};
+use esker_origin::{Found, Named};
+use esker_rpc::proto;
+use esker_rpc::proto::site_answer::{Reason, State};
+use esker_rpc::proto::site_attributes::Kind as KindWord;
+use esker_rpc::proto::site_change::Happened as Word;
+use esker_site_cache::entry::{Attributes, Happened, Kind, Wants};
+use esker_site_cache::queue::{Class, PRIORITY_MAX};
+use std::time::Duration;
+
+/// Names in one piece of a listing.
+const PIECE: usize = 8192;
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+pub(crate) fn attributes(of: &Attributes) -> proto::SiteAttributes {
+    let kind = match of.kind {
+        Kind::File => KindWord::File,
+        Kind::Directory => KindWord::Directory,
+        Kind::Link => KindWord::Link,
+        Kind::Other => KindWord::Other,
+        Kind::Unknown => KindWord::Unknown,
+    };
+    let more = of.more.iter().flat_map(|m| m.iter());
+    proto::SiteAttributes {
+        kind: kind.into(),
+        size: of.size,
+        modified: of.modified,
+        mode: of.mode,
+        more: more
+            .flat_map(|(name, value)| [name.to_string(), value.to_string()])
+            .collect(),
+    }
+}
+
+pub(crate) fn of_attributes(from: proto::SiteAttributes) -> Attributes {
+    let kind = match from.kind() {
+        KindWord::File => Kind::File,
+        KindWord::Directory => Kind::Directory,
+        KindWord::Link => Kind::Link,
+        KindWord::Other => Kind::Other,
+        KindWord::Unknown => Kind::Unknown,
+    };
+    let mut more = Vec::with_capacity(from.more.len() / 2);
+    let mut words = from.more.into_iter();
+    while let (Some(name), Some(value)) = (words.next(), words.next()) {
+        more.push((name.into(), value.into()));
+    }
+    Attributes {
+        kind,
+        size: from.size,
+        modified: from.modified,
+        mode: from.mode,
+        more: (!more.is_empty()).then(|| more.into()),
+    }
+}
+
+pub(crate) fn ask(ticket: u64, fetch: Fetch, stale_if_error: bool) -> proto::SiteAsk {
+    let urgency = match fetch.class {
+        Class::Fetch => u32::from(PRIORITY_MAX) + 1,
+        Class::Prefetch(priority) => u32::from(priority.min(PRIORITY_MAX)),
+    };
+    proto::SiteAsk {
+        ticket,
+        origin: fetch.origin.to_string(),
+        path: fetch.path.into(),
+        list: fetch.wants == Wants::List,
+        urgency,
+        max_age: fetch.max_age.map(micros),
+        stale_if_error,
+        kept: fetch.kept,
+    }
+}
+
+pub(crate) fn class(urgency: u32) -> Class {
+    match u8::try_from(urgency) {
+        Ok(priority) if priority <= PRIORITY_MAX => Class::Prefetch(priority),
+        _ => Class::Fetch,
+    }
+}
+
+/// An answer in as many pieces as it takes; the last one is its end.
+pub(crate) fn answers(
+    ticket: u64,
+    result: Result<Given, Refused>,
+    kept: Option<u64>,
+    out: &mut Vec<proto::SiteAnswer>,
+) {
+    let mut answer = proto::SiteAnswer {
+        ticket,
+        ..proto::SiteAnswer::default()
+    };
+    let given = match result {
+        Ok(given) => given,
+        Err(refused) => {
+            let reason = match &refused {
+                Refused::Named(_) => Reason::Named,
+                Refused::Origin(_) => Reason::Origin,
+                Refused::Busy => Reason::Busy,
+                Refused::Changing => Reason::Changing,
+            };
+            answer.set_reason(reason);
+            answer.failure = refused.to_string();
+            out.push(answer);
+            return;
+        }
+    };
+    answer.age = micros(given.age);
+    answer.told = given.told;
+    answer.hit = given.hit;
+    if kept.is_some_and(|kept| kept == digest(&given.found)) {
+        answer.set_state(State::Same);
+        out.push(answer);
+        return;
+    }
+    match given.found {
+        Found::Absent => answer.set_state(State::Absent),
+        Found::Present(of) => {
+            answer.set_state(State::Present);
+            answer.attributes = Some(attributes(&of));
+        }
+        Found::Listing {
+            attributes: own,
+            children,
+            complete,
+        } => {
+            let child = |c: Named| proto::SiteChild {
+                name: c.name.into(),
+                attributes: Some(attributes(&c.attributes)),
+            };
+            let mut rest = children.into_iter();
+            while rest.len() > PIECE {
+                let mut piece = proto::SiteAnswer {
+                    ticket,
+                    children: rest.by_ref().take(PIECE).map(child).collect(),
+                    ..proto::SiteAnswer::default()
+                };
+                piece.set_state(State::Piece);
+                out.push(piece);
+            }
+            answer.set_state(State::Present);
+            answer.attributes = Some(attributes(&own));
+            answer.listing = true;
+            answer.complete = complete;
+            answer.children = rest.map(child).collect();
+        }
+    }
+    out.push(answer);
+}
+
+/// Children of an answer that is not whole yet.
+#[derive(Debug, Default)]
+pub(crate) struct Pieces {
+    children: Vec<Named>,
+}
+
+/// What an answer was, with what its tier said of itself.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    pub(crate) got: Result<Got, Refused>,
+    pub(crate) hit: bool,
+}
+
+impl Pieces {
+    /// Takes a piece; the answer, when it is whole.
+    pub(crate) fn take(&mut self, answer: proto::SiteAnswer) -> Option<Whole> {
+        let state = answer.state();
+        let reason = answer.reason();
+        let child = |c: proto::SiteChild| Named {
+            name: c.name.into(),
+            attributes: of_attributes(c.attributes.unwrap_or_default()),
+        };
+        self.children.extend(answer.children.into_iter().map(child));
+        let age = Duration::from_micros(answer.age);
+        let told = answer.told;
+        let found = |found| Ok(Got::Found { found, age, told });
+        let own = of_attributes(answer.attributes.unwrap_or_default());
+        let got = match state {
+            State::Piece => return None,
+            State::Same => Ok(Got::Same { age, told }),
+            State::Absent => found(Found::Absent),
+            State::Present if answer.listing => found(Found::Listing {
+                attributes: own,
+                children: std::mem::take(&mut self.children),
+                complete: answer.complete,
+            }),
+            State::Present => found(Found::Present(own)),
+            State::Failed => Err(match reason {
+                Reason::Origin => Refused::Origin(answer.failure.into()),
+                Reason::Named => Refused::Named(answer.failure.into()),
+                Reason::Busy => Refused::Busy,
+                Reason::Changing => Refused::Changing,
+            }),
+        };
+        Some(Whole {
+            got,
+            hit: answer.hit,
+        })
+    }
+}
+
+pub(crate) fn change(origin: &str, path: Vec<u8>, happened: &Happened) -> proto::SiteChange {
+    let (word, of) = match happened {
+        Happened::Changed(of) => (Word::Changed, Some(attributes(of))),
+        Happened::Deleted => (Word::Deleted, None),
+        Happened::Forgotten => (Word::Forgotten, None),
+        Happened::Doubted => (Word::Doubted, None),
+    };
+    proto::SiteChange {
+        origin: origin.to_owned(),
+        path,
+        happened: word.into(),
+        attributes: of,
+    }
+}
+
+pub(crate) fn of_change(change: &proto::SiteChange) -> Happened {
+    match change.happened() {
+        Word::Changed => {
+            let of = change.attributes.clone().unwrap_or_default();
+            Happened::Changed(of_attributes(of))
+        }
+        Word::Deleted => Happened::Deleted,
+        Word::Forgotten => Happened::Forgotten,
+        Word::Doubted => Happened::Doubted,
+    }
+}
