@@ -6,11 +6,13 @@
 //!
 //! Suggested reading order: [`question`], [`place`], [`session`], [`pool`], then a protocol.
 
+mod children;
 pub mod error;
 pub mod place;
 pub mod pool;
 pub mod question;
 pub mod session;
+pub mod sftp;
 
 pub use error::{Error, Result};
 pub use place::{Place, Scheme};
