@@ -154,7 +154,7 @@ impl Wire {
     /// The connection is of no use any more; all who wait are told why.
     fn end(&self, error: &Error) {
         let mut open = self.lock();
-        open.broken.get_or_insert_with(|| error.clone());
+        open.broken = Some(error.clone());
         let waiting = std::mem::take(&mut open.waiting);
         drop(open);
         for (_, waiter) in waiting.into_values() {
@@ -324,7 +324,6 @@ impl Talk {
                     Ok(why) => carrier.ended(why, true).await,
                     Err(error) => error,
                 };
-                wire.lock().broken = None;
                 wire.end(&error);
             }
         });
@@ -486,7 +485,9 @@ impl Session for Talk {
                 let _ = timeout(Duration::from_secs(2), task).await;
             }
             self.abort.abort();
-            self.wire.end(&self.wire.broken("it was closed"));
+            if !self.is_broken() {
+                self.wire.end(&self.wire.broken("it was closed"));
+            }
         })
     }
 }
