@@ -8,11 +8,13 @@
 
 mod children;
 pub mod error;
+pub mod local;
 pub mod place;
 pub mod pool;
 pub mod question;
 pub mod session;
 pub mod sftp;
+mod unix;
 
 pub use error::{Error, Result};
 pub use place::{Place, Scheme};

@@ -3,8 +3,8 @@
 //! The version that servers speak is an Internet draft (draft-ietf-secsh-filexfer-02): a length, a kind, a number that
 //! pairs a reply with its request, and fields in big-endian order. Names are bytes here as they are on the wire.
 
+use crate::unix::{kind, owner};
 use esker_site_cache::entry::{Attributes, Kind};
-use std::sync::Arc;
 
 /// The longest packet that is read; the draft demands 34,000 bytes, OpenSSH sends up to 256 KiB.
 pub(crate) const PACKET_MAX: usize = 1 << 20;
@@ -162,26 +162,6 @@ impl<'a> Fields<'a> {
             }
         }
         Ok(attributes)
-    }
-}
-
-/// Who owns something, as `more` of attributes has it.
-pub(crate) fn owner(user: u32, group: u32) -> Arc<[(Box<str>, Box<str>)]> {
-    [
-        ("uid".into(), user.to_string().into()),
-        ("gid".into(), group.to_string().into()),
-    ]
-    .into()
-}
-
-/// What the upper bits of a mode say.
-pub(crate) fn kind(mode: u32) -> Kind {
-    match mode & 0o170_000 {
-        0o040_000 => Kind::Directory,
-        0o100_000 => Kind::File,
-        0o120_000 => Kind::Link,
-        0 => Kind::Unknown,
-        _ => Kind::Other,
     }
 }
 

@@ -5,6 +5,7 @@ use crate::children::Children;
 use crate::error::{Error, Result, shown};
 use crate::question::{Found, Question};
 use crate::session::Session;
+use crate::unix;
 use esker_site_cache::entry::{Attributes, Kind, Wants};
 use futures_util::future::BoxFuture;
 use std::collections::{HashMap, VecDeque};
@@ -358,9 +359,7 @@ impl Talk {
                 && let Some(first) = names.into_iter().next()
                 && let Ok(target) = String::from_utf8(first.name.into_vec())
             {
-                let known = attributes.more.iter().flat_map(|more| more.iter().cloned());
-                let target = ("target".into(), target.into());
-                attributes.more = Some(known.chain([target]).collect());
+                unix::add(&mut attributes, "target", &target);
             }
         }
         Ok(Found::Present(attributes))

@@ -1,4 +1,5 @@
 //! Origins as people run them: real servers on loopback, started and stopped by the tests.
 
 mod battery;
+mod local;
 mod sftp;
