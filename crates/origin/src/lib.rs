@@ -7,7 +7,9 @@
 //! Suggested reading order: [`question`], [`place`], [`session`], [`pool`], then a protocol.
 
 mod children;
+pub mod dav;
 pub mod error;
+mod http;
 pub mod local;
 pub mod place;
 pub mod pool;

@@ -102,7 +102,7 @@ impl Watch {
     fn new(most: usize) -> std::io::Result<Self> {
         let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         Ok(Self {
-            fd: Arc::new(AsyncFd::new(fd)?),
+            fd: Arc::new(AsyncFd::register(fd)?),
             watched: Arc::default(),
             wake: Arc::default(),
             most,
