@@ -83,9 +83,10 @@ impl Http {
 
     /// How many questions may be open at once.
     pub(crate) fn width(&self) -> usize {
-        match self.second.load(Ordering::Relaxed) {
-            true => WIDTH.1,
-            false => WIDTH.0,
+        if self.second.load(Ordering::Relaxed) {
+            WIDTH.1
+        } else {
+            WIDTH.0
         }
     }
 
@@ -98,9 +99,10 @@ impl Http {
         let sent = timeout(self.silence, self.client.request(request)).await;
         let answer = sent.map_err(late)?.map_err(|e| {
             let (origin, why) = (self.origin.clone(), said(&e));
-            match e.is_connect() {
-                true => Error::Unreachable { origin, why },
-                false => Error::Broken { origin, why },
+            if e.is_connect() {
+                Error::Unreachable { origin, why }
+            } else {
+                Error::Broken { origin, why }
             }
         })?;
         if answer.version() == Version::HTTP_2 {

@@ -14,6 +14,7 @@ pub mod local;
 pub mod place;
 pub mod pool;
 pub mod question;
+pub mod s3;
 pub mod session;
 pub mod sftp;
 mod unix;

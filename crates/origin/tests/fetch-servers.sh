@@ -6,7 +6,7 @@
 #   FOLDER/venv/     a virtual environment with them; a file `complete` in it says that it is whole
 set -eu
 
-versions="wsgidav==4.3.3 cheroot==10.0.1 moto[server]==5.1.4 python-irodsclient==3.1.0"
+versions="wsgidav==4.4.0 cheroot==11.1.2 moto[server]==5.2.5 python-irodsclient==3.3.0"
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:-${ESKER_ORIGIN_SERVERS_DIR:-$here/../../../target/origin-servers}}
 python=${PYTHON:-python3}

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use url::Url;
 use xml::Response;
+pub(crate) use xml::date;
 
 /// Redirections that are followed: to the name with `/` at its end, mostly.
 const REDIRECTS_MAX: usize = 3;

@@ -113,19 +113,22 @@ pub(crate) fn responses(
                     return Err("a document of elements in elements in elements".into());
                 }
                 let name = element.local_name();
-                let here = match dav {
-                    true => at(name.as_ref(), path.last().copied()),
-                    false => At::Other,
+                let here = if dav {
+                    at(name.as_ref(), path.last().copied())
+                } else {
+                    At::Other
                 };
                 match here {
                     At::Multistatus => seen = true,
                     At::Response => response = Response::default(),
                     At::Propstat => group = Group::default(),
                     At::Type => group.typed = true,
-                    At::Other if dav && path.last() == Some(&At::Type) => {
-                        if name.as_ref() == b"collection" {
-                            group.attributes.kind = Kind::Directory;
-                        }
+                    At::Other
+                        if dav
+                            && path.last() == Some(&At::Type)
+                            && name.as_ref() == b"collection" =>
+                    {
+                        group.attributes.kind = Kind::Directory;
                     }
                     _ => {}
                 }
@@ -166,9 +169,10 @@ pub(crate) fn responses(
             _ => {}
         }
     }
-    match seen && path.is_empty() {
-        true => Ok(()),
-        false => Err("something else than a whole multistatus document".into()),
+    if seen && path.is_empty() {
+        Ok(())
+    } else {
+        Err("something else than a whole multistatus document".into())
     }
 }
 

@@ -101,8 +101,13 @@ impl Drop for Watch {
 impl Watch {
     fn new(most: usize) -> std::io::Result<Self> {
         let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        #[expect(
+            deprecated,
+            reason = "an OwnedFd stays the one it is; the other way to make this is unsafe"
+        )]
+        let fd = AsyncFd::new(fd)?;
         Ok(Self {
-            fd: Arc::new(AsyncFd::register(fd)?),
+            fd: Arc::new(fd),
             watched: Arc::default(),
             wake: Arc::default(),
             most,

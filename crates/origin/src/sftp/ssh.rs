@@ -335,8 +335,8 @@ mod tests {
         for user in ["-x", "a b", "$(x)"] {
             let (host, user) = ("host".into(), Some(user.into()));
             let place = Place {
-                host,
                 user,
+                host,
                 ..place.clone()
             };
             assert!(Sftp::new(place).is_err());

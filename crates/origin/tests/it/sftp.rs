@@ -1,6 +1,7 @@
 //! OpenSSH's own server, with keys and a configuration of its own.
 
-use crate::battery::{NO_TEXT, ODD, Site, Tree, chmod};
+use crate::battery::{Lacks, NO_TEXT, ODD, Site, Tree, chmod};
+use crate::servers::{free_port, wait_for};
 use esker_origin::sftp::Sftp;
 use esker_origin::{Error, Found, Place, Pool, Question, Settings};
 use std::ffi::OsString;
@@ -33,20 +34,6 @@ fn run(command: &mut Command) -> String {
     String::from_utf8(out.stdout).unwrap().trim().into()
 }
 
-/// A port that was free a moment ago.
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
-
-pub(crate) fn wait_for(port: u16) {
-    let began = Instant::now();
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(began.elapsed() < Duration::from_secs(20), "no server");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 impl Sshd {
     /// With a subsystem, as whoever runs the tests; or, if that is root, whom nothing is denied, as somebody else.
     fn start(subsystem: &str, lowly: bool) -> Self {
@@ -61,9 +48,10 @@ impl Sshd {
         let host_key = fs::read_to_string(at("host_key.pub")).unwrap();
         fs::write(at("known_hosts"), format!("[127.0.0.1]:{port} {host_key}")).unwrap();
         let root = fs::metadata("/proc/self").unwrap().uid() == 0;
-        let user = match root && lowly {
-            true => "nobody".to_owned(),
-            false => run(Command::new("id").arg("-un")),
+        let user = if root && lowly {
+            "nobody".to_owned()
+        } else {
+            run(Command::new("id").arg("-un"))
         };
         if root {
             fs::create_dir_all("/run/sshd").unwrap();
@@ -129,10 +117,7 @@ fn site(pool: Pool, tree: &Tree) -> Site {
         pool,
         root: tree.root().into(),
         prefix: tree.root().to_str().unwrap().into(),
-        links: true,
-        modes: true,
-        nanoseconds: false,
-        times_of_directories: true,
+        lacks: &[Lacks::Nanoseconds],
     }
 }
 
@@ -155,7 +140,7 @@ async fn openssh_answers_as_the_file_system_does() {
     let names: Vec<&[u8]> = ODD.iter().chain(&NO_TEXT).copied().collect();
     let tree = Tree::new(&names);
     let site = site(sshd.pool(Settings::default()), &tree);
-    site.all().await;
+    site.all(5_000).await;
     for path in [&b"secret/inner"[..], b"secret/nothing"] {
         let error = site.stat(path).await.unwrap_err();
         assert!(matches!(error, Error::Denied { .. }), "{error}");
