@@ -42,7 +42,9 @@ fn pool(server: &Running, bucket: &str, keys: bool) -> Pool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bucket_answers_as_the_file_system_does() {
-    let tree = Tree::plain(&ODD);
+    // moto has no route for keys with line ends.
+    let names: Vec<&[u8]> = ODD.into_iter().filter(|n| !n.contains(&b'\n')).collect();
+    let tree = Tree::plain(&names);
     let server = serve();
     fill(&server, "lab", tree.root());
     // So that the listing of the root has them too.

@@ -6,7 +6,6 @@ use esker_origin::sftp::Sftp;
 use esker_origin::{Error, Found, Place, Pool, Question, Settings};
 use std::ffi::OsString;
 use std::fs;
-use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
