@@ -11,6 +11,9 @@ python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
 need_command unzip || missing+=(unzip)
 # Tests of collective searches run real MPI ranks.
 need_command mpirun || missing+=(openmpi-bin)
+# Tests of origins run OpenSSH's server and client.
+need_command ssh || missing+=(openssh-client)
+[ -x /usr/sbin/sshd ] || missing+=(openssh-server)
 if [ "${1:-}" = rocksdb ]; then
     need_command c++ || missing+=(g++)
     # RocksDB's bindings are generated when they are built.

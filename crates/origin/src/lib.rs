@@ -6,11 +6,18 @@
 //!
 //! Suggested reading order: [`question`], [`place`], [`session`], [`pool`], then a protocol.
 
+mod children;
+pub mod dav;
 pub mod error;
+mod http;
+pub mod local;
 pub mod place;
 pub mod pool;
 pub mod question;
+pub mod s3;
 pub mod session;
+pub mod sftp;
+mod unix;
 
 pub use error::{Error, Result};
 pub use place::{Place, Scheme};

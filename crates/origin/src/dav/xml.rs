@@ -1,0 +1,275 @@
+//! A multistatus document of WebDAV (RFC 4918) as names and attributes.
+
+use crate::place::percent;
+use esker_site_cache::entry::{Attributes, Kind};
+use jiff::fmt::rfc2822::DateTimeParser;
+use quick_xml::NsReader;
+use quick_xml::events::Event;
+use quick_xml::name::{Namespace, ResolveResult};
+
+/// What is wrong with a document.
+pub(crate) type Wrong = String;
+
+/// What a server says of one path.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Response {
+    /// The path, as bytes without escapes and without a `/` at its end.
+    pub(crate) path: Vec<u8>,
+    /// A status for the path as a whole, where properties have none.
+    pub(crate) status: Option<u16>,
+    /// From the properties that it has.
+    pub(crate) attributes: Attributes,
+}
+
+/// How deep elements may stand in each other; those that mean something stand six deep.
+const DEPTH_MAX: usize = 64;
+
+/// The path of a link, which may be a whole URL.
+pub(crate) fn path_of(href: &str) -> Vec<u8> {
+    let path = match href.split_once("://") {
+        Some((_, rest)) => rest.find('/').map_or("/", |at| &rest[at..]),
+        None => href,
+    };
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    let mut path = percent(path.as_bytes());
+    while path.len() > 1 && path.last() == Some(&b'/') {
+        path.pop();
+    }
+    path
+}
+
+/// Seconds since 1970 of an HTTP date, as nanoseconds.
+pub(crate) fn date(text: &str) -> Option<i64> {
+    let time = DateTimeParser::new().parse_timestamp(text.trim()).ok()?;
+    i64::try_from(time.as_nanosecond()).ok()
+}
+
+/// The number of `HTTP/1.1 200 OK`.
+fn status(text: &str) -> Option<u16> {
+    text.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// Properties under one status.
+#[derive(Default)]
+struct Group {
+    status: Option<u16>,
+    attributes: Attributes,
+    /// Whether the server told of a type at all; an empty one is that of a file.
+    typed: bool,
+}
+
+/// Names of the elements around the place that is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    Multistatus,
+    Response,
+    Href,
+    Status,
+    Propstat,
+    Prop,
+    Type,
+    Length,
+    Modified,
+    Tag,
+    Other,
+}
+
+fn at(name: &[u8], parent: Option<At>) -> At {
+    match (parent, name) {
+        (None, b"multistatus") => At::Multistatus,
+        (Some(At::Multistatus), b"response") => At::Response,
+        (Some(At::Response), b"href") => At::Href,
+        (Some(At::Response | At::Propstat), b"status") => At::Status,
+        (Some(At::Response), b"propstat") => At::Propstat,
+        (Some(At::Propstat), b"prop") => At::Prop,
+        (Some(At::Prop), b"resourcetype") => At::Type,
+        (Some(At::Prop), b"getcontentlength") => At::Length,
+        (Some(At::Prop), b"getlastmodified") => At::Modified,
+        (Some(At::Prop), b"getetag") => At::Tag,
+        _ => At::Other,
+    }
+}
+
+/// Reads a whole document, and hands each response on. An error of `each` ends it.
+pub(crate) fn responses(
+    body: &[u8],
+    mut each: impl FnMut(Response) -> Result<(), Wrong>,
+) -> Result<(), Wrong> {
+    let mut reader = NsReader::from_reader(body);
+    reader.config_mut().expand_empty_elements = true;
+    let mut path: Vec<At> = Vec::new();
+    let mut text = String::new();
+    let mut response = Response::default();
+    let mut group = Group::default();
+    let mut seen = false;
+    loop {
+        let (namespace, event) = reader
+            .read_resolved_event()
+            .map_err(|e| format!("a document that is no XML: {e}"))?;
+        let dav = namespace == ResolveResult::Bound(Namespace(b"DAV:"));
+        match event {
+            Event::Start(element) => {
+                if path.len() >= DEPTH_MAX {
+                    return Err("a document of elements in elements in elements".into());
+                }
+                let name = element.local_name();
+                let here = if dav {
+                    at(name.as_ref(), path.last().copied())
+                } else {
+                    At::Other
+                };
+                match here {
+                    At::Multistatus => seen = true,
+                    At::Response => response = Response::default(),
+                    At::Propstat => group = Group::default(),
+                    At::Type => group.typed = true,
+                    At::Other
+                        if dav
+                            && path.last() == Some(&At::Type)
+                            && name.as_ref() == b"collection" =>
+                    {
+                        group.attributes.kind = Kind::Directory;
+                    }
+                    _ => {}
+                }
+                text.clear();
+                path.push(here);
+            }
+            Event::Text(part) => {
+                let part = part.unescape();
+                text.push_str(&part.map_err(|e| format!("a document that is no XML: {e}"))?);
+            }
+            Event::CData(part) => {
+                text.push_str(&String::from_utf8_lossy(&part));
+            }
+            Event::End(_) => {
+                let ended = path.pop();
+                let parent = path.last().copied();
+                let value = text.trim();
+                match ended {
+                    Some(At::Href) => response.path = path_of(value),
+                    Some(At::Status) if parent == Some(At::Response) => {
+                        response.status = status(value);
+                    }
+                    Some(At::Status) => group.status = status(value),
+                    Some(At::Length) => group.attributes.size = value.parse().ok(),
+                    Some(At::Modified) => group.attributes.modified = date(value),
+                    Some(At::Tag) if !value.is_empty() && value.len() <= 1024 => {
+                        let tag = ("etag".into(), value.trim_matches('"').into());
+                        group.attributes.more = Some([tag].into());
+                    }
+                    Some(At::Propstat) => settle(&mut response, std::mem::take(&mut group)),
+                    Some(At::Response) => each(std::mem::take(&mut response))?,
+                    _ => {}
+                }
+                text.clear();
+            }
+            Event::DocType(_) => return Err("a document with a type of its own".into()),
+            Event::Eof => break,
+            _ => {}
+        }
+    }
+    if seen && path.is_empty() {
+        Ok(())
+    } else {
+        Err("something else than a whole multistatus document".into())
+    }
+}
+
+/// Properties that are there become attributes; those with another status are not.
+fn settle(response: &mut Response, group: Group) {
+    if group.status.is_some_and(|status| status != 200) {
+        return;
+    }
+    let known = &mut response.attributes;
+    let Attributes {
+        kind,
+        size,
+        modified,
+        more,
+        ..
+    } = group.attributes;
+    if group.typed {
+        known.kind = match kind {
+            Kind::Directory => Kind::Directory,
+            _ => Kind::File,
+        };
+    }
+    known.size = size.or(known.size);
+    known.modified = modified.or(known.modified);
+    if more.is_some() {
+        known.more = more;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(text: &str) -> Result<Vec<Response>, Wrong> {
+        let mut all = Vec::new();
+        responses(text.as_bytes(), |r| {
+            all.push(r);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    const DOCUMENT: &str = "<?xml version='1.0'?>\
+        <d:multistatus xmlns:d='DAV:' xmlns='http://other/'><d:response><d:href>http://h:80/a%20b/?x</d:href><d:propstat><d:prop>\
+        <d:resourcetype><d:collection/></d:resourcetype><d:getlastmodified>Mon, 12 Jan 1998 09:25:56 GMT</d:getlastmodified>\
+        </d:prop><d:status>HTTP/1.1 200 OK</d:status></d:propstat><d:propstat><d:prop><d:getcontentlength>9</d:getcontentlength>\
+        </d:prop><d:status>HTTP/1.1 404 Not Found</d:status></d:propstat></d:response><d:response><d:href>/a%20b/%FF&amp;</d:href>\
+        <d:propstat><d:prop><d:resourcetype/><d:getcontentlength> 12 </d:getcontentlength><getcontentlength>7</getcontentlength>\
+        <d:getetag>\"e\"</d:getetag></d:prop><d:status>HTTP/1.1 200 OK</d:status></d:propstat></d:response>\
+        <d:response><d:href>/gone</d:href><d:status>HTTP/1.1 404 Gone</d:status></d:response></d:multistatus>";
+
+    #[test]
+    fn what_servers_say_is_understood() {
+        let all = read(DOCUMENT).unwrap();
+        assert_eq!(all[0].path, b"/a b");
+        assert_eq!(all[0].attributes.kind, Kind::Directory);
+        assert_eq!(all[0].attributes.size, None);
+        assert_eq!(all[0].attributes.modified, Some(884_597_156_000_000_000));
+        assert_eq!(all[1].path, b"/a b/\xff&");
+        assert_eq!(all[1].attributes.kind, Kind::File);
+        assert_eq!(all[1].attributes.size, Some(12));
+        assert_eq!(all[1].attributes.more.as_ref().unwrap()[0].1, "e".into());
+        assert_eq!((all[2].status, all.len()), (Some(404), 3));
+    }
+
+    #[test]
+    fn what_is_no_answer_is_refused() {
+        for bad in [
+            "",
+            "<html><body>Log in</body></html>",
+            "<multistatus/>",
+            "<!DOCTYPE x [<!ENTITY a 'b'>]><x/>",
+            "<d:multistatus xmlns:d='DAV:'><d:response>",
+            "<d:multistatus xmlns:d='DAV:'>&bomb;</d:multistatus>",
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+        assert!(read(&"<a>".repeat(1000)).is_err());
+    }
+
+    proptest! {
+        /// Whatever a server sends, and wherever its document is cut or changed, nothing breaks.
+        #[test]
+        fn any_bytes_are_read_or_refused(
+            junk in proptest::collection::vec(any::<u8>(), 0..200),
+            cut in 0..DOCUMENT.len(),
+            to in 0..DOCUMENT.len(),
+            byte: u8,
+        ) {
+            let _ = responses(&junk, |_| Ok(()));
+            prop_assert!(responses(&DOCUMENT.as_bytes()[..cut], |_| Ok(())).is_err());
+            let mut changed = DOCUMENT.as_bytes().to_vec();
+            changed[to] = byte;
+            let _ = responses(&changed, |_| Ok(()));
+            let _ = path_of(&String::from_utf8_lossy(&junk));
+            let _ = date(&String::from_utf8_lossy(&junk));
+        }
+    }
+}

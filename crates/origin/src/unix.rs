@@ -1,0 +1,34 @@
+//! What numbers of Unix mean.
+
+use esker_site_cache::entry::{Attributes, Kind};
+use std::sync::Arc;
+
+/// Names and values of what has no field of its own.
+pub(crate) type More = Arc<[(Box<str>, Box<str>)]>;
+
+/// What the upper bits of a mode say.
+pub(crate) fn kind(mode: u32) -> Kind {
+    match mode & 0o170_000 {
+        0o040_000 => Kind::Directory,
+        0o100_000 => Kind::File,
+        0o120_000 => Kind::Link,
+        0 => Kind::Unknown,
+        _ => Kind::Other,
+    }
+}
+
+/// Who owns something, as `more` of attributes has it.
+pub(crate) fn owner(user: u32, group: u32) -> More {
+    [
+        ("uid".into(), user.to_string().into()),
+        ("gid".into(), group.to_string().into()),
+    ]
+    .into()
+}
+
+/// Puts something behind what is known besides.
+pub(crate) fn add(attributes: &mut Attributes, name: &str, value: &str) {
+    let known = attributes.more.iter().flat_map(|more| more.iter().cloned());
+    let added = (name.into(), value.into());
+    attributes.more = Some(known.chain([added]).collect());
+}

@@ -1,0 +1,118 @@
+//! Folders of this machine, and changes in them.
+
+use crate::battery::{NO_TEXT, ODD, Site, Tree};
+use esker_origin::local::Local;
+use esker_origin::session::Connect as _;
+use esker_origin::{Error, Found, Place, Pool, Question, Settings, Told};
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc::Receiver;
+use tokio::time::timeout;
+
+fn local() -> Local {
+    Local::new(Place::parse("file:///").unwrap().0)
+}
+
+fn bytes(path: &Path) -> Vec<u8> {
+    path.to_str().unwrap().into()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn folders_are_as_they_are() {
+    let names: Vec<&[u8]> = ODD.iter().chain(&NO_TEXT).copied().collect();
+    let tree = Tree::new(&names);
+    let settings = Settings {
+        in_flight: 256,
+        connections: 1,
+        ..Settings::default()
+    };
+    let site = Site {
+        pool: Pool::new(Arc::new(local()), settings),
+        root: tree.root().into(),
+        prefix: bytes(tree.root()),
+        lacks: &[],
+    };
+    site.all(5_000).await;
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        let error = site.list(b"secret").await.unwrap_err();
+        assert!(matches!(error, Error::Denied { .. }), "{error}");
+    }
+    let error = site.stat(&[b'x'; 300]).await.unwrap_err();
+    assert!(matches!(error, Error::Denied { .. }), "{error}");
+}
+
+/// What is told about a path, others left out.
+async fn told(changes: &mut Receiver<Told>, path: &[u8], wanted: impl Fn(&Told) -> bool) -> Told {
+    let found = timeout(Duration::from_secs(10), async {
+        loop {
+            let told = changes.recv().await.unwrap();
+            let (Told::Changed(of, _) | Told::Deleted(of) | Told::Missed(of)) = &told;
+            if **of == *path && wanted(&told) {
+                return told;
+            }
+        }
+    });
+    let shown = String::from_utf8_lossy(path);
+    found
+        .await
+        .unwrap_or_else(|_| panic!("nothing is told of {shown}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let path = |name: &str| bytes(&at(name));
+    fs::create_dir_all(at("a/b")).unwrap();
+    fs::write(at("a/file"), "x").unwrap();
+    let local = local();
+    let mut changes = local.changes().unwrap();
+    let session = local.connect().await.unwrap();
+    session.ask(Question::stat(&path("a/file"))).await.unwrap();
+    session.ask(Question::list(&path("a/b"))).await.unwrap();
+    let nothing = session
+        .ask(Question::stat(&path("a/later/x")))
+        .await
+        .unwrap();
+    assert_eq!(nothing, Found::Absent);
+
+    fs::write(at("a/file"), "four").unwrap();
+    told(
+        &mut changes,
+        &path("a/file"),
+        |t| matches!(t, Told::Changed(_, a) if a.size == Some(4)),
+    )
+    .await;
+    fs::write(at("a/b/new"), "").unwrap();
+    told(&mut changes, &path("a/b/new"), |t| {
+        matches!(t, Told::Changed(..))
+    })
+    .await;
+    fs::remove_file(at("a/b/new")).unwrap();
+    told(&mut changes, &path("a/b/new"), |t| {
+        matches!(t, Told::Deleted(_))
+    })
+    .await;
+    // Below a directory that was not there when it was asked about.
+    fs::create_dir(at("a/later")).unwrap();
+    told(&mut changes, &path("a/later"), |t| {
+        matches!(t, Told::Missed(_))
+    })
+    .await;
+    // A directory far above what was asked about gets another name.
+    fs::rename(at("a"), at("z")).unwrap();
+    told(&mut changes, &path("a"), |t| matches!(t, Told::Deleted(_))).await;
+    // What happens behind the new name is not told by the old one.
+    fs::write(at("z/b/new"), "").unwrap();
+    fs::write(at("z/file"), "").unwrap();
+    fs::create_dir_all(at("a/b")).unwrap();
+    told(&mut changes, &path("a"), |t| matches!(t, Told::Missed(_))).await;
+    let found = session.ask(Question::list(&path("a/b"))).await.unwrap();
+    assert!(matches!(found, Found::Listing { children, .. } if children.is_empty()));
+    fs::write(at("a/b/again"), "").unwrap();
+    let told = told(&mut changes, &path("a/b/again"), |_| true).await;
+    assert!(matches!(told, Told::Changed(..)), "{told:?}");
+}

@@ -1,0 +1,9 @@
+//! Origins as people run them: real servers on loopback, started and stopped by the tests.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod battery;
+mod dav;
+mod local;
+mod s3;
+mod servers;
+mod sftp;

@@ -1,0 +1,50 @@
+"""An SFTP server behind a relay that looks on: what had been asked before the first answer goes into `before`.
+
+With a file `die` beside it, it ends at once after 20 requests, and takes the file away.
+"""
+
+import os
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+folder, server = sys.argv[1:]
+child = subprocess.Popen([server], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+asked = 0
+with open(os.path.join(folder, f"pid.{os.getpid()}"), "w"):
+    pass
+
+
+def packet(stream):
+    head = stream.read(4)
+    return head + stream.read(struct.unpack(">I", head)[0]) if len(head) == 4 else b""
+
+
+def requests():
+    global asked
+    source = os.fdopen(0, "rb", buffering=65536)
+    while data := packet(source):
+        asked += 1
+        mortal = os.path.join(folder, "die")
+        if asked == 20 and os.path.exists(mortal):
+            os.unlink(mortal)
+            child.kill()
+            os._exit(1)
+        child.stdin.write(data)
+        child.stdin.flush()
+    child.stdin.close()
+
+
+threading.Thread(target=requests, daemon=True).start()
+out = os.fdopen(1, "wb", buffering=0)
+out.write(packet(child.stdout))
+first = packet(child.stdout)
+time.sleep(0.5)
+with open(os.path.join(folder, "before"), "w") as file:
+    # All but the one that greets.
+    file.write(str(asked - 1))
+while first:
+    out.write(first)
+    first = packet(child.stdout)

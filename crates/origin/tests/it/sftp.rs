@@ -1,0 +1,299 @@
+//! OpenSSH's own server, with keys and a configuration of its own.
+
+use crate::battery::{Lacks, NO_TEXT, ODD, Site, Tree, chmod};
+use crate::servers::{free_port, wait_for};
+use esker_origin::sftp::Sftp;
+use esker_origin::{Error, Found, Place, Pool, Question, Settings};
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A server, stopped with this.
+struct Sshd {
+    dir: tempfile::TempDir,
+    process: Child,
+    port: u16,
+    user: String,
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn run(command: &mut Command) -> String {
+    let out = command.output().unwrap();
+    assert!(out.status.success(), "{command:?}: {out:?}");
+    String::from_utf8(out.stdout).unwrap().trim().into()
+}
+
+impl Sshd {
+    /// With a subsystem, as whoever runs the tests; or, if that is root, whom nothing is denied, as somebody else.
+    fn start(subsystem: &str, lowly: bool) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        chmod(dir.path(), 0o755);
+        let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        for key in ["host_key", "user_key", "stranger_key"] {
+            run(Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f", &at(key)]));
+        }
+        fs::copy(at("user_key.pub"), at("authorized_keys")).unwrap();
+        let port = free_port();
+        let host_key = fs::read_to_string(at("host_key.pub")).unwrap();
+        fs::write(at("known_hosts"), format!("[127.0.0.1]:{port} {host_key}")).unwrap();
+        let root = fs::metadata("/proc/self").unwrap().uid() == 0;
+        let user = if root && lowly {
+            "nobody".to_owned()
+        } else {
+            run(Command::new("id").arg("-un"))
+        };
+        if root {
+            fs::create_dir_all("/run/sshd").unwrap();
+        }
+        let config = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nPidFile none\nUsePAM no\nStrictModes no\nAuthorizedKeysFile {}\n\
+             PasswordAuthentication no\nKbdInteractiveAuthentication no\nMaxStartups 100\nUseDNS no\nSubsystem sftp {}\n",
+            at("host_key"),
+            at("authorized_keys"),
+            subsystem.replace("DIR", dir.path().to_str().unwrap()),
+        );
+        fs::write(at("sshd_config"), config).unwrap();
+        let process = Command::new("/usr/sbin/sshd")
+            .args(["-D", "-E", &at("log"), "-f", &at("sshd_config")])
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("sshd is there: `make setup` installs it");
+        let sshd = Self {
+            dir,
+            process,
+            port,
+            user,
+        };
+        wait_for(port);
+        sshd
+    }
+
+    fn program(&self, key: &str, known: &str) -> Vec<OsString> {
+        let dir = self.dir.path();
+        let option = |name: &str, value: PathBuf| {
+            let mut option = OsString::from(format!("-o{name}="));
+            option.push(value);
+            option
+        };
+        vec![
+            "ssh".into(),
+            "-F".into(),
+            "none".into(),
+            "-oIdentitiesOnly=yes".into(),
+            "-oGlobalKnownHostsFile=none".into(),
+            option("IdentityFile", dir.join(key)),
+            option("UserKnownHostsFile", dir.join(known)),
+        ]
+    }
+
+    fn place(&self) -> Place {
+        let url = format!("sftp://{}@127.0.0.1:{}/", self.user, self.port);
+        Place::parse(&url).unwrap().0
+    }
+
+    fn pool_with(&self, program: Vec<OsString>, settings: Settings) -> Pool {
+        let sftp = Sftp::new(self.place()).unwrap().with_program(program);
+        Pool::new(Arc::new(sftp), settings)
+    }
+
+    fn pool(&self, settings: Settings) -> Pool {
+        self.pool_with(self.program("user_key", "known_hosts"), settings)
+    }
+}
+
+fn site(pool: Pool, tree: &Tree) -> Site {
+    Site {
+        pool,
+        root: tree.root().into(),
+        prefix: tree.root().to_str().unwrap().into(),
+        lacks: &[Lacks::Nanoseconds],
+    }
+}
+
+const RELAY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/relay.py");
+
+fn relayed() -> String {
+    format!("/usr/bin/env python3 {RELAY} DIR /usr/lib/openssh/sftp-server")
+}
+
+fn one() -> Settings {
+    Settings {
+        connections: 1,
+        ..Settings::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn openssh_answers_as_the_file_system_does() {
+    let sshd = Sshd::start("internal-sftp", true);
+    let names: Vec<&[u8]> = ODD.iter().chain(&NO_TEXT).copied().collect();
+    let tree = Tree::new(&names);
+    let site = site(sshd.pool(Settings::default()), &tree);
+    site.all(5_000).await;
+    for path in [&b"secret/inner"[..], b"secret/nothing"] {
+        let error = site.stat(path).await.unwrap_err();
+        assert!(matches!(error, Error::Denied { .. }), "{error}");
+    }
+    let error = site.list(b"secret").await.unwrap_err();
+    assert!(matches!(error, Error::Denied { .. }), "{error}");
+    let long = site.stat(&[b'x'; 300]).await.unwrap_err();
+    assert!(!long.is_passing(), "{long}");
+    let report = site.pool.report();
+    assert_eq!((report.again, report.connections <= 4), (0, true));
+    assert!(
+        report.about.contains("posix-rename@openssh.com"),
+        "{}",
+        report.about
+    );
+    site.pool.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn questions_are_sent_ahead_of_answers() {
+    let sshd = Sshd::start(&relayed(), false);
+    let tree = Tree::new(&[]);
+    let site = site(sshd.pool(one()), &tree);
+    site.many(200).await;
+    let before = fs::read_to_string(sshd.dir.path().join("before")).unwrap();
+    let before: usize = before.parse().unwrap();
+    assert!(
+        (32..=64).contains(&before),
+        "{before} questions before the first answer"
+    );
+    assert_eq!(site.pool.report().asked, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_dies_in_mid_pipeline_is_asked_again() {
+    let sshd = Sshd::start(&relayed(), false);
+    let tree = Tree::new(&[]);
+    let site = site(sshd.pool(one()), &tree);
+    fs::write(sshd.dir.path().join("die"), "").unwrap();
+    site.many(100).await;
+    assert!(!sshd.dir.path().join("die").exists());
+    let report = site.pool.report();
+    assert!(report.again > 0 && report.failed == 0, "{report:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_gone_is_said_in_bounded_time() {
+    let sshd = Sshd::start(&relayed(), false);
+    let tree = Tree::new(&[]);
+    let site = site(sshd.pool(one()), &tree);
+    site.stat(b"file").await.unwrap();
+    let mut sshd = sshd;
+    sshd.process.kill().unwrap();
+    for entry in fs::read_dir(sshd.dir.path()).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if let Some(pid) = name.strip_prefix("pid.") {
+            run(Command::new("bash").args(["-c", &format!("kill -9 {pid}")]));
+        }
+    }
+    let began = Instant::now();
+    let error = site.stat(b"file").await.unwrap_err();
+    assert!(error.to_string().contains("Connection refused"), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(15));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_not_let_in_is_told_what_to_do() {
+    let sshd = Sshd::start("internal-sftp", true);
+    let ask = async |program: Vec<OsString>| {
+        let pool = sshd.pool_with(program, one());
+        pool.ask(Question::stat(b"/")).await
+    };
+    let error = ask(sshd.program("stranger_key", "known_hosts"))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Denied { .. }));
+    assert!(
+        error.to_string().contains("load a key into your agent"),
+        "{error}"
+    );
+    let error = ask(sshd.program("user_key", "nobody_knows"))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Denied { .. }));
+    assert!(
+        error.to_string().contains("compare the key's fingerprint"),
+        "{error}"
+    );
+    // Nobody was asked to accept it, and nothing was written.
+    assert!(!sshd.dir.path().join("nobody_knows").exists());
+    let error = ask(vec!["no-such-ssh".into()]).await.unwrap_err();
+    assert!(
+        error.to_string().contains("install OpenSSH's client"),
+        "{error}"
+    );
+    let other = Sshd::start("internal-sftp", true);
+    // Another server at the place of one that is known.
+    let known = fs::read_to_string(sshd.dir.path().join("known_hosts")).unwrap();
+    let known = known.replace(&sshd.port.to_string(), &other.port.to_string());
+    fs::write(other.dir.path().join("known_hosts"), known).unwrap();
+    let error = other
+        .pool(one())
+        .ask(Question::stat(b"/"))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Denied { .. }), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_without_sftp_is_said() {
+    let sshd = Sshd::start("/bin/false", false);
+    let config = sshd.dir.path().join("sshd_config");
+    assert!(Path::new(&config).exists());
+    let error = sshd
+        .pool(one())
+        .ask(Question::stat(b"/"))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+}
+
+/// How many questions a second one connection answers on loopback: `cargo test -p esker-origin -- --ignored --nocapture speed`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement"]
+#[expect(clippy::print_stderr, reason = "what it is for")]
+async fn speed() {
+    let sshd = Sshd::start("internal-sftp", true);
+    let tree = Tree::new(&[]);
+    for in_flight in [1, 64] {
+        let settings = Settings { in_flight, ..one() };
+        let pool = sshd.pool(settings);
+        let path = tree
+            .root()
+            .join("file")
+            .to_str()
+            .unwrap()
+            .as_bytes()
+            .to_vec();
+        let found = pool.ask(Question::stat(&path)).await.unwrap();
+        assert!(matches!(found, Found::Present(_)));
+        let began = Instant::now();
+        let count = 20_000;
+        let tasks = (0..in_flight).map(|_| {
+            let (pool, path) = (pool.clone(), path.clone());
+            tokio::spawn(async move {
+                for _ in 0..count / in_flight {
+                    pool.ask(Question::stat(&path)).await.unwrap();
+                }
+            })
+        });
+        for task in tasks.collect::<Vec<_>>() {
+            task.await.unwrap();
+        }
+        let rate = f64::from(count as u32) / began.elapsed().as_secs_f64();
+        eprintln!("{in_flight} in flight: {rate:.0} stats/s");
+    }
+}
