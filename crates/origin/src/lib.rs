@@ -11,6 +11,7 @@ pub mod place;
 pub mod pool;
 pub mod question;
 pub mod session;
+pub mod stream;
 
 pub use error::{Error, Result};
 pub use place::{Place, Scheme};
