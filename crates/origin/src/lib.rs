@@ -6,7 +6,9 @@
 //!
 //! Suggested reading order: [`question`], [`place`], [`session`], [`pool`], then a protocol.
 
+pub mod credentials;
 pub mod error;
+pub mod ftp;
 pub mod place;
 pub mod pool;
 pub mod question;
