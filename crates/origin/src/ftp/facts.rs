@@ -48,7 +48,7 @@ pub fn parse(line: &[u8]) -> Option<(About, Attributes, &[u8])> {
                 let link = value.iter().skip(b"os.unix=slink:".len());
                 let link: Vec<u8> = link.copied().collect();
                 if kind == Kind::Link && !link.is_empty() && value.contains(&b':') {
-                    more.push(("link".into(), shown(&link)));
+                    more.push(("target".into(), shown(&link)));
                 }
             }
             "size" | "sizd" => attributes.size = time::digits(value),
@@ -84,7 +84,7 @@ fn follow(attributes: &mut Attributes, more: &mut Vec<(Box<str>, Box<str>)>, at:
     more.extend(kind.map(|kind| ("target.type".into(), kind.into())));
     let size = attributes.size.map(|size| size.to_string());
     more.extend(size.map(|size| ("target.size".into(), size.into())));
-    more.push(("link".into(), link));
+    more.push(("target".into(), link));
     *attributes = Attributes::of(Kind::Link);
 }
 
@@ -140,11 +140,11 @@ mod tests {
             attributes
                 .more
                 .unwrap()
-                .contains(&("link".into(), "/data/a b".into()))
+                .contains(&("target".into(), "/data/a b".into()))
         );
         let (_, attributes, _) = parse(b"type=OS.unix=slink:/x; l").unwrap();
         assert_eq!(attributes.kind, Kind::Link);
-        assert_eq!(attributes.more.unwrap()[0], ("link".into(), "/x".into()));
+        assert_eq!(attributes.more.unwrap()[0], ("target".into(), "/x".into()));
         assert_eq!(parse(b"  only a name").unwrap().2, b"only a name");
         for bad in [&b""[..], b"x", b"type=file;", b"type=file; ", b"total 5"] {
             assert_eq!(parse(bad), None);

@@ -487,19 +487,26 @@ impl Control {
     }
 
     async fn list(&self, path: &[u8]) -> Result<Found> {
-        let looked = self.look(path).await?;
+        let can = self.can();
+        // Both at once: what may be no directory but a link to one is not followed. Not where both would be the same command.
+        let (own, looked) = if can.mlst || can.braces == Some(true) {
+            let (own, looked) = tokio::join!(self.stat(path), self.look(path));
+            (Some(own?), looked?)
+        } else {
+            (None, self.look(path).await?)
+        };
+        let own = match (own, &looked) {
+            (Some(own), _) => own,
+            (None, Looked::Listed(Listed { own: Some(own), .. }, _)) => Found::Present(own.clone()),
+            (None, _) => self.stat(path).await?,
+        };
+        let Found::Present(attributes) = own else {
+            return Ok(own);
+        };
+        let is_directory = matches!(attributes.kind, Kind::Directory | Kind::Unknown);
         let why = match looked {
-            Looked::Listed(mut listed, complete) => {
-                let attributes = match listed.own.take() {
-                    Some(own) => own,
-                    None => match self.stat(path).await? {
-                        Found::Present(own)
-                        | Found::Listing {
-                            attributes: own, ..
-                        } => own,
-                        Found::Absent => return Ok(Found::Absent),
-                    },
-                };
+            _ if !is_directory => return Ok(Found::Present(attributes)),
+            Looked::Listed(listed, complete) => {
                 return Ok(Found::Listing {
                     attributes,
                     children: listed.children,
@@ -512,12 +519,7 @@ impl Control {
             Looked::Refused(reply) => reply.shown(),
             Looked::Nothing => "it does not let this directory be read".into(),
         };
-        match self.stat(path).await? {
-            Found::Present(attributes) if attributes.kind == Kind::Directory => {
-                Err(self.denied(path, &why))
-            }
-            found => Ok(found),
-        }
+        Err(self.denied(path, &why))
     }
 
     /// A listing over a data channel.

@@ -22,7 +22,14 @@ pub(super) fn days(year: i64, month: u8, day: u8) -> Option<i64> {
 }
 
 /// Seconds since 1970.
-pub(super) fn seconds(year: i64, month: u8, day: u8, hour: u8, minute: u8, second: u8) -> Option<i64> {
+pub(super) fn seconds(
+    year: i64,
+    month: u8,
+    day: u8,
+    hour: u8,
+    minute: u8,
+    second: u8,
+) -> Option<i64> {
     // 60: a leap second.
     if hour > 23 || minute > 59 || second > 60 {
         return None;

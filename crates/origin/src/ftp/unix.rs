@@ -26,10 +26,11 @@ pub fn parse(line: &[u8], now: i64) -> Option<(Attributes, &[u8])> {
     let end = tokens.get(last)?.1;
     let mut name = line.get(end + 1..).filter(|name| !name.is_empty())?;
     let mut more: Vec<(Box<str>, Box<str>)> = Vec::new();
+    let mut target = None;
     if kind == Kind::Link {
         let (own, link) = divide(name, size)?;
         name = own;
-        more.push(("link".into(), shown(link)));
+        target = Some(shown(link));
     }
     if let (Some(owner), true) = (word(2), at >= 4) {
         more.push(("owner".into(), shown(owner)));
@@ -37,6 +38,7 @@ pub fn parse(line: &[u8], now: i64) -> Option<(Attributes, &[u8])> {
     if let (Some(group), true) = (word(3), at == 5) {
         more.push(("group".into(), shown(group)));
     }
+    more.extend(target.map(|target| ("target".into(), target)));
     let attributes = Attributes {
         kind,
         size,
@@ -175,7 +177,7 @@ mod tests {
         assert_eq!(a.modified, Some(1_766_577_600_000_000_000));
         let (a, name) = read("lrwxrwxrwx 1 root root 3 Nov 23 01:32 l3 -> m -> one").unwrap();
         assert_eq!((a.kind, name.as_str()), (Kind::Link, "l3 -> m"));
-        assert_eq!(a.more.unwrap()[0], ("link".into(), "one".into()));
+        assert_eq!(a.more.unwrap()[2], ("target".into(), "one".into()));
         let (a, name) = read("crw-rw-rw- 1 root root 1, 3 Nov 23 01:30 null").unwrap();
         assert_eq!((a.kind, a.size, name.as_str()), (Kind::Other, None, "null"));
         // Without a group.
