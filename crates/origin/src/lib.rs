@@ -7,28 +7,25 @@
 //! Suggested reading order: [`question`], [`place`], [`session`], [`pool`], then a protocol.
 
 mod children;
+pub mod credentials;
 pub mod dav;
 pub mod error;
+pub mod ftp;
 mod http;
 pub mod local;
+mod open;
 pub mod place;
 pub mod pool;
 pub mod question;
 pub mod s3;
 pub mod session;
 pub mod sftp;
+pub mod stream;
 mod unix;
 
 pub use error::{Error, Result};
+pub use open::open;
 pub use place::{Place, Scheme};
 pub use pool::{Pool, Settings};
 pub use question::{Found, Named, Question, Told};
 pub use session::{Connect, Session};
-
-/// Connections to an origin, spoken to as its scheme says.
-pub fn open(place: &Place, _settings: Settings) -> Result<Pool> {
-    Err(Error::Unsupported {
-        origin: place.to_string().into(),
-        why: "its protocol is not spoken here".into(),
-    })
-}

@@ -1,0 +1,257 @@
+//! Passwords from where people keep them: `~/.netrc`, or the file that `NETRC` names.
+//!
+//! Nothing here shows a password: neither messages nor `Debug`.
+
+use crate::error::{Error, Result};
+use crate::place::Place;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Bytes that such a file may have.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Who asks.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    /// The account.
+    pub user: Box<str>,
+    /// Empty if none is known.
+    pub password: Box<str>,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = if self.password.is_empty() {
+            "none"
+        } else {
+            "***"
+        };
+        f.debug_struct("Login")
+            .field("user", &self.user)
+            .field("password", &known)
+            .finish()
+    }
+}
+
+/// What a file says of a host.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Entry {
+    /// None: any host.
+    machine: Option<Box<str>>,
+    login: Option<Box<str>>,
+    password: Option<Secret>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct Secret(Box<str>);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// The file that would be read.
+pub fn netrc() -> Option<PathBuf> {
+    if let Some(file) = std::env::var_os("NETRC").filter(|file| !file.is_empty()) {
+        return Some(file.into());
+    }
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty())?;
+    Some(Path::new(&home).join(".netrc"))
+}
+
+/// The account for a place, if a file is there and knows it.
+pub fn find(place: &Place, file: &Path) -> Result<Option<Login>> {
+    let bad = |why: String| Error::Named {
+        what: file.display().to_string().into(),
+        why: why.into(),
+    };
+    let about = match std::fs::metadata(file) {
+        Ok(about) => about,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(bad(error.to_string())),
+    };
+    if about.len() > FILE_BYTES_MAX {
+        return Err(bad("it is too large for a file of passwords".into()));
+    }
+    let text = std::fs::read(file).map_err(|error| bad(error.to_string()))?;
+    let found = pick(&parse(&text), &place.host, place.user.as_deref());
+    if found
+        .as_ref()
+        .is_some_and(|login| !login.password.is_empty())
+        && is_open(&about)
+    {
+        return Err(bad(format!(
+            "others may read the passwords in it; chmod 600 {}",
+            file.display()
+        )));
+    }
+    Ok(found)
+}
+
+#[cfg(unix)]
+fn is_open(about: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    about.permissions().mode() & 0o077 != 0
+}
+
+#[cfg(not(unix))]
+fn is_open(_: &std::fs::Metadata) -> bool {
+    false
+}
+
+/// The first entry that names the host, and the user if one is asked for; else the one for any host.
+fn pick(entries: &[Entry], host: &str, user: Option<&str>) -> Option<Login> {
+    let fits = |entry: &&Entry| {
+        let machine = entry.machine.as_deref();
+        let host_fits = machine.is_none_or(|machine| machine.eq_ignore_ascii_case(host));
+        let login = entry.login.as_deref();
+        host_fits && user.is_none_or(|user| login.is_none_or(|login| login == user))
+    };
+    let entry = entries.iter().find(fits)?;
+    let user = user.or(entry.login.as_deref())?;
+    Some(Login {
+        user: user.into(),
+        password: match &entry.password {
+            Some(Secret(password)) => password.clone(),
+            None => "".into(),
+        },
+    })
+}
+
+fn parse(text: &[u8]) -> Vec<Entry> {
+    let text = String::from_utf8_lossy(text);
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut rest: &str = &text;
+    while let Some(word) = word(&mut rest) {
+        match &*word {
+            "machine" => entries.push(Entry {
+                machine: Some(self::word(&mut rest).unwrap_or_default().into()),
+                ..Entry::default()
+            }),
+            "default" => entries.push(Entry::default()),
+            "login" | "user" => {
+                let login = self::word(&mut rest);
+                if let (Some(entry), Some(login)) = (entries.last_mut(), login) {
+                    entry.login = Some(login.into());
+                }
+            }
+            "password" | "passwd" => {
+                let password = self::word(&mut rest);
+                if let (Some(entry), Some(password)) = (entries.last_mut(), password) {
+                    entry.password = Some(Secret(password.into()));
+                }
+            }
+            "account" => {
+                self::word(&mut rest);
+            }
+            // A macro goes on to the next empty line.
+            "macdef" => {
+                let end = rest.find("\n\n").map(|at| at + 2);
+                rest = end.and_then(|end| rest.get(end..)).unwrap_or_default();
+            }
+            word if word.starts_with('#') => {
+                let end = rest.find('\n');
+                rest = end.and_then(|end| rest.get(end..)).unwrap_or_default();
+            }
+            // Words of other programs.
+            _ => {}
+        }
+    }
+    entries
+}
+
+/// The next word; in quotes, it may have spaces.
+fn word(rest: &mut &str) -> Option<String> {
+    let text = rest.trim_start();
+    let mut chars = text.char_indices();
+    let quoted = text.starts_with('"');
+    if quoted {
+        chars.next();
+    }
+    let mut word = String::new();
+    let mut any = quoted;
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\\' if quoted => word.extend(chars.next().map(|(_, c)| c)),
+            '"' if quoted => {
+                *rest = text.get(at + 1..).unwrap_or_default();
+                return Some(word);
+            }
+            c if c.is_whitespace() && !quoted => {
+                *rest = text.get(at..).unwrap_or_default();
+                return any.then_some(word);
+            }
+            c => {
+                any = true;
+                word.push(c);
+            }
+        }
+    }
+    *rest = "";
+    any.then_some(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn found(text: &str, host: &str, user: Option<&str>) -> Option<(String, String)> {
+        let login = pick(&parse(text.as_bytes()), host, user)?;
+        Some((login.user.into(), login.password.into()))
+    }
+
+    #[test]
+    fn entries_are_found_by_host_and_user() {
+        let text = "# machine no login no\nmachine a login ann password p#1\n\
+                    machine a\n  login bob\n  password \"two words \\\" \\\\\"\n\
+                    macdef x\n machine evil login e\n\nmachine B password only default login any password q";
+        let pair = |a: &str, b: &str| Some((a.to_owned(), b.to_owned()));
+        assert_eq!(found(text, "a", None), pair("ann", "p#1"));
+        assert_eq!(
+            found(text, "A", Some("bob")),
+            pair("bob", "two words \" \\")
+        );
+        assert_eq!(found(text, "b", Some("eve")), pair("eve", "only"));
+        assert_eq!(found(text, "evil", None), pair("any", "q"));
+        assert_eq!(found(text, "evil", Some("eve")), None);
+        assert_eq!(found("", "a", None), None);
+        assert_eq!(found("machine", "a", None), None);
+        assert_eq!(found("login x password y", "a", None), None);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_others_may_read_is_refused_and_passwords_are_never_shown() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("netrc");
+        let (place, _) = Place::parse("ftp://host/").unwrap();
+        assert_eq!(find(&place, &file).unwrap(), None);
+        std::fs::write(&file, "machine host login ann password s3cret").unwrap();
+        let mode = |mode| {
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(0o644);
+        let error = find(&place, &file).unwrap_err().to_string();
+        assert!(
+            error.contains("chmod 600") && !error.contains("s3cret"),
+            "{error}"
+        );
+        mode(0o600);
+        let login = find(&place, &file).unwrap().unwrap();
+        assert_eq!(&*login.password, "s3cret");
+        let shown = format!("{login:?} {:?}", parse(b"machine h password s3cret"));
+        assert!(!shown.contains("s3cret"), "{shown}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_file_is_read(text in prop::collection::vec(any::<u8>(), 0..300), words in "((machine|default|login|password|macdef|#|\"|\\\\|a|\n| ) ?){0,60}") {
+            let _ = pick(&parse(&text), "a", None);
+            let entries = parse(words.as_bytes());
+            prop_assert!(entries.len() <= words.len());
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The data channel, for listings that a server gives on no other: one at a time, with nothing else in flight.
+
+use crate::error::{Error, Result};
+use crate::ftp::listing::{Gather, Listed};
+use bytes::BytesMut;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::time::timeout;
+
+/// Bytes that a line may have.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// The port in `229 … (|||6446|)`.
+pub(super) fn extended(text: &[u8]) -> Option<u16> {
+    let open = text.iter().position(|b| *b == b'(')?;
+    let inner = text.get(open + 1..)?;
+    let inner = inner.get(..inner.iter().position(|b| *b == b')')?)?;
+    let mark = *inner.first()?;
+    if !(33..=126).contains(&mark) || mark.is_ascii_digit() {
+        return None;
+    }
+    let mut parts = inner.split(|b| *b == mark);
+    let (_, _, _, port, end) = (
+        parts.next()?,
+        parts.next()?,
+        parts.next()?,
+        parts.next()?,
+        parts.next()?,
+    );
+    let port = super::time::digits(port).filter(|p| (1..=65535).contains(p))?;
+    (end.is_empty() && parts.next().is_none()).then_some(port as u16)
+}
+
+/// The address in `227 … (127,0,0,1,159,176)`; some leave the brackets out.
+pub(super) fn passive(text: &[u8]) -> Option<SocketAddr> {
+    let is_part = |b: &u8| b.is_ascii_digit() || *b == b',';
+    text.split(|b| !is_part(b)).find_map(|run| {
+        let numbers: Option<Vec<u64>> =
+            run.split(|b| *b == b',').map(super::time::digits).collect();
+        let numbers = numbers?;
+        let bytes: Vec<u8> = numbers
+            .iter()
+            .map(|n| u8::try_from(*n).ok())
+            .collect::<Option<_>>()?;
+        let &[a, b, c, d, high, low] = &bytes[..] else {
+            return None;
+        };
+        let port = u16::from(high) << 8 | u16::from(low);
+        (port > 0).then(|| (Ipv4Addr::new(a, b, c, d), port).into())
+    })
+}
+
+/// Reads a listing to the end of its connection.
+pub(super) async fn read<R: AsyncRead + Unpin>(
+    mut from: R,
+    mut gather: Gather,
+    silence: Duration,
+    origin: &str,
+) -> Result<Listed> {
+    let mut bytes = BytesMut::new();
+    loop {
+        bytes.reserve(32 << 10);
+        let read = timeout(silence, from.read_buf(&mut bytes)).await;
+        let read = read.map_err(|_| Error::Late {
+            origin: origin.into(),
+            seconds: silence.as_secs(),
+        })?;
+        let count = match read {
+            Ok(count) => count,
+            // Many servers end TLS without saying so; whether all came is said on the control channel.
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => 0,
+            Err(error) => {
+                return Err(Error::Broken {
+                    origin: origin.into(),
+                    why: format!("the data connection: {error}").into(),
+                });
+            }
+        };
+        while let Some(at) = bytes.iter().position(|b| *b == b'\n') {
+            let line = bytes.split_to(at + 1);
+            gather.line(line.get(..at).unwrap_or_default())?;
+        }
+        if count == 0 {
+            if !bytes.is_empty() {
+                gather.line(&bytes)?;
+            }
+            return Ok(gather.finish());
+        }
+        if bytes.len() > LINE_BYTES_MAX {
+            return Err(Error::Nonsense {
+                origin: origin.into(),
+                why: "a line of a listing does not end".into(),
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn where_the_data_is() {
+        assert_eq!(
+            extended(b"Entering Extended Passive Mode (|||25118|)"),
+            Some(25118)
+        );
+        assert_eq!(extended(b"ok (!!!1!)."), Some(1));
+        for bad in [
+            &b""[..],
+            b"(|||0|)",
+            b"(|||65536|)",
+            b"(|||1)",
+            b"(||1|)",
+            b"(1111211)",
+            b"(|||1||)",
+        ] {
+            assert_eq!(extended(bad), None);
+        }
+        let address = passive(b"Entering Passive Mode (127,0,0,1,159,176).").unwrap();
+        assert_eq!(address.to_string(), "127.0.0.1:40880");
+        assert!(passive(b"Entering Passive Mode. 127,0,0,1,0,21").is_some());
+        for bad in [
+            &b""[..],
+            b"(127,0,0,1,0,0)",
+            b"(1,2,3,4,5)",
+            b"(1,2,3,4,5,256)",
+            b"(1,2,3,4,5,6,7)",
+        ] {
+            assert_eq!(passive(bad), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_reply_is_read_or_not(text in prop::collection::vec(prop_oneof![Just(b'('), Just(b'|'), Just(b','), b'0'..=b'9', any::<u8>()], 0..60)) {
+            let _ = extended(&text);
+            let _ = passive(&text);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! FTP, FTP over TLS and GridFTP: a control channel with many commands in flight.
+//!
+//! What a server can do is found out by asking it: `FEAT` says something, and what it says is believed until a command is answered
+//! with "not understood"; then the next way is taken. Attributes come by `MLST`; else by `STAT` of the path, which
+//! prints what `ls -l` does; else by `SIZE`, `MDTM` and `CWD`. Listings come on the control channel by `MLSC` (GridFTP) or `STAT`,
+//! many at once; else by `MLSD` or `LIST` over a data channel, one at a time. A refusal is read for what it means (`words`),
+//! and where its words do not tell, the directory above is looked at: nothing is called absent because it could not be seen.
+//!
+//! Suggested reading order: `reply`, `facts`, `unix`, `words`, `listing`, `login`, `session`, `data`.
+
+mod data;
+pub mod facts;
+mod listing;
+mod login;
+pub mod reply;
+mod session;
+mod time;
+mod tls;
+pub mod unix;
+pub mod words;
+
+use crate::credentials::{self, Login};
+use crate::error::{Error, Result};
+use crate::place::{Place, Scheme};
+use crate::session::{Connect, Session};
+use crate::stream::Limits;
+use futures_util::future::BoxFuture;
+use session::{Can, Control};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How connections are made.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Commands in flight on one connection at most.
+    pub in_flight: usize,
+    /// How long nothing may come while something is awaited.
+    pub silence: Duration,
+    /// Who asks; none: who the netrc file says, else anonymous.
+    pub login: Option<Login>,
+    /// Where passwords are looked up.
+    pub netrc: Option<PathBuf>,
+    /// Certificates that servers of `ftps` must be signed by; none: those that this machine trusts.
+    pub trusted: Option<PathBuf>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let limits = Limits::default();
+        Self {
+            in_flight: limits.in_flight,
+            silence: limits.silence,
+            login: None,
+            netrc: credentials::netrc(),
+            trusted: None,
+        }
+    }
+}
+
+/// What connections to one server have found out about it, for those that come after.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    /// It loses or refuses commands that are sent before the reply to the one before.
+    one_at_a_time: bool,
+    can: Option<Can>,
+}
+
+/// Connects to an FTP or GridFTP server.
+pub struct Ftp {
+    place: Place,
+    settings: Settings,
+    known: Arc<Mutex<Known>>,
+}
+
+impl Ftp {
+    /// Connects to nothing yet.
+    pub fn new(place: Place, settings: Settings) -> Result<Self> {
+        if !matches!(place.scheme, Scheme::Ftp | Scheme::Ftps | Scheme::GridFtp) {
+            return Err(Error::Named {
+                what: place.to_string().into(),
+                why: "not FTP".into(),
+            });
+        }
+        let known = Arc::default();
+        Ok(Self {
+            place,
+            settings,
+            known,
+        })
+    }
+
+    fn login(&self) -> Result<Login> {
+        if let Some(login) = &self.settings.login {
+            return Ok(login.clone());
+        }
+        if let Some(file) = &self.settings.netrc
+            && let Some(login) = credentials::find(&self.place, file)?
+        {
+            return Ok(login);
+        }
+        let user = self.place.user.clone();
+        let password = if user.is_some() { "" } else { "esker@" };
+        Ok(Login {
+            user: user.unwrap_or_else(|| "anonymous".into()),
+            password: password.into(),
+        })
+    }
+
+    async fn open(&self) -> Result<Arc<dyn Session>> {
+        let login = self.login()?;
+        let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock().clone();
+        let made = login::connect(&self.place, &self.settings, &login, known.one_at_a_time).await;
+        let (made, one_at_a_time) = match made {
+            // It may be that it cannot take commands ahead of its replies: once more, without.
+            Err(login::Failed::Ahead(_)) if !known.one_at_a_time => {
+                let made = login::connect(&self.place, &self.settings, &login, true).await;
+                (made, true)
+            }
+            made => (made, known.one_at_a_time),
+        };
+        let made = made.map_err(login::Failed::error)?;
+        lock().one_at_a_time = one_at_a_time;
+        let width = if one_at_a_time {
+            1
+        } else {
+            self.settings.in_flight.max(1)
+        };
+        let known = self.known.clone();
+        Ok(Arc::new(Control::new(
+            &self.place,
+            &self.settings,
+            made,
+            width,
+            known,
+        )))
+    }
+}
+
+impl Connect for Ftp {
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Session>>> {
+        Box::pin(self.open())
+    }
+}

@@ -1,0 +1,286 @@
+//! Replies: lines with a code, RFC 959 section 4.2.
+
+use crate::error::{Error, shown};
+use crate::stream::{Chain, Codec, Fault, Verdict};
+use bytes::{Bytes, BytesMut};
+
+/// Where in a reply a line stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// All of it.
+    Only,
+    /// The first of many.
+    First,
+    /// Between.
+    Middle,
+    /// The last of many.
+    Last,
+}
+
+/// A line of a reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// The reply's code.
+    pub code: u16,
+    /// Where it stands.
+    pub part: Part,
+    /// What it says, without the code.
+    pub text: Bytes,
+}
+
+impl Line {
+    /// Whether the reply has all been read with it.
+    fn closes(&self) -> bool {
+        matches!(self.part, Part::Only | Part::Last)
+    }
+}
+
+/// Cuts what comes into lines.
+#[derive(Debug, Default)]
+pub struct Lines {
+    open: Option<u16>,
+    /// Whether this server ends lines with CR LF: if it does, an LF alone is part of a name.
+    returns: Option<bool>,
+}
+
+impl Lines {
+    fn cut(&mut self, bytes: &mut BytesMut) -> Option<Bytes> {
+        let mut from = 0;
+        loop {
+            let end = from + bytes.get(from..)?.iter().position(|b| *b == b'\n')?;
+            let returns = end > 0 && bytes.get(end - 1) == Some(&b'\r');
+            if !returns && *self.returns.get_or_insert(returns) {
+                from = end + 1;
+                continue;
+            }
+            self.returns.get_or_insert(returns);
+            let line = bytes.split_to(end + 1).freeze();
+            return Some(line.slice(..end - usize::from(returns)));
+        }
+    }
+
+    /// The next line, if all of it has come.
+    pub fn line(&mut self, bytes: &mut BytesMut) -> Result<Option<Line>, Fault> {
+        let Some(line) = self.cut(bytes) else {
+            return Ok(None);
+        };
+        let code = code(&line);
+        let rest = |from: usize| line.slice(from.min(line.len())..);
+        if let Some(open) = self.open {
+            let (part, text) = match code {
+                Some((code, b' ' | 0)) if code == open => (Part::Last, rest(4)),
+                Some((code, b'-')) if code == open => (Part::Middle, rest(4)),
+                _ => (Part::Middle, line.clone()),
+            };
+            if part == Part::Last {
+                self.open = None;
+            }
+            let code = open;
+            return Ok(Some(Line { code, part, text }));
+        }
+        let Some((code, after)) = code else {
+            let shown = shown(&line);
+            return Err(Fault::Nonsense(
+                format!("`{shown}` where a reply's code was expected").into(),
+            ));
+        };
+        let part = if after == b'-' {
+            self.open = Some(code);
+            Part::First
+        } else {
+            Part::Only
+        };
+        let text = rest(4);
+        Ok(Some(Line { code, part, text }))
+    }
+}
+
+/// Three digits, and what stands after them; zero at the end of the line.
+fn code(line: &[u8]) -> Option<(u16, u8)> {
+    let (digits, rest) = line.split_at_checked(3)?;
+    if !digits.iter().all(u8::is_ascii_digit) || !(b'1'..=b'6').contains(digits.first()?) {
+        return None;
+    }
+    let code = digits
+        .iter()
+        .fold(0, |all, d| all * 10 + u16::from(d - b'0'));
+    match rest.first() {
+        None => Some((code, 0)),
+        Some(after @ (b' ' | b'-')) => Some((code, *after)),
+        Some(_) => None,
+    }
+}
+
+impl Codec for Lines {
+    type Item = Line;
+
+    fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<Line>, Fault> {
+        let line = self.line(bytes)?;
+        match line {
+            // The server closes the connection, whatever was asked.
+            Some(line) if line.code == 421 && line.closes() => {
+                Err(Fault::Closing(shown(&line.text)))
+            }
+            line => Ok(line),
+        }
+    }
+
+    fn ends(line: &Line) -> bool {
+        line.closes() && line.code >= 200
+    }
+}
+
+/// A reply of few lines.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Reply {
+    /// Its code.
+    pub code: u16,
+    /// Its lines without the code.
+    pub lines: Vec<Bytes>,
+}
+
+/// Lines, and bytes, that are read of a reply that ought to be short.
+const SHORT: (usize, usize) = (1000, 64 << 10);
+
+impl Reply {
+    /// Adds a line; true if that was the last one. An error is told if there are too many.
+    pub fn add(&mut self, line: Line) -> Result<bool, Fault> {
+        let ends = Lines::ends(&line);
+        self.code = line.code;
+        if line.closes() && !ends {
+            // A preliminary one: what counts comes after it.
+            self.lines.clear();
+            return Ok(false);
+        }
+        self.lines.push(line.text);
+        let bytes: usize = self.lines.iter().map(Bytes::len).sum();
+        if self.lines.len() > SHORT.0 || bytes > SHORT.1 {
+            return Err(Fault::Nonsense("a reply of very many lines".into()));
+        }
+        Ok(ends)
+    }
+
+    /// Whether it says yes.
+    pub fn is_well(&self) -> bool {
+        (200..300).contains(&self.code)
+    }
+
+    /// All its words.
+    pub fn text(&self) -> Vec<u8> {
+        self.lines.join(&b' ')
+    }
+
+    /// For a message.
+    pub fn shown(&self) -> Box<str> {
+        format!("{} {}", self.code, shown(&self.text())).into()
+    }
+}
+
+/// A command of which the whole reply is wanted.
+pub fn command(text: &[u8], origin: &str) -> Chain<Lines, Reply> {
+    let origin: Box<str> = origin.into();
+    let mut reply = Reply::default();
+    Chain::new(line(text), move |line| match reply.add(line) {
+        Ok(true) => Verdict::Done(std::mem::take(&mut reply)),
+        Ok(false) => Verdict::Next,
+        Err(_) => Verdict::Break(too_long(&origin)),
+    })
+}
+
+/// Of a reply that ought to be short.
+pub fn too_long(origin: &str) -> Error {
+    Error::Nonsense {
+        origin: origin.into(),
+        why: "a reply of very many lines".into(),
+    }
+}
+
+/// A command as it goes over the wire. A byte 255 is doubled, as Telnet has it.
+pub fn line(text: &[u8]) -> Bytes {
+    let mut out = Vec::with_capacity(text.len() + 2);
+    for byte in text {
+        out.push(*byte);
+        if *byte == 255 {
+            out.push(255);
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+    out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn all(text: &[u8]) -> Result<Vec<(u16, Part, String)>, Fault> {
+        let mut lines = Lines::default();
+        let mut bytes = BytesMut::from(text);
+        let mut all = Vec::new();
+        while let Some(line) = lines.decode(&mut bytes)? {
+            let text = String::from_utf8_lossy(&line.text).into_owned();
+            all.push((line.code, line.part, text));
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn replies_of_one_line_and_of_many() {
+        use Part::{First, Last, Middle, Only};
+        let read = all(b"220 hi\r\n250-a\r\n 250 b\r\n250-c\r\n200 d\r\n250 e\r\n213\r\n").unwrap();
+        let expected = [
+            (220, Only, "hi"),
+            (250, First, "a"),
+            (250, Middle, " 250 b"),
+            (250, Middle, "c"),
+            (250, Middle, "200 d"),
+            (250, Last, "e"),
+            (213, Only, ""),
+        ];
+        let expected = expected.map(|(code, part, text)| (code, part, text.to_owned()));
+        assert_eq!(read, expected);
+        // A server that ends its lines with CR LF has an LF only in names.
+        let read = all(b"250-a\r\n new\nline\r\n250 e\r\n").unwrap();
+        assert_eq!(read[1].2, " new\nline");
+        let read = all(b"250-a\n b\n250 e\n").unwrap();
+        assert_eq!(read.len(), 3);
+        assert!(matches!(all(b"hello\r\n"), Err(Fault::Nonsense(_))));
+        assert!(matches!(all(b"2500 x\r\n"), Err(Fault::Nonsense(_))));
+        assert!(matches!(all(b"421 bye\r\n"), Err(Fault::Closing(_))));
+        assert_eq!(&line(b"MLST \xff")[..], b"MLST \xff\xff\r\n");
+    }
+
+    proptest! {
+        /// Any bytes end in lines, in wanting more, or in a fault; and it does not matter in which pieces they come.
+        #[test]
+        fn bytes_are_lines_or_faults(
+            text in prop::collection::vec(prop_oneof![Just(b'\r'), Just(b'\n'), Just(b'-'), Just(b' '), Just(b'2'), any::<u8>()], 0..200),
+            at in 0_usize..200,
+        ) {
+            let whole = all(&text);
+            let at = at.min(text.len());
+            let mut lines = Lines::default();
+            let mut bytes = BytesMut::from(&text[..at]);
+            let mut pieces = Vec::new();
+            let mut fault = None;
+            let mut rest = Some(&text[at..]);
+            loop {
+                match lines.decode(&mut bytes) {
+                    Ok(Some(line)) => pieces.push((line.code, line.part, String::from_utf8_lossy(&line.text).into_owned())),
+                    Ok(None) => match rest.take() {
+                        Some(rest) => bytes.extend_from_slice(rest),
+                        None => break,
+                    },
+                    Err(found) => {
+                        fault = Some(found);
+                        break;
+                    }
+                }
+            }
+            match fault {
+                Some(fault) => prop_assert_eq!(whole, Err(fault)),
+                None => prop_assert_eq!(whole, Ok(pieces)),
+            }
+        }
+    }
+}

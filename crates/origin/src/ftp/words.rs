@@ -1,0 +1,146 @@
+//! What a refusal means: 550 is said of what is not there and of what may not be seen, so its words have to be read.
+
+use super::reply::Reply;
+
+/// Why a server did not do what it was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is nothing at the path.
+    Absent,
+    /// It may not be seen by who asks.
+    Denied,
+    /// The server does not know the command, or not with such an argument.
+    Unsupported,
+    /// Just now it cannot.
+    Busy,
+    /// No, for reasons that its words do not tell.
+    Unclear,
+}
+
+const ABSENT: [&str; 12] = [
+    "no such file",
+    "no such directory",
+    "no such object",
+    "not found",
+    "path_not_found",
+    "does not exist",
+    "doesn't exist",
+    "doesn't exists",
+    "cannot find the",
+    "nonexistent",
+    // A component of the path is a file: below it there is nothing.
+    "not a directory",
+    "not_a_directory",
+];
+
+const DENIED: [&str; 8] = [
+    "permission denied",
+    "permission_denied",
+    "access denied",
+    "access is denied",
+    "not permitted",
+    "not authorized",
+    "forbidden",
+    "prohibited",
+];
+
+/// Reads a refusal of something asked of a path.
+pub fn read(reply: &Reply, path: &[u8]) -> Refusal {
+    let text = without(&reply.text(), path);
+    let text = String::from_utf8_lossy(&text).to_ascii_lowercase();
+    let has = |words: &[&str]| words.iter().any(|w| text.contains(w));
+    match reply.code {
+        500 | 502 | 504 => match (has(&ABSENT), has(&DENIED)) {
+            (true, false) => Refusal::Absent,
+            (false, true) => Refusal::Denied,
+            _ => Refusal::Unsupported,
+        },
+        530 | 532..=537 => Refusal::Denied,
+        _ => match (has(&ABSENT), has(&DENIED)) {
+            (true, false) => Refusal::Absent,
+            (false, true) => Refusal::Denied,
+            // 4xx is "not now" when nothing else is said.
+            _ if (400..500).contains(&reply.code) => Refusal::Busy,
+            _ => Refusal::Unclear,
+        },
+    }
+}
+
+/// The text without the path, whose names may be like words that mean something.
+fn without(text: &[u8], path: &[u8]) -> Vec<u8> {
+    let name = path.rsplit(|b| *b == b'/').next().unwrap_or_default();
+    let mut out = text.to_vec();
+    // Names so short that they are parts of words are not what misleads.
+    for part in [path, name] {
+        if part.len() < 4 {
+            continue;
+        }
+        let mut rest = &out[..];
+        let mut kept = Vec::with_capacity(rest.len());
+        while let Some(at) = rest.windows(part.len()).position(|w| w == part) {
+            kept.extend_from_slice(&rest[..at]);
+            rest = &rest[at + part.len()..];
+        }
+        kept.extend_from_slice(rest);
+        // A reply that is nothing but the path's words has said what it means.
+        if kept.iter().any(u8::is_ascii_alphabetic) {
+            out = kept;
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(code: u16, text: &str, path: &str) -> Refusal {
+        let lines = vec![text.to_owned().into()];
+        read(&Reply { code, lines }, path.as_bytes())
+    }
+
+    #[test]
+    fn words_of_servers() {
+        assert_eq!(
+            said(550, "/x: No such file or directory", "/x"),
+            Refusal::Absent
+        );
+        assert_eq!(
+            said(450, "/x: No such file or directory", "/x"),
+            Refusal::Absent
+        );
+        assert_eq!(said(550, "/x: Permission denied", "/x"), Refusal::Denied);
+        assert_eq!(
+            said(500, "Command failed. : PERMISSION_DENIED", "/x"),
+            Refusal::Denied
+        );
+        assert_eq!(
+            said(550, "'/nope' cannot be listed", "/nope"),
+            Refusal::Unclear
+        );
+        assert_eq!(
+            said(550, "No such file or access denied", "/nope"),
+            Refusal::Unclear
+        );
+        assert_eq!(said(450, "try again", "/x"), Refusal::Busy);
+        assert_eq!(said(500, "MLSC not understood", "/x"), Refusal::Unsupported);
+        assert_eq!(
+            said(530, "Please login with USER and PASS.", "/x"),
+            Refusal::Denied
+        );
+        // A name that says what is not so.
+        let path = "/no such file/not found";
+        assert_eq!(
+            said(550, "'/no such file/not found': Permission denied", path),
+            Refusal::Denied
+        );
+        assert_eq!(
+            said(550, "not found: Permission denied", path),
+            Refusal::Denied
+        );
+        assert_eq!(
+            said(550, "`/no such file/not found' cannot be listed", path),
+            Refusal::Unclear
+        );
+    }
+}

@@ -1,0 +1,54 @@
+//! From an origin's name to its protocol.
+
+use crate::credentials::{self, Login};
+use crate::dav::Dav;
+use crate::error::{Error, Result};
+use crate::ftp::{self, Ftp};
+use crate::local::Local;
+use crate::place::{Place, Scheme};
+use crate::pool::{Pool, Settings};
+use crate::s3::{Config, S3};
+use crate::session::Connect;
+use crate::sftp::Sftp;
+use std::sync::Arc;
+
+/// Connections to an origin, spoken to as its scheme says. The first question makes one.
+pub fn open(place: &Place, settings: Settings) -> Result<Pool> {
+    let silence = settings.patience;
+    let connect: Arc<dyn Connect> = match place.scheme {
+        Scheme::Ftp | Scheme::Ftps | Scheme::GridFtp => {
+            let own = ftp::Settings {
+                in_flight: settings.in_flight,
+                silence,
+                ..ftp::Settings::default()
+            };
+            Arc::new(Ftp::new(place.clone(), own)?)
+        }
+        Scheme::Sftp => Arc::new(Sftp::new(place.clone())?.with_silence(silence)),
+        Scheme::Dav | Scheme::Davs => {
+            let login = login(place)?;
+            let login = login.as_ref().map(|l| (&*l.user, &*l.password));
+            Arc::new(Dav::new(place.clone(), login, silence)?)
+        }
+        Scheme::S3 => {
+            let config = Config::find(place.user.as_deref());
+            Arc::new(S3::new(place.clone(), config, silence)?)
+        }
+        Scheme::File => Arc::new(Local::new(place.clone())),
+        Scheme::Irods | Scheme::Esker => {
+            return Err(Error::Unsupported {
+                origin: place.to_string().into(),
+                why: "its protocol is not spoken here".into(),
+            });
+        }
+    };
+    Ok(Pool::new(connect, settings))
+}
+
+/// Who asks, as `~/.netrc` says.
+fn login(place: &Place) -> Result<Option<Login>> {
+    match credentials::netrc() {
+        Some(file) => credentials::find(place, &file),
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,337 @@
+//! The same questions for each server.
+
+use super::relay::Relay;
+use super::servers::{Kind, Server, is_root};
+use super::tree::{ODD, Times, same};
+use esker_origin::{Error, Found, Pool, Question};
+use esker_site_cache::entry;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::time::{Duration, Instant};
+
+struct Site {
+    server: Server,
+    pool: Pool,
+    /// How the two ways of asking tell of times.
+    stat: Times,
+    list: Times,
+}
+
+impl Site {
+    fn new(kind: Kind) -> Self {
+        let server = Server::start(kind);
+        let pool = server.pool(1, 64);
+        let (stat, list) = match kind {
+            Kind::Vsftpd | Kind::VsftpdTls => (Times::Lines, Times::Lines),
+            Kind::Proftpd | Kind::ProftpdBare => (Times::Seconds, Times::Lines),
+            Kind::ProftpdData | Kind::Globus => (Times::Seconds, Times::Seconds),
+        };
+        Self {
+            server,
+            pool,
+            stat,
+            list,
+        }
+    }
+
+    async fn stat(&self, below: &[u8]) -> esker_origin::Result<Found> {
+        self.pool
+            .ask(Question::stat(&self.server.path(below)))
+            .await
+    }
+
+    async fn list(&self, below: &[u8]) -> esker_origin::Result<Found> {
+        self.pool
+            .ask(Question::list(&self.server.path(below)))
+            .await
+    }
+
+    async fn is_present(&self, below: &[u8]) {
+        let shown = String::from_utf8_lossy(below);
+        match self.stat(below).await {
+            Ok(Found::Present(attributes)) => {
+                same(&self.server.tree.at(below), &attributes, self.times(below));
+            }
+            found => panic!("{shown}: {found:?}"),
+        }
+    }
+
+    /// SIZE and MDTM say nothing of directories.
+    fn times(&self, below: &[u8]) -> Times {
+        match self.server.kind {
+            Kind::ProftpdBare if self.server.tree.at(below).is_dir() => Times::Lines,
+            _ => self.stat,
+        }
+    }
+
+    async fn lists(&self, below: &[u8], hidden: &[&[u8]]) {
+        let found = self.list(below).await.unwrap();
+        let Found::Listing {
+            attributes,
+            children,
+            complete,
+        } = found
+        else {
+            panic!("{}: {found:?}", String::from_utf8_lossy(below))
+        };
+        assert_eq!(attributes.kind, entry::Kind::Directory);
+        assert!(complete);
+        let folder = self.server.tree.at(below);
+        let children: BTreeMap<_, _> = children.iter().map(|c| (&*c.name, c)).collect();
+        let mut there: Vec<Vec<u8>> = fs::read_dir(&folder)
+            .unwrap()
+            .map(|e| e.unwrap().file_name().as_bytes().to_vec())
+            .filter(|name| !hidden.contains(&&name[..]))
+            .collect();
+        there.sort();
+        let names: Vec<Vec<u8>> = children.keys().map(|name| name.to_vec()).collect();
+        assert_eq!(names, there);
+        for (name, child) in children {
+            let path = folder.join(std::ffi::OsStr::from_bytes(name));
+            same(&path, &child.attributes, self.list);
+        }
+    }
+
+    async fn all(&self) {
+        // What has no target is not seen where links are followed.
+        let follows = self.server.kind == Kind::Globus;
+        for path in [
+            &b""[..],
+            b"file",
+            b"recent",
+            b"hollow",
+            b"large",
+            b".hidden",
+            b"dir",
+            b"dir/deep",
+            b"empty",
+            b"dir/inner",
+            b"secret",
+            b"thousand/n0999",
+        ] {
+            self.is_present(path).await;
+        }
+        if self.server.kind != Kind::ProftpdBare {
+            for path in [&b"link"[..], b"dirlink", b"dir/two"] {
+                self.is_present(path).await;
+                // A link is not followed, wherever it leads.
+                let listed = self.list(path).await.unwrap();
+                assert!(
+                    matches!(&listed, Found::Present(a) if a.kind == entry::Kind::Link),
+                    "{listed:?}"
+                );
+            }
+            let found = self.stat(b"dangling").await.unwrap();
+            match found {
+                Found::Absent => assert!(follows),
+                _ => self.is_present(b"dangling").await,
+            }
+        }
+        for path in [
+            &b"nothing"[..],
+            b"nothing/at/all",
+            b"dir/nothing",
+            b"dir/no*hing?",
+            b"dir/{a,b}",
+            b"file/below",
+            b"no such file",
+            b"permission denied",
+        ] {
+            let shown = String::from_utf8_lossy(path);
+            assert_eq!(self.stat(path).await.unwrap(), Found::Absent, "{shown}");
+            assert_eq!(self.list(path).await.unwrap(), Found::Absent, "{shown}");
+        }
+        // What may not be seen is not called absent.
+        for path in [&b"secret/inner"[..], b"secret/nothing"] {
+            let error = self.stat(path).await.unwrap_err();
+            assert!(matches!(error, Error::Denied { .. }), "{error}");
+        }
+        let error = self.list(b"secret").await.unwrap_err();
+        assert!(matches!(error, Error::Denied { .. }), "{error}");
+        // What is no directory is answered with its attributes.
+        let found = self.list(b"file").await.unwrap();
+        assert!(
+            matches!(&found, Found::Present(a) if a.size == Some(5)),
+            "{found:?}"
+        );
+        let dangling: &[&[u8]] = if follows { &[b"dangling"] } else { &[] };
+        self.lists(b"", dangling).await;
+        for path in [&b"dir"[..], b"empty", b"thousand", b"odd"] {
+            self.lists(path, &[]).await;
+        }
+        for name in ODD {
+            self.is_present(&[b"odd/", name].concat()).await;
+        }
+        // A name that cannot be asked about is not passed on, and then others may be there as well.
+        let Found::Listing {
+            children, complete, ..
+        } = self.list(b"broken").await.unwrap()
+        else {
+            panic!()
+        };
+        assert!(!complete);
+        let known = |c: &esker_origin::Named| &*c.name == b"plain";
+        assert!(children.iter().all(known), "{children:?}");
+        let error = self.stat(b"broken/new\nline").await.unwrap_err();
+        assert!(matches!(error, Error::Named { .. }), "{error}");
+        self.many(5_000).await;
+        let report = self.pool.report();
+        assert_eq!((report.again, report.connections), (0, 1), "{report:?}");
+    }
+
+    /// Questions in random order, all at once: each gets its own answer.
+    async fn many(&self, count: usize) {
+        let mut random = 88_172_645_463_325_252_u64;
+        let asked = (0..count).map(|_| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let below = match random % 50 {
+                0 => "dir".into(),
+                1 => "dir/inner".into(),
+                2 => format!("dir/nothing{}", random % 89),
+                3 => "secret/inner".into(),
+                _ => format!("thousand/n{:04}", random / 64 % 1000),
+            };
+            let question = Question::stat(&self.server.path(below.as_bytes()));
+            async move { (below, self.pool.ask(question).await) }
+        });
+        for (below, found) in futures_util::future::join_all(asked).await {
+            let path = self.server.tree.at(below.as_bytes());
+            match found {
+                Ok(Found::Present(attributes)) => {
+                    same(&path, &attributes, self.times(below.as_bytes()));
+                }
+                Ok(Found::Absent) => assert!(!path.exists(), "{below}"),
+                Err(Error::Denied { .. }) => assert!(below.starts_with("secret"), "{below}"),
+                found => panic!("{below}: {found:?}"),
+            }
+        }
+    }
+}
+
+async fn battery(kind: Kind, ways: &str) {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new(kind);
+    site.all().await;
+    let about = site.pool.report().about;
+    assert!(about.contains(ways), "{about}");
+    site.pool.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn vsftpd_answers_by_stat() {
+    battery(Kind::Vsftpd, "attributes by STAT, listings by STAT; 64").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn vsftpd_answers_over_tls() {
+    battery(Kind::VsftpdTls, "attributes by STAT, listings by STAT; 64").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn proftpd_answers_by_mlst() {
+    battery(Kind::Proftpd, "attributes by MLST, listings by STAT; 64").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn listings_come_over_a_data_channel_where_there_is_no_other_way() {
+    battery(
+        Kind::ProftpdData,
+        "attributes by MLST, listings by MLSD; 64",
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_that_can_do_nothing_new_answer_by_old_commands() {
+    battery(
+        Kind::ProftpdBare,
+        "attributes by SIZE, MDTM, CWD, listings by LIST; 64",
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn gridftp_answers_by_mlsc() {
+    battery(Kind::Globus, "attributes by MLST, listings by MLSC; 64").await;
+}
+
+/// What the server gets before it gets a word out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_go_out_ahead_of_replies() {
+    if !is_root() {
+        return;
+    }
+    for kind in [Kind::Vsftpd, Kind::Proftpd, Kind::Globus] {
+        let server = Server::start(kind);
+        let relay = Relay::start(server.port, Duration::ZERO).await;
+        let pool = server.pool_at(relay.port, 1, 64);
+        pool.ask(Question::stat(&server.path(b"file")))
+            .await
+            .unwrap();
+        // No reply passes before 64 commands have.
+        relay.hold_replies(64);
+        let asked = (0..200).map(|n| {
+            let path = server.path(format!("thousand/n{n:04}").as_bytes());
+            let pool = pool.clone();
+            async move { pool.ask(Question::stat(&path)).await.unwrap() }
+        });
+        futures_util::future::join_all(asked).await;
+        let ahead = relay.ahead();
+        assert!(ahead >= 64, "{kind:?}: {ahead}");
+        assert_eq!(pool.report().connections, 1);
+        // A listing, with nothing else in flight where it needs a data channel, is one of many otherwise.
+        relay.hold_replies(32);
+        let asked = (0..40).map(|_| {
+            let path = server.path(b"dir");
+            let pool = pool.clone();
+            async move { pool.ask(Question::list(&path)).await.unwrap() }
+        });
+        futures_util::future::join_all(asked).await;
+        assert!(relay.ahead() >= 32, "{kind:?}");
+    }
+}
+
+/// Not a test but a measurement: `cargo test -p esker-origin --test it speed -- --ignored --nocapture`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement"]
+async fn speed() {
+    use std::io::Write as _;
+    let say = |line: String| {
+        let _ = writeln!(std::io::stderr(), "{line}");
+    };
+    for kind in [Kind::Vsftpd, Kind::Proftpd, Kind::Globus] {
+        for (delay, windows) in [(0, &[1, 64][..]), (16, &[1, 64])] {
+            for window in windows {
+                let server = Server::start(kind);
+                let relay = Relay::start(server.port, Duration::from_millis(delay)).await;
+                let port = if delay == 0 { server.port } else { relay.port };
+                let pool = server.pool_at(port, 1, *window);
+                pool.ask(Question::stat(&server.path(b"file")))
+                    .await
+                    .unwrap();
+                let count = match (delay, window) {
+                    (16, 1) => 100,
+                    _ => 10_000,
+                };
+                let began = Instant::now();
+                let asked = (0..count).map(|n| {
+                    let path = server.path(format!("thousand/n{:04}", n % 1000).as_bytes());
+                    let pool = pool.clone();
+                    async move { pool.ask(Question::stat(&path)).await.map(|_| ()) }
+                });
+                let answers = futures_util::future::join_all(asked).await;
+                let good = answers.iter().filter(|a| a.is_ok()).count();
+                let rate = f64::from(count) / began.elapsed().as_secs_f64();
+                say(format!(
+                    "{kind:?}, round trip {} ms, window {window}: {rate:.0} stats/s ({good} of {count} answered)",
+                    delay * 2
+                ));
+            }
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Connections and servers that end with questions open.

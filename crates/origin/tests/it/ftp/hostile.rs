@@ -1,0 +1,1 @@
+//! Servers that no one should meet.

@@ -1,0 +1,149 @@
+//! Between client and server: counts what passes, holds replies back, delays, cuts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, sleep_until};
+
+#[derive(Default)]
+struct State {
+    /// Commands that went to the server since replies were last held.
+    commands: AtomicUsize,
+    /// Commands after which replies pass again.
+    until: AtomicUsize,
+    holds: AtomicBool,
+    /// Commands that had gone to the server when the first reply after that passed.
+    ahead: AtomicUsize,
+    /// Bytes of replies after which connections are cut.
+    cut_after: AtomicUsize,
+    cuts: AtomicUsize,
+}
+
+pub(super) struct Relay {
+    pub(super) port: u16,
+    state: Arc<State>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Relay {
+    pub(super) async fn start(to: u16, delay: Duration) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let state = Arc::<State>::default();
+        state.cut_after.store(usize::MAX, Ordering::SeqCst);
+        let shared = state.clone();
+        let task = tokio::spawn(async move {
+            while let Ok((near, _)) = listener.accept().await {
+                let Ok(far) = TcpStream::connect(("127.0.0.1", to)).await else {
+                    continue;
+                };
+                near.set_nodelay(true).unwrap();
+                far.set_nodelay(true).unwrap();
+                tokio::spawn(pass(near, far, shared.clone(), delay));
+            }
+        });
+        Self { port, state, task }
+    }
+
+    /// No reply passes before so many commands have gone to the server; but for five seconds at most.
+    pub(super) fn hold_replies(&self, until: usize) {
+        self.state.commands.store(0, Ordering::SeqCst);
+        self.state.until.store(until, Ordering::SeqCst);
+        self.state.holds.store(true, Ordering::SeqCst);
+    }
+
+    /// How many had.
+    pub(super) fn ahead(&self) -> usize {
+        self.state.ahead.load(Ordering::SeqCst)
+    }
+
+    /// The next connection that has passed so many bytes of replies is cut.
+    pub(super) fn cut_after(&self, bytes: usize) {
+        self.state.cut_after.store(bytes, Ordering::SeqCst);
+    }
+
+    pub(super) fn cuts(&self) -> usize {
+        self.state.cuts.load(Ordering::SeqCst)
+    }
+}
+
+async fn pass(near: TcpStream, far: TcpStream, state: Arc<State>, delay: Duration) {
+    let (mut near_read, mut near_write) = near.into_split();
+    let (mut far_read, mut far_write) = far.into_split();
+    let (to_far, mut from_near) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+    let (to_near, mut from_far) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+    let read_near = async {
+        let mut bytes = vec![0; 1 << 16];
+        while let Ok(count @ 1..) = near_read.read(&mut bytes).await {
+            let due = Instant::now() + delay;
+            if to_far.send((due, bytes[..count].to_vec())).is_err() {
+                return;
+            }
+        }
+    };
+    let write_far = async {
+        while let Some((due, bytes)) = from_near.recv().await {
+            sleep_until(due).await;
+            if far_write.write_all(&bytes).await.is_err() {
+                return;
+            }
+            let lines = bytes.iter().filter(|b| **b == b'\n').count();
+            state.commands.fetch_add(lines, Ordering::SeqCst);
+        }
+    };
+    let read_far = async {
+        let mut bytes = vec![0; 1 << 16];
+        while let Ok(count @ 1..) = far_read.read(&mut bytes).await {
+            let due = Instant::now() + delay;
+            if to_near.send((due, bytes[..count].to_vec())).is_err() {
+                return;
+            }
+        }
+    };
+    let write_near = async {
+        let mut passed = 0;
+        while let Some((due, bytes)) = from_far.recv().await {
+            sleep_until(due).await;
+            if state.holds.load(Ordering::SeqCst) {
+                let began = Instant::now();
+                let commands = || state.commands.load(Ordering::SeqCst);
+                while commands() < state.until.load(Ordering::SeqCst)
+                    && began.elapsed() < Duration::from_secs(5)
+                {
+                    sleep(Duration::from_millis(1)).await;
+                }
+                if state.holds.swap(false, Ordering::SeqCst) {
+                    state.ahead.store(commands(), Ordering::SeqCst);
+                }
+            }
+            let left = state
+                .cut_after
+                .load(Ordering::SeqCst)
+                .saturating_sub(passed);
+            let now = bytes.len().min(left);
+            if near_write.write_all(&bytes[..now]).await.is_err() {
+                return;
+            }
+            passed += now;
+            if now < bytes.len() {
+                state.cut_after.store(usize::MAX, Ordering::SeqCst);
+                state.cuts.fetch_add(1, Ordering::SeqCst);
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = async { tokio::join!(read_near, write_far); } => {}
+        () = async { tokio::join!(read_far, write_near); } => {}
+        // Cut: whatever is still under way in the other direction is lost.
+    }
+}

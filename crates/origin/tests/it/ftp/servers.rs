@@ -1,0 +1,290 @@
+//! The servers, each with a configuration and a folder of its own, stopped by process id.
+
+use super::tree::Tree;
+use esker_origin::ftp::{Ftp, Settings};
+use esker_origin::{Place, Pool};
+use std::fs::{self, File};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// What is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// No MLST: `STAT`.
+    Vsftpd,
+    /// The same, with TLS.
+    VsftpdTls,
+    /// MLST, listings by `STAT`.
+    Proftpd,
+    /// The same without `STAT`: listings over data channels.
+    ProftpdData,
+    /// The same with nothing but `SIZE`, `MDTM`, `CWD` and `LIST`.
+    ProftpdBare,
+    /// MLSC.
+    Globus,
+}
+
+pub(super) struct Server {
+    pub(super) kind: Kind,
+    pub(super) tree: Tree,
+    /// Its own files.
+    pub(super) dir: tempfile::TempDir,
+    pub(super) port: u16,
+    process: Child,
+}
+
+fn folder() -> &'static PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+        let folder = std::env::var_os("ESKER_FTP_SERVERS_DIR").map(PathBuf::from);
+        let folder = folder.unwrap_or_else(|| here.join("../../target/ftp-servers"));
+        let fetched = Command::new(here.join("tests/fetch-ftp-servers.sh"))
+            .arg(&folder)
+            .status();
+        assert!(
+            fetched.is_ok_and(|status| status.success()),
+            "no FTP servers: see crates/origin/tests/fetch-ftp-servers.sh"
+        );
+        folder.canonicalize().unwrap()
+    })
+}
+
+/// These servers change who they are, which only root may.
+pub(super) fn is_root() -> bool {
+    let root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    if !root {
+        let _ = std::io::Write::write_all(
+            &mut std::io::stderr(),
+            b"left out: FTP servers are only started by root\n",
+        );
+    }
+    root
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+impl Server {
+    pub(super) fn start(kind: Kind) -> Self {
+        // A port that was free a moment ago may be taken by now.
+        for _ in 0..3 {
+            if let Some(server) = Self::try_start(kind) {
+                return server;
+            }
+        }
+        panic!("{kind:?} does not start");
+    }
+
+    fn try_start(kind: Kind) -> Option<Self> {
+        let tree = Tree::new();
+        let dir = tempfile::tempdir().unwrap();
+        super::tree::chmod(dir.path(), 0o755);
+        let port = free_port();
+        let mut command = match kind {
+            Kind::Vsftpd | Kind::VsftpdTls => vsftpd(&tree, &dir, port, kind == Kind::VsftpdTls),
+            Kind::Proftpd | Kind::ProftpdData | Kind::ProftpdBare => {
+                proftpd(&tree, &dir, port, kind)
+            }
+            Kind::Globus => globus(&dir, port),
+        };
+        let out = File::create(dir.path().join("out")).unwrap();
+        command
+            .stdin(Stdio::null())
+            .stdout(out.try_clone().unwrap())
+            .stderr(out)
+            // Its children go with it.
+            .process_group(0);
+        let mut process = command.spawn().unwrap();
+        let began = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if process.try_wait().unwrap().is_some() {
+                return None;
+            }
+            let out = || fs::read_to_string(dir.path().join("out")).unwrap_or_default();
+            assert!(began.elapsed() < Duration::from_secs(20), "{}", out());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Some(Self {
+            kind,
+            tree,
+            dir,
+            port,
+            process,
+        })
+    }
+
+    pub(super) fn settings(&self) -> Settings {
+        Settings {
+            netrc: None,
+            silence: Duration::from_secs(10),
+            trusted: (self.kind == Kind::VsftpdTls).then(|| self.dir.path().join("cert.pem")),
+            ..Settings::default()
+        }
+    }
+
+    pub(super) fn place(&self, port: u16) -> Place {
+        let scheme = match self.kind {
+            Kind::Globus => "gridftp",
+            Kind::VsftpdTls => "ftps",
+            _ => "ftp",
+        };
+        Place::parse(&format!("{scheme}://localhost:{port}/"))
+            .unwrap()
+            .0
+    }
+
+    pub(super) fn pool(&self, connections: usize, in_flight: usize) -> Pool {
+        self.pool_at(self.port, connections, in_flight)
+    }
+
+    /// By way of a relay.
+    pub(super) fn pool_at(&self, port: u16, connections: usize, in_flight: usize) -> Pool {
+        let settings = Settings {
+            in_flight,
+            ..self.settings()
+        };
+        let ftp = Ftp::new(self.place(port), settings).unwrap();
+        let settings = esker_origin::Settings {
+            connections,
+            in_flight,
+            ..esker_origin::Settings::default()
+        };
+        Pool::new(Arc::new(ftp), settings)
+    }
+
+    /// A path below the tree as the server knows it.
+    pub(super) fn path(&self, below: &[u8]) -> Vec<u8> {
+        let mut path = Vec::new();
+        if self.kind == Kind::Globus {
+            path.extend_from_slice(self.tree.root().to_str().unwrap().as_bytes());
+        }
+        if !below.is_empty() {
+            path.push(b'/');
+            path.extend_from_slice(below);
+        }
+        if path.is_empty() {
+            path.push(b'/');
+        }
+        path
+    }
+
+    /// The server and all that it started, at once.
+    pub(super) fn kill(&mut self) {
+        let group = format!("-{}", self.process.id());
+        let _ = Command::new("kill").args(["-9", "--", &group]).status();
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A program of a package, with the libraries that came with it.
+fn program(package: &str, name: &str) -> (PathBuf, String) {
+    let tree = folder().join(package);
+    let machine = format!("{}-linux-gnu", std::env::consts::ARCH);
+    let libraries = ["usr/lib", "lib"].map(|lib| tree.join(lib).join(&machine));
+    let libraries = libraries
+        .map(|lib| lib.to_str().unwrap().to_owned())
+        .join(":");
+    (tree.join("usr/sbin").join(name), libraries)
+}
+
+fn vsftpd(tree: &Tree, dir: &tempfile::TempDir, port: u16, tls: bool) -> Command {
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    fs::create_dir(at("empty")).unwrap();
+    let mut config = format!(
+        "listen=YES\nlisten_address=127.0.0.1\nlisten_port={port}\nbackground=NO\nanonymous_enable=YES\nanon_root={}\n\
+         no_anon_password=YES\nftp_username=daemon\nsecure_chroot_dir={}\nseccomp_sandbox=NO\nxferlog_enable=YES\n\
+         log_ftp_protocol=YES\nvsftpd_log_file={}\npasv_address=127.0.0.1\n",
+        tree.root().display(),
+        at("empty"),
+        at("log"),
+    );
+    if tls {
+        let made = Command::new("openssl")
+            .args([
+                "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+            ])
+            .args([
+                "-subj",
+                "/CN=localhost",
+                "-addext",
+                "subjectAltName=DNS:localhost",
+            ])
+            .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+            .args(["-keyout", &at("key.pem"), "-out", &at("cert.pem")])
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+        config += &format!(
+            "ssl_enable=YES\nallow_anon_ssl=YES\nforce_anon_logins_ssl=YES\nforce_anon_data_ssl=YES\nssl_tlsv1=YES\n\
+             rsa_cert_file={}\nrsa_private_key_file={}\nssl_ciphers=HIGH\n",
+            at("cert.pem"),
+            at("key.pem")
+        );
+    }
+    fs::write(at("config"), config).unwrap();
+    let (program, libraries) = program("vsftpd", "vsftpd");
+    let mut command = Command::new(program);
+    command.arg(at("config")).env("LD_LIBRARY_PATH", libraries);
+    command
+}
+
+fn proftpd(tree: &Tree, dir: &tempfile::TempDir, port: u16, kind: Kind) -> Command {
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (program, libraries) = program("proftpd-core", "proftpd");
+    let modules = program.parent().unwrap().join("../lib/proftpd");
+    let limits = match kind {
+        Kind::ProftpdData => "<Limit STAT>\nDenyAll\n</Limit>\n",
+        Kind::ProftpdBare => "<Limit STAT MLST MLSD>\nDenyAll\n</Limit>\n",
+        _ => "",
+    };
+    let advertised = match kind {
+        Kind::ProftpdBare => "FactsAdvertise off\n",
+        _ => "",
+    };
+    let config = format!(
+        "ServerType standalone\nServerName test\nDefaultAddress 127.0.0.1\nPort {port}\nUseIPv6 off\nUser nobody\nGroup nogroup\n\
+         ModulePath {}\nWtmpLog off\nSystemLog {}\nScoreboardFile {}\nPidFile {}\nDelayEngine off\nRequireValidShell off\n\
+         AuthOrder mod_auth_unix.c\nUseReverseDNS off\nMaxInstances 100\n{advertised}FactsOptions UseSlink\n\
+         <Anonymous {}>\nUser nobody\nGroup nogroup\nUserAlias anonymous nobody\nRequireValidShell off\n{limits}</Anonymous>\n",
+        modules.display(),
+        at("log"),
+        at("score"),
+        at("pid"),
+        tree.root().display(),
+    );
+    fs::write(at("config"), config).unwrap();
+    let mut command = Command::new(program);
+    command
+        .args(["-n", "-c", &at("config")])
+        .env("LD_LIBRARY_PATH", libraries);
+    command
+}
+
+fn globus(dir: &tempfile::TempDir, port: u16) -> Command {
+    let (program, libraries) = program("globus-gridftp-server-progs", "globus-gridftp-server");
+    let log = dir.path().join("log");
+    let mut command = Command::new(&program);
+    command
+        .args(["-p", &port.to_string(), "-aa", "-anonymous-user", "nobody"])
+        .args(["-home-dir", "/", "-control-interface", "127.0.0.1"])
+        .args(["-log-level", "ALL", "-log-single", log.to_str().unwrap()])
+        // It starts itself again for each connection.
+        .args(["-exec", program.to_str().unwrap()])
+        .env("LD_LIBRARY_PATH", libraries);
+    command
+}
