@@ -9,6 +9,7 @@ pub mod above;
 pub mod client;
 mod clock;
 pub mod config;
+pub mod far;
 pub mod given;
 mod http;
 pub mod node;
@@ -17,5 +18,6 @@ mod wire;
 
 pub use client::Client;
 pub use config::Config;
+pub use far::{Far, Step, Wish};
 pub use given::{Given, Refused};
 pub use node::{Asked, Node};

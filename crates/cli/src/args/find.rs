@@ -1,7 +1,7 @@
 //! Arguments of the commands that search objects, tag what they find, and look after indexes.
 
 use super::object::AskerArg;
-use super::{FormatArgs, Target};
+use super::{FarArgs, FormatArgs, Target};
 use crate::share::parse_share;
 use crate::times::parse_as_of;
 use crate::values::TagArg;
@@ -38,6 +38,7 @@ pub(crate) enum FindFormat {
         mpirun -n 4 esker find lab.esker \"app = 'vpic'\" --collective -o part-%r.csv\n  \
         esker find lab.esker \"size > 1MiB\" --type File\n  \
         esker find lab.esker /project \"size > 1GiB AND modified > 30d ago\"       files below a directory\n  \
+        esker find sftp://data.example.org/run7 \"size > 1GiB\" --via http://edge:7500       far files\n  \
         esker find lab.esker \"Conf = 1\" --as-of 2026-03-01 --count")
 )]
 #[expect(clippy::struct_excessive_bools, reason = "flags, as they can be typed")]
@@ -73,6 +74,8 @@ pub(crate) struct FindArgs {
     pub(crate) lenient: bool,
     #[command(flatten)]
     pub(crate) asker: AskerArg,
+    #[command(flatten)]
+    pub(crate) far: FarArgs,
     /// Only the share of client RANK, from 0, of OF clients that search together
     #[arg(long, value_name = "RANK/OF", value_parser = parse_share, conflicts_with = "collective")]
     pub(crate) share: Option<Share>,

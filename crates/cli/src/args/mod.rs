@@ -5,6 +5,7 @@
 
 mod admin;
 mod cluster;
+mod far;
 mod find;
 mod import;
 mod names;
@@ -25,6 +26,7 @@ pub(crate) use cluster::{
     ClusterArgs, ClusterCommand, ClusterDownArgs, ClusterResizeArgs, ClusterServerArgs,
     ClusterStatusArgs, ClusterUpArgs,
 };
+pub(crate) use far::FarArgs;
 pub(crate) use find::{
     FindArgs, FindFormat, IndexArgs, IndexChangeArgs, IndexCommand, IndexListArgs, TagArgs,
     TagChangeArgs, TagCommand, TagHow, TagListArgs, TagRemoveArgs, TagWhom,
@@ -51,7 +53,8 @@ pub(crate) use rdf::{
 pub(crate) use read::{DiffArgs, GetArgs, HistoryArgs, ScanArgs, TopArgs, TopBy};
 pub(crate) use serve::{LogFormat, ServeArgs};
 pub(crate) use site::{
-    CacheSize, SiteArgs, SiteCommand, SiteRecordArgs, SiteReplayArgs, SiteTraceArgs,
+    CacheSize, SiteArgs, SiteCommand, SitePathArgs, SiteRecordArgs, SiteReplayArgs, SiteServeArgs,
+    SiteStatusArgs, SiteTraceArgs, SiteWarmArgs,
 };
 pub(crate) use walk::{GraphFormat, ImpactArgs, LineageArgs, TravelArgs, WalkArgs};
 pub(crate) use write::{DeleteArgs, LinkArgs, PutArgs, SchemaArgs, SchemaCommand, SetArgs};

@@ -1,7 +1,7 @@
 //! Arguments of the namespace's commands: files by path.
 
 use super::object::AskerArg;
-use super::{FormatArgs, Target};
+use super::{FarArgs, FormatArgs, Target};
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 
@@ -24,22 +24,28 @@ pub(crate) struct LsArgs {
     #[command(flatten)]
     pub(crate) asker: AskerArg,
     #[command(flatten)]
+    pub(crate) far: FarArgs,
+    #[command(flatten)]
     pub(crate) format: FormatArgs,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  esker stat lab.esker /project/run7/out.h5 --format json")]
+#[command(
+    after_help = "Example:\n  esker stat lab.esker /project/run7/out.h5 --format json\n  esker stat sftp://data.example.org/run7/out.h5 --via http://edge:7500"
+)]
 pub(crate) struct StatArgs {
     #[command(flatten)]
     pub(crate) target: Target,
     /// Files
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
     /// What a symbolic link leads to, not the link
     #[arg(long, short = 'L')]
     pub(crate) follow: bool,
     #[command(flatten)]
     pub(crate) asker: AskerArg,
+    #[command(flatten)]
+    pub(crate) far: FarArgs,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }

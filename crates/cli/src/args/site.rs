@@ -1,6 +1,6 @@
 //! Arguments of `esker site`.
 
-use super::FormatArgs;
+use super::{FormatArgs, LogFormat};
 use clap::{Args, Subcommand};
 use esker_site_cache::cache::Policy;
 use esker_site_cache::predict::Choice;
@@ -8,6 +8,7 @@ use esker_site_cache::replay::{Rtt, Size, Tiers};
 use esker_site_cache::trace::Format;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use tracing_subscriber::filter::LevelFilter;
 
 #[derive(Debug, Args)]
 pub(crate) struct SiteArgs {
@@ -23,6 +24,16 @@ pub(crate) enum SiteCommand {
     Record(SiteRecordArgs),
     /// Make a trace like those of a large cluster
     Trace(SiteTraceArgs),
+    /// Run a tier: a cache of far metadata that clients and other tiers ask
+    Serve(SiteServeArgs),
+    /// What a tier, and those above it, have done: hits, prefetches, queues, origins
+    Status(SiteStatusArgs),
+    /// Let a tier fetch a directory and what is below it, before anybody asks
+    Warm(SiteWarmArgs),
+    /// Let a tier, and those around it, forget what they know of a path
+    Invalidate(SitePathArgs),
+    /// What a tier keeps of a path, and why
+    Explain(SitePathArgs),
 }
 
 #[derive(Debug, Args)]
@@ -128,6 +139,83 @@ pub(crate) struct SiteTraceArgs {
     /// Where the trace goes; - is standard output
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     pub(crate) out: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "What can stand in the file, with its defaults:\n\n  \
+    name = \"site\"                     listen = \"127.0.0.1:7500\"\n  \
+    parents = [\"http://fog:7500\"]     the tiers above; with none, it asks origins itself\n  \
+    services = 85                     a member of the cloud: no cache, so many connections with one request each\n  \
+    [cache]    memory = \"256MiB\"  policy = \"lru\"  predictor = \"guarded\"  ttl = \"10s\"  ttl_most = \"10m\"\n  \
+    [origins]  allow = [\"*\"]  connections = 4  in_flight = 64  patience = \"30s\"\n\n\
+    Examples:\n  \
+    esker site serve edge.toml\n  \
+    esker site serve --listen 127.0.0.1:0 --port-file edge.port")]
+pub(crate) struct SiteServeArgs {
+    /// The tier's file; without one, a tier with the defaults
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Where it listens, whatever the file says; port 0 is any free one
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) listen: Option<String>,
+    /// The tiers above, whatever the file says
+    #[arg(long, value_name = "URL", value_delimiter = ',')]
+    pub(crate) parents: Option<Vec<String>>,
+    /// Write the address to that file once it listens
+    #[arg(long, value_name = "FILE")]
+    pub(crate) port_file: Option<PathBuf>,
+    /// What is logged: error, warn, info, debug or trace
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub(crate) log: LevelFilter,
+    /// How it is logged
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
+}
+
+/// Which tier.
+#[derive(Debug, Args)]
+pub(crate) struct ViaArg {
+    /// The tier's address
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "ESKER_VIA",
+        default_value = "http://127.0.0.1:7500"
+    )]
+    pub(crate) via: String,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  esker site status --via http://edge:7500")]
+pub(crate) struct SiteStatusArgs {
+    #[command(flatten)]
+    pub(crate) via: ViaArg,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  esker site warm sftp://data.example.org/campaign7 --depth 3")]
+pub(crate) struct SiteWarmArgs {
+    /// The directory
+    #[arg(value_name = "URL")]
+    pub(crate) url: String,
+    /// How many names down
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    pub(crate) depth: usize,
+    #[command(flatten)]
+    pub(crate) via: ViaArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SitePathArgs {
+    /// The path
+    #[arg(value_name = "URL")]
+    pub(crate) url: String,
+    #[command(flatten)]
+    pub(crate) via: ViaArg,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
 }
 
 /// A size as it was written, and what it means.

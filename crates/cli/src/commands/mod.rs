@@ -8,6 +8,7 @@ mod completions;
 mod delete;
 mod diff;
 mod export;
+mod far;
 mod find;
 mod get;
 mod history;
@@ -126,12 +127,21 @@ fn run(command: Command, context: &mut Context, interrupt: &Interrupt) -> anyhow
         Command::Delete(args) => delete::run(&args, context),
         Command::Travel(args) => travel::run(&args, context),
         Command::Object(args) => object::run(&args.command, context),
+        Command::Find(args) if far::is_meant(&args.target.target, &args.far) => {
+            far::find(&args, context)
+        }
         Command::Find(args) if args.filter.starts_with('/') => names::find(&args, context),
         Command::Find(args) => find::run(&args, context),
         Command::Tag(args) => tag::run(&args.command, context),
         Command::Index(args) => index::run(&args.command, context),
         Command::Schema(args) => schema::run(&args, context),
         Command::Stats(args) => stats::run(&args, context),
+        Command::Ls(args) if far::is_meant(&args.target.target, &args.far) => {
+            far::ls(&args, context)
+        }
+        Command::Stat(args) if far::is_meant(&args.target.target, &args.far) => {
+            far::stat(&args, context)
+        }
         Command::Ls(args) => names::ls(&args, context),
         Command::Stat(args) => names::stat(&args, context),
         Command::Mkdir(args) => names::mkdir(&args, context),

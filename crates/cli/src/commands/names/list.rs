@@ -2,8 +2,9 @@
 
 use super::{each, path};
 use crate::args::{LsArgs, RowFormat, StatArgs};
+use crate::commands::far;
 use crate::context::Context;
-use crate::exit::Outcome;
+use crate::exit::{Outcome, usage};
 use crate::output::{Cell, Rows};
 use crate::units;
 use esker_model::namespace::{Content, Inode, Kind, NamePath, Namespace as _, display};
@@ -11,7 +12,7 @@ use esker_model::{Cancel as _, Error, Value};
 use std::ops::ControlFlow;
 
 /// As `ls -l` writes a mode.
-pub(super) fn mode_text(mode: u32) -> String {
+pub(crate) fn mode_text(mode: u32) -> String {
     let kind = Kind::of_mode(mode).map_or('?', Kind::letter);
     let mut text = String::with_capacity(10);
     text.push(kind);
@@ -66,6 +67,7 @@ fn target(inode: &Inode) -> Cell {
 }
 
 pub(crate) fn ls(args: &LsArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    far::refuse(&args.target.target, &args.far)?;
     let database = context.open(&args.target)?;
     let asker = args.asker.asker.as_ref();
     let interrupt = context.interrupt.clone();
@@ -141,6 +143,10 @@ pub(crate) fn ls(args: &LsArgs, context: &mut Context) -> anyhow::Result<Outcome
 }
 
 pub(crate) fn stat(args: &StatArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    far::refuse(&args.target.target, &args.far)?;
+    if args.paths.is_empty() {
+        return Err(usage("which file? Give its PATH behind the database"));
+    }
     let database = context.open(&args.target)?;
     let asker = args.asker.asker.as_ref();
     let columns = [

@@ -11,7 +11,7 @@ mod usage;
 pub(crate) use change::{chmod, chown, mv, rm};
 pub(crate) use explain::explain;
 pub(crate) use find::run as find;
-pub(crate) use list::{ls, stat};
+pub(crate) use list::{ls, mode_text, stat};
 pub(crate) use make::{ln, mkdir, touch};
 pub(crate) use tree::run as scan;
 pub(crate) use usage::{df, du, top};

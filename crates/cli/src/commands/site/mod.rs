@@ -1,7 +1,9 @@
 //! `esker site`: caches of remote metadata.
 
+mod ask;
 mod record;
 mod replay;
+mod serve;
 mod trace;
 
 use crate::args::SiteCommand;
@@ -17,6 +19,11 @@ pub(crate) fn run(command: &SiteCommand, context: &mut Context) -> anyhow::Resul
         SiteCommand::Replay(args) => replay::run(args, context),
         SiteCommand::Record(args) => record::run(args, context),
         SiteCommand::Trace(args) => trace::run(args, context),
+        SiteCommand::Serve(args) => serve::run(args, context),
+        SiteCommand::Status(args) => ask::status(args, context),
+        SiteCommand::Warm(args) => ask::warm(args, context),
+        SiteCommand::Invalidate(args) => ask::invalidate(args, context),
+        SiteCommand::Explain(args) => ask::explain(args, context),
     }
 }
 

@@ -1,0 +1,213 @@
+//! `esker ls`, `esker stat` of far files.
+
+use super::{failed, kind, mode, more, number, open, place, text, time};
+use crate::args::{FarArgs, LsArgs, RowFormat, StatArgs};
+use crate::context::Context;
+use crate::exit::{Outcome, usage};
+use crate::output::{Cell, Rows};
+use crate::units;
+use esker_model::Error;
+use esker_model::namespace::Errno;
+use esker_origin::{Found, Named, Place};
+use esker_site::{Far, Given};
+use esker_site_cache::entry::{Attributes, Wants};
+use std::ffi::OsString;
+
+/// All URLs of a command line: the target, and what stands behind it.
+fn urls(target: &str, more: &[OsString]) -> anyhow::Result<Vec<String>> {
+    let mut all = vec![target.to_owned()];
+    for one in more {
+        match one.to_str() {
+            Some(url) if url.contains("://") => all.push(url.to_owned()),
+            _ => {
+                return Err(usage(format!(
+                    "`{}` is no URL: a far file is named by one, as SCHEME://HOST/PATH; `{target}` has its path in it",
+                    one.display()
+                )));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Asks for each; what fails is told if there are several, and the others are shown.
+fn each(
+    urls: &[String],
+    args: &FarArgs,
+    wants: Wants,
+    context: &mut Context,
+    show: &mut dyn FnMut(&str, Vec<u8>, Given, &mut Context) -> anyhow::Result<()>,
+) -> anyhow::Result<Outcome> {
+    let places: Vec<(Place, Vec<u8>)> = urls
+        .iter()
+        .map(|u| place(u))
+        .collect::<anyhow::Result<_>>()?;
+    let far: Far = open(args)?;
+    let mut outcome = Outcome::Done;
+    let interrupt = context.interrupt.clone();
+    for (url, (place, path)) in urls.iter().zip(places) {
+        let Some(given) = far.get(&place, &path, wants, &interrupt) else {
+            return Ok(super::super::note_if_stopped(context));
+        };
+        let error = match given {
+            Ok(given) if given.found == Found::Absent => {
+                Error::from(Errno::NotFound.at(url)).into()
+            }
+            Ok(given) => {
+                show(url, path, given, context)?;
+                continue;
+            }
+            Err(refused) => failed(refused),
+        };
+        if urls.len() == 1 {
+            return Err(error);
+        }
+        context.complain(&error.to_string());
+        outcome = Outcome::Partly;
+    }
+    Ok(outcome)
+}
+
+const LONG: [&str; 6] = ["name", "mode", "owner", "group", "size", "mtime"];
+
+fn owner(of: &Attributes) -> Option<&str> {
+    ["owner", "uid"].into_iter().find_map(|n| more(of, n))
+}
+
+fn group(of: &Attributes) -> Option<&str> {
+    ["group", "gid"].into_iter().find_map(|n| more(of, n))
+}
+
+fn size(of: &Attributes, format: RowFormat) -> Cell {
+    match of.size {
+        Some(size) if format == RowFormat::Table => units::size(size).into(),
+        Some(size) => Cell::Count(size),
+        None => Cell::Empty,
+    }
+}
+
+fn cells(name: String, of: &Attributes, long: bool, format: RowFormat) -> Vec<Cell> {
+    if !long {
+        return vec![name.into()];
+    }
+    vec![
+        name.into(),
+        mode(of).into(),
+        number(owner(of)),
+        number(group(of)),
+        size(of, format),
+        time(of),
+    ]
+}
+
+/// `esker ls SCHEME://HOST/PATH`.
+pub(crate) fn ls(args: &LsArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    // Where nothing is given, the path of a database is its root.
+    let behind = match args.paths.as_slice() {
+        [root] if root == "/" => &[],
+        paths => paths,
+    };
+    let urls = urls(&args.target.target, behind)?;
+    let format = args.format.format;
+    let columns = if args.long { &LONG[..] } else { &LONG[..1] };
+    let mut all: Vec<(String, Attributes)> = Vec::new();
+    let many = urls.len() > 1;
+    let mut hidden = Vec::new();
+    let mut show = |url: &str, path: Vec<u8>, given: Given, _: &mut Context| {
+        let (own, children) = match given.found {
+            Found::Listing {
+                attributes,
+                children,
+                complete,
+            } => {
+                if !complete {
+                    hidden.push(url.to_owned());
+                }
+                (attributes, Some(children))
+            }
+            Found::Present(attributes) => (attributes, None),
+            Found::Absent => return Ok(()),
+        };
+        let Some(mut children) = children else {
+            all.push((text(&path), own));
+            return Ok(());
+        };
+        if !args.unsorted {
+            children.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        }
+        let shown = |c: Named| {
+            let name = text(&c.name);
+            let name = match many {
+                true => format!("{}/{name}", url.trim_end_matches('/')),
+                false => name,
+            };
+            (name, c.attributes)
+        };
+        all.extend(children.into_iter().map(shown));
+        Ok(())
+    };
+    let outcome = each(&urls, &args.far, Wants::List, context, &mut show)?;
+    for url in hidden {
+        context.note(&format!("{url}: the server does not show all names there"));
+    }
+    let mut rows = Rows::new(&mut context.out, format, context.style, columns);
+    for (name, of) in all {
+        rows.row(cells(name, &of, args.long, format))?;
+    }
+    rows.finish()?;
+    Ok(outcome)
+}
+
+/// `esker stat SCHEME://HOST/PATH`.
+pub(crate) fn stat(args: &StatArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    if args.follow {
+        return Err(usage(
+            "--follow is for databases: of far files, links are shown as links",
+        ));
+    }
+    let urls = urls(&args.target.target, &args.paths)?;
+    let mut found = Vec::new();
+    let mut show = |url: &str, _: Vec<u8>, given: Given, _: &mut Context| {
+        found.push((url.to_owned(), given));
+        Ok(())
+    };
+    let outcome = each(&urls, &args.far, Wants::Stat, context, &mut show)?;
+    let columns = [
+        "url", "kind", "mode", "owner", "group", "size", "mtime", "more", "age", "told", "hit",
+    ];
+    let format = args.format.format;
+    let mut rows = Rows::new(&mut context.out, format, context.style, &columns);
+    for (url, given) in found {
+        let of = match &given.found {
+            Found::Present(of) | Found::Listing { attributes: of, .. } => of.clone(),
+            Found::Absent => continue,
+        };
+        let rest: Vec<String> = of
+            .more
+            .as_deref()
+            .unwrap_or_default()
+            .iter()
+            .filter(|(name, _)| !["owner", "uid", "group", "gid"].contains(&&**name))
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        rows.row(vec![
+            url.into(),
+            kind(of.kind).to_owned().into(),
+            mode(&of).into(),
+            number(owner(&of)),
+            number(group(&of)),
+            size(&of, format),
+            time(&of),
+            if rest.is_empty() {
+                Cell::Empty
+            } else {
+                rest.join(" ").into()
+            },
+            format!("{:.3} s", given.age.as_secs_f64()).into(),
+            Cell::Bool(given.told),
+            Cell::Bool(given.hit),
+        ])?;
+    }
+    rows.finish()?;
+    Ok(outcome)
+}

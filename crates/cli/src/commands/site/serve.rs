@@ -1,0 +1,62 @@
+//! `esker site serve`: a tier of the site cache, until it is told to stop.
+
+use crate::args::SiteServeArgs;
+use crate::commands::serve::{announce, log_to_stderr};
+use crate::context::Context;
+use crate::exit::Outcome;
+use esker_model::Error;
+use esker_site::Config;
+use esker_site::serve::Standing;
+use std::time::Duration;
+
+/// How often the signals are looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+pub(super) fn run(args: &SiteServeArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let mut config = match &args.file {
+        Some(file) => Config::from_file(file)?,
+        None => Config::default(),
+    };
+    if let Some(listen) = &args.listen {
+        config.listen.clone_from(listen);
+    }
+    if let Some(parents) = &args.parents {
+        config.parents.clone_from(parents);
+    }
+    log_to_stderr(args.log, args.log_format, context);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_name("esker-site")
+        .enable_all()
+        .build()
+        .map_err(|e| Error::io("starting the tier's threads", e))?;
+    let listen = config.listen.clone();
+    let standing = runtime
+        .block_on(Standing::start(config))
+        .map_err(|e| Error::io(format!("listening at `{listen}`"), e))?;
+    let config = &standing.config;
+    let above = match config.parents.as_slice() {
+        [] => config.rules.allow.join(" "),
+        parents => parents.join(" "),
+    };
+    tracing::info!(
+        url = standing.url,
+        name = config.name,
+        above,
+        pid = std::process::id(),
+        "serving"
+    );
+    if let Some(file) = &args.port_file {
+        announce(file, standing.url.trim_start_matches("http://"))?;
+    }
+    while context.interrupt.stopped().is_none() {
+        std::thread::sleep(LOOK);
+    }
+    tracing::info!("stopping");
+    runtime.block_on(standing.stop());
+    if let Some(file) = &args.port_file {
+        let _ = std::fs::remove_file(file);
+    }
+    runtime.shutdown_timeout(Duration::from_secs(3));
+    tracing::info!("stopped");
+    Ok(Outcome::Done)
+}
