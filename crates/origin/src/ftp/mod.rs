@@ -41,6 +41,9 @@ pub struct Settings {
     pub login: Option<Login>,
     /// Where passwords are looked up.
     pub netrc: Option<PathBuf>,
+    /// Where a server tells size and time of a file at once, but all else of it only by reading through its directory: asks for all
+    /// else as well. Otherwise links to files pass for files there, and there are no permissions, but times have seconds.
+    pub exact: bool,
     /// Certificates that servers of `ftps` must be signed by; none: those that this machine trusts.
     pub trusted: Option<PathBuf>,
 }
@@ -53,6 +56,7 @@ impl Default for Settings {
             silence: limits.silence,
             login: None,
             netrc: credentials::netrc(),
+            exact: false,
             trusted: None,
         }
     }

@@ -1,6 +1,6 @@
 //! Questions as commands: by which way, and what a refusal means.
 
-use super::listing::{Format, Gather, Listed, Said, is_name_of, listing, mlst};
+use super::listing::{Fact, Format, Gather, Listed, Said, is_name_of, listing, mlst};
 use super::login::{Made, Wire};
 use super::reply::{Lines, Reply, command};
 use super::tls::Tls;
@@ -24,6 +24,9 @@ use tokio::time::timeout;
 /// Bytes that a path in a command may have.
 const PATH_BYTES_MAX: usize = 8 << 10;
 
+/// Commands that one question sends at once at most.
+const COMMANDS: usize = 3;
+
 /// What a server has been found to do. What FEAT says is only where it begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(
@@ -42,6 +45,10 @@ pub(super) struct Can {
     /// `STAT -a dir/{?,name}` prints these names alone: vsftpd.
     braces: Option<bool>,
     epsv: bool,
+    /// MLST says of links that they are links.
+    slink: bool,
+    /// Paths that are no ASCII arrive as they are. Globus loses such bytes, and answers about another path.
+    bytes: Option<bool>,
 }
 
 impl Can {
@@ -60,7 +67,19 @@ impl Can {
             stat: None,
             braces: mlst.then_some(false),
             epsv: true,
+            bytes: None,
+            slink: features.iter().any(|f| {
+                let f = f.to_ascii_lowercase();
+                f.starts_with("mlst ") && f.contains("unix.slink")
+            }),
         }
+    }
+
+    /// Links have all permissions, and little else has.
+    fn looks_like_a_link(&self, attributes: &Attributes) -> bool {
+        !self.slink
+            && attributes.mode == Some(0o777)
+            && matches!(attributes.kind, Kind::File | Kind::Directory)
     }
 }
 
@@ -81,6 +100,9 @@ pub(super) struct Control {
     tls: Option<Tls>,
     about: String,
     silence: Duration,
+    exact: bool,
+    /// Questions that may be open; one may take several commands at once.
+    width: usize,
     known: Arc<Mutex<Known>>,
     can: Mutex<Can>,
     /// Held while a command is asked; taken alone for a listing over a data channel.
@@ -113,6 +135,14 @@ fn divide(path: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((parent, name))
 }
 
+fn may_be_directory(kind: Kind) -> bool {
+    matches!(kind, Kind::Directory | Kind::Unknown)
+}
+
+fn is_directory(found: &Found) -> bool {
+    matches!(found, Found::Present(attributes) if may_be_directory(attributes.kind))
+}
+
 fn said(words: &[u8], path: &[u8]) -> Vec<u8> {
     [words, b" ", path].concat()
 }
@@ -126,7 +156,7 @@ impl Control {
         known: Arc<Mutex<Known>>,
     ) -> Self {
         let limits = Limits {
-            in_flight: width,
+            in_flight: if width > 1 { width * COMMANDS } else { 1 },
             silence: settings.silence,
             buffer: 64 << 10,
             ..Limits::default()
@@ -143,6 +173,8 @@ impl Control {
             tls: made.tls,
             about: made.about,
             silence: settings.silence,
+            exact: settings.exact,
+            width,
             known,
             can: Mutex::new(can.unwrap_or_else(|| Can::new(&made.features))),
             calm: RwLock::new(()),
@@ -233,28 +265,17 @@ impl Control {
     fn stat<'a>(&'a self, path: &'a [u8]) -> BoxFuture<'a, Result<Found>> {
         Box::pin(async move {
             let can = self.can();
-            if can.mlst {
-                match self.say(mlst(path, &self.origin)).await? {
-                    Said::Yes(attributes) => {
-                        if !can.mlst_works {
-                            self.learn(|can| can.mlst_works = true);
-                        }
-                        return Ok(Found::Present(attributes));
-                    }
-                    Said::No(reply) => {
-                        let refusal = words::read(&reply, path);
-                        if refusal != Refusal::Unsupported || can.mlst_works {
-                            return self.refused(path, &reply, refusal).await;
-                        }
-                        // It said that it could, and cannot.
-                        self.learn(|can| {
-                            can.mlst = false;
-                            can.braces = None;
-                        });
-                    }
-                }
+            if can.mlst
+                && let Some(found) = self.by_mlst(path, &can).await?
+            {
+                return Ok(found);
             }
             if self.picks().await? {
+                if !self.exact
+                    && let Some(file) = self.quick(path).await?
+                {
+                    return Ok(Found::Present(file));
+                }
                 return self.pick(path).await;
             }
             if self.stat_lists().await? {
@@ -268,6 +289,112 @@ impl Control {
             }
             self.parts(path, true).await
         })
+    }
+
+    /// Nothing if the server does not know MLST after all.
+    async fn by_mlst(&self, path: &[u8], can: &Can) -> Result<Option<Found>> {
+        let doubt = !path.is_ascii() && can.bytes != Some(true);
+        let reply = match self.say(mlst(path, &self.origin)).await? {
+            Said::Yes(Fact::Of(attributes)) => {
+                if !can.mlst_works || doubt {
+                    self.learn(|can| {
+                        can.mlst_works = true;
+                        can.bytes = if doubt { Some(true) } else { can.bytes };
+                    });
+                }
+                if can.looks_like_a_link(&attributes)
+                    && let Some(link) = self.link(path).await?
+                {
+                    return Ok(Some(Found::Present(link)));
+                }
+                return Ok(Some(Found::Present(attributes)));
+            }
+            Said::Yes(Fact::OfAnother) => {
+                self.learn(|can| can.bytes = Some(false));
+                return self.by_bytes(path).await.map(Some);
+            }
+            Said::No(reply) => reply,
+        };
+        let refusal = words::read(&reply, path);
+        if refusal == Refusal::Unsupported && !can.mlst_works {
+            // It said that it could, and cannot.
+            self.learn(|can| {
+                can.mlst = false;
+                can.braces = None;
+            });
+            return Ok(None);
+        }
+        if refusal == Refusal::Absent && doubt {
+            return self.by_bytes(path).await.map(Some);
+        }
+        self.refused(path, &reply, refusal).await.map(Some)
+    }
+
+    /// About a path of which the server may not have got all bytes: the directory above has its name, if that can be asked for.
+    async fn by_bytes(&self, path: &[u8]) -> Result<Found> {
+        let Some((parent, name)) = divide(path) else {
+            return Ok(Found::Absent);
+        };
+        if !parent.is_ascii() {
+            let above = self.stat(parent).await?;
+            return match (above, self.can().bytes) {
+                (Found::Absent, _) => Ok(Found::Absent),
+                (_, Some(true)) => Ok(Found::Absent),
+                _ => Err(self.garbled(path)),
+            };
+        }
+        match self.look(parent).await? {
+            Looked::Listed(listed, complete) => {
+                let mut children = listed.children.into_iter();
+                if let Some(child) = children.find(|c| &*c.name == name) {
+                    self.learn(|can| can.bytes = Some(false));
+                    return Ok(Found::Present(child.attributes));
+                }
+                if complete {
+                    Ok(Found::Absent)
+                } else {
+                    Err(self.garbled(path))
+                }
+            }
+            Looked::Nothing | Looked::Refused(_) => match self.stat(parent).await? {
+                Found::Present(Attributes {
+                    kind: Kind::Directory | Kind::Link | Kind::Unknown,
+                    ..
+                }) => Err(self.denied(path, "the directory above cannot be read")),
+                _ => Ok(Found::Absent),
+            },
+        }
+    }
+
+    fn garbled(&self, path: &[u8]) -> Error {
+        Error::Unsupported {
+            origin: self.origin.clone(),
+            why: format!(
+                "{}: it loses the bytes of a path that are not ASCII",
+                shown(path)
+            )
+            .into(),
+        }
+    }
+
+    /// ProFTPD's MLST mixes what a link says of itself with what stands where it leads: a listing of lines has it right.
+    async fn link(&self, path: &[u8]) -> Result<Option<Attributes>> {
+        let is_link = |a: &Attributes| a.kind == Kind::Link;
+        if self.stat_lists().await?
+            && let Ok(Found::Present(found)) = self.stat_line(path).await?
+            && found.kind != Kind::Directory
+        {
+            return Ok(Some(found).filter(is_link));
+        }
+        let Some((parent, name)) = divide(path) else {
+            return Ok(None);
+        };
+        let Looked::Listed(listed, _) = self.look(parent).await? else {
+            return Ok(None);
+        };
+        let mut children = listed.children.into_iter();
+        let child = children.find(|c| &*c.name == name);
+        Ok(child.map(|c| c.attributes).filter(is_link))
     }
 
     /// One name out of the directory above. No name there does not mean that there is none: names of links may be hidden so.
@@ -371,6 +498,24 @@ impl Control {
         }
     }
 
+    /// Size and time of a file, or of that to which a link leads: no directory has to be read for them.
+    async fn quick(&self, path: &[u8]) -> Result<Option<Attributes>> {
+        let ask = |words: &[u8]| {
+            let words = said(words, path);
+            async move { self.say(command(&words, &self.origin)).await }
+        };
+        let (size, modified) = tokio::join!(ask(b"SIZE"), ask(b"MDTM"));
+        let (size, modified) = (size?, modified?);
+        if size.code != 213 || modified.code != 213 {
+            return Ok(None);
+        }
+        Ok(Some(Attributes {
+            size: time::digits(size.text().trim_ascii()),
+            modified: time::stamp(modified.text().trim_ascii()),
+            ..Attributes::of(Kind::File)
+        }))
+    }
+
     /// Size, time, and whether one can go there: all that old servers tell.
     async fn parts(&self, path: &[u8], ask_parent: bool) -> Result<Found> {
         let ask = |words: &[u8]| {
@@ -392,7 +537,8 @@ impl Control {
             }));
         }
         let all = [&go, &size].map(|reply| words::read(reply, path));
-        if all.contains(&Refusal::Denied) {
+        // What may not be entered may be there for all to see.
+        if all.contains(&Refusal::Denied) && !ask_parent {
             return Err(self.denied(path, &go.shown()));
         }
         if all.contains(&Refusal::Absent) && ask_parent {
@@ -489,7 +635,14 @@ impl Control {
     async fn list(&self, path: &[u8]) -> Result<Found> {
         let can = self.can();
         // Both at once: what may be no directory but a link to one is not followed. Not where both would be the same command.
-        let (own, looked) = if can.mlst || can.braces == Some(true) {
+        let plain = path.is_ascii() || can.bytes == Some(true) || !can.mlst;
+        let (own, looked) = if !plain {
+            let own = self.stat(path).await?;
+            if self.can().bytes == Some(false) && is_directory(&own) {
+                return Err(self.garbled(path));
+            }
+            (Some(own), self.look(path).await?)
+        } else if can.mlst || can.braces == Some(true) {
             let (own, looked) = tokio::join!(self.stat(path), self.look(path));
             (Some(own?), looked?)
         } else {
@@ -503,9 +656,8 @@ impl Control {
         let Found::Present(attributes) = own else {
             return Ok(own);
         };
-        let is_directory = matches!(attributes.kind, Kind::Directory | Kind::Unknown);
         let why = match looked {
-            _ if !is_directory => return Ok(Found::Present(attributes)),
+            _ if !may_be_directory(attributes.kind) => return Ok(Found::Present(attributes)),
             Looked::Listed(listed, complete) => {
                 return Ok(Found::Listing {
                     attributes,
@@ -625,7 +777,7 @@ impl Session for Control {
     }
 
     fn width(&self) -> usize {
-        self.stream.width()
+        self.width
     }
 
     fn is_broken(&self) -> bool {
@@ -636,6 +788,7 @@ impl Session for Control {
         let can = self.can();
         let stat = match (can.mlst, can.braces, can.stat) {
             (true, ..) => "MLST",
+            (_, Some(true), _) if !self.exact => "SIZE, MDTM, STAT",
             (_, Some(true), _) | (_, _, Some(true)) => "STAT",
             (_, _, Some(false)) => "SIZE, MDTM, CWD",
             (_, _, None) => "not tried yet",

@@ -15,8 +15,10 @@ use std::time::{Duration, Instant};
 /// What is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// No MLST: `STAT`.
+    /// No MLST: `SIZE` and `MDTM`, or `STAT`.
     Vsftpd,
+    /// The same, asked for all that it tells.
+    VsftpdExact,
     /// The same, with TLS.
     VsftpdTls,
     /// MLST, listings by `STAT`.
@@ -89,7 +91,9 @@ impl Server {
         super::tree::chmod(dir.path(), 0o755);
         let port = free_port();
         let mut command = match kind {
-            Kind::Vsftpd | Kind::VsftpdTls => vsftpd(&tree, &dir, port, kind == Kind::VsftpdTls),
+            Kind::Vsftpd | Kind::VsftpdExact | Kind::VsftpdTls => {
+                vsftpd(&tree, &dir, port, kind == Kind::VsftpdTls)
+            }
             Kind::Proftpd | Kind::ProftpdData | Kind::ProftpdBare => {
                 proftpd(&tree, &dir, port, kind)
             }
@@ -124,6 +128,7 @@ impl Server {
     pub(super) fn settings(&self) -> Settings {
         Settings {
             netrc: None,
+            exact: self.kind == Kind::VsftpdExact,
             silence: Duration::from_secs(10),
             trusted: (self.kind == Kind::VsftpdTls).then(|| self.dir.path().join("cert.pem")),
             ..Settings::default()
@@ -282,7 +287,7 @@ fn globus(dir: &tempfile::TempDir, port: u16) -> Command {
     command
         .args(["-p", &port.to_string(), "-aa", "-anonymous-user", "nobody"])
         .args(["-home-dir", "/", "-control-interface", "127.0.0.1"])
-        .args(["-log-level", "ALL", "-log-single", log.to_str().unwrap()])
+        .args(["-log-level", "ALL", "-l", log.to_str().unwrap()])
         // It starts itself again for each connection.
         .args(["-exec", program.to_str().unwrap()])
         .env("LD_LIBRARY_PATH", libraries);

@@ -58,13 +58,7 @@ impl Tree {
         write(&root.join("file"), 5, 11_574 * DAY);
         write(&root.join("recent"), 7, lately());
         write(&root.join("hollow"), 0, 18_518 * DAY);
-        write(&root.join("large"), 0, 18_518 * DAY);
-        File::options()
-            .write(true)
-            .open(root.join("large"))
-            .unwrap()
-            .set_len(5 << 30)
-            .unwrap();
+        write(&root.join("large"), 5 << 30, 18_518 * DAY);
         for name in ["dir", "empty", "thousand", "odd", "secret", "broken"] {
             fs::create_dir(root.join(name)).unwrap();
         }
