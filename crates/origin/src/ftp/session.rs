@@ -523,12 +523,12 @@ impl Control {
             async move { self.say(command(&words, &self.origin)).await }
         };
         let (size, modified, go) = tokio::join!(ask(b"SIZE"), ask(b"MDTM"), ask(b"CWD"));
-        let (size, modified, go) = (size?, modified?, go?);
+        let (size, modified_reply, go) = (size?, modified?, go?);
         if go.is_well() {
             return Ok(Found::Present(Attributes::of(Kind::Directory)));
         }
         let number = |reply: &Reply| (reply.code == 213).then(|| reply.text());
-        let modified = number(&modified).and_then(|text| time::stamp(text.trim_ascii()));
+        let modified = number(&modified_reply).and_then(|text| time::stamp(text.trim_ascii()));
         if let Some(text) = number(&size) {
             return Ok(Found::Present(Attributes {
                 size: time::digits(text.trim_ascii()),
@@ -536,12 +536,13 @@ impl Control {
                 ..Attributes::of(Kind::File)
             }));
         }
-        let all = [&go, &size].map(|reply| words::read(reply, path));
+        let all = [&go, &size, &modified_reply].map(|reply| words::read(reply, path));
+        let denied = all.contains(&Refusal::Denied);
         // What may not be entered may be there for all to see.
-        if all.contains(&Refusal::Denied) && !ask_parent {
+        if denied && !ask_parent {
             return Err(self.denied(path, &go.shown()));
         }
-        if all.contains(&Refusal::Absent) && ask_parent {
+        if all.contains(&Refusal::Absent) && ask_parent && !denied {
             return Ok(Found::Absent);
         }
         if all.contains(&Refusal::Busy) {

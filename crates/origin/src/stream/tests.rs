@@ -35,6 +35,8 @@ fn limits(in_flight: usize) -> Limits {
         grace: Duration::from_secs(60),
         slowest: 1,
         buffer: 1000,
+        reply: 1 << 20,
+        unwanted: 1 << 16,
     }
 }
 
@@ -319,6 +321,10 @@ fn silence_slowness_and_nonsense_end_it() {
     assert!(matches!(first, Error::Nonsense { .. }), "{first}");
     assert!(matches!(second, Error::Broken { .. }), "{second}");
     let (first, second, _) = ask(b"!\n", Duration::from_secs(1));
+    assert!(matches!(first, Error::Nonsense { .. }), "{first}");
+    assert!(matches!(second, Error::Broken { .. }), "{second}");
+    // One that goes on and on.
+    let (first, second, _) = ask(b"x\nx\nx\nx\nx\nx\nx\nx\nx\nx\nx\nx\nx\n", Duration::ZERO);
     assert!(matches!(first, Error::Nonsense { .. }), "{first}");
     assert!(matches!(second, Error::Broken { .. }), "{second}");
     // A reply that ends without an answer, and one to nobody.

@@ -102,7 +102,7 @@ impl Site {
 
     async fn all(&self) {
         // What has no target is not seen where links are followed.
-        let hides = self.server.kind == Kind::Globus;
+        let hides = matches!(self.server.kind, Kind::Globus | Kind::ProftpdData);
         for path in [
             &b""[..],
             b"file",

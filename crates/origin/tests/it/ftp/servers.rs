@@ -182,9 +182,13 @@ impl Server {
     }
 
     /// The server and all that it started, at once.
-    pub(super) fn kill(&mut self) {
+    pub(super) fn signal(&self, signal: &str) {
         let group = format!("-{}", self.process.id());
-        let _ = Command::new("kill").args(["-9", "--", &group]).status();
+        let _ = Command::new("kill").args([signal, "--", &group]).status();
+    }
+
+    pub(super) fn kill(&mut self) {
+        self.signal("-9");
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
