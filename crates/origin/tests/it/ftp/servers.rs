@@ -6,7 +6,6 @@ use esker_origin::{Place, Pool};
 use std::fs::{self, File};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, OnceLock};
@@ -103,9 +102,7 @@ impl Server {
         command
             .stdin(Stdio::null())
             .stdout(out.try_clone().unwrap())
-            .stderr(out)
-            // Its children go with it.
-            .process_group(0);
+            .stderr(out);
         let mut process = command.spawn().unwrap();
         let began = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
@@ -183,8 +180,19 @@ impl Server {
 
     /// The server and all that it started, at once.
     pub(super) fn signal(&self, signal: &str) {
-        let group = format!("-{}", self.process.id());
-        let _ = Command::new("kill").args([signal, "--", &group]).status();
+        let mut all = vec![self.process.id()];
+        let mut at = 0;
+        while let Some(parent) = all.get(at) {
+            let parent = *parent;
+            all.extend(children(parent));
+            at += 1;
+        }
+        let all = all.iter().map(u32::to_string);
+        let _ = Command::new("kill")
+            .arg(signal)
+            .args(all)
+            .stderr(Stdio::null())
+            .status();
     }
 
     pub(super) fn kill(&mut self) {
@@ -192,6 +200,24 @@ impl Server {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// Processes that a process has started.
+fn children(parent: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse().ok()) else {
+            continue;
+        };
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        // The name in front may have spaces and brackets.
+        let rest = stat.rsplit(')').next().unwrap_or_default();
+        let mut words = rest.split_whitespace().skip(1);
+        if words.next().and_then(|p| p.parse().ok()) == Some(parent) {
+            found.push(pid);
+        }
+    }
+    found
 }
 
 impl Drop for Server {
