@@ -194,9 +194,10 @@ pub(super) fn mlst(path: &[u8], origin: &str) -> Chain<Lines, Said<Fact>> {
             };
             let last = |path: &[u8]| path.rsplit(|b| *b == b'/').next().map(<[u8]>::to_vec);
             let is_whole = name.first() == Some(&b'/') && !path.is_ascii();
-            let differs = match is_whole {
-                true => name != &*path,
-                false => path.len() > 1 && last(name) != last(&path),
+            let differs = if is_whole {
+                name != &*path
+            } else {
+                path.len() > 1 && last(name) != last(&path)
             };
             if differs {
                 if path.is_ascii() {

@@ -232,7 +232,7 @@ async fn enter(talk: &mut Talk, login: &Login, place: &Place) -> Result<()> {
         "(as `{}`); name another user in the URL, and its password in ~/.netrc: machine {} login USER password …",
         login.user, place.host
     );
-    let wrong = |text: &str| text.chars().any(|c| c.is_control());
+    let wrong = |text: &str| text.chars().any(char::is_control);
     if wrong(&login.user) || wrong(&login.password) {
         return Err(Error::Named {
             what: place.to_string().into(),
@@ -304,6 +304,22 @@ async fn find_out(talk: &mut Talk, one_at_a_time: bool) -> Result<(String, Vec<S
     Ok((crate::error::shown(system.as_bytes()).into(), features))
 }
 
+/// Facts that are of use.
+const USEFUL: [&str; 12] = [
+    "type",
+    "size",
+    "modify",
+    "perm",
+    "unique",
+    "unix.mode",
+    "unix.owner",
+    "unix.uid",
+    "unix.group",
+    "unix.gid",
+    "unix.slink",
+    "sizd",
+];
+
 /// Those that servers have but do not send are asked for; the empty text if there are none.
 fn wanted_facts(mlst: &str) -> String {
     let facts = mlst.get(5..).unwrap_or_default();
@@ -312,20 +328,6 @@ fn wanted_facts(mlst: &str) -> String {
         .map(str::trim)
         .filter(|f| !f.is_empty())
         .collect();
-    const USEFUL: [&str; 12] = [
-        "type",
-        "size",
-        "modify",
-        "perm",
-        "unique",
-        "unix.mode",
-        "unix.owner",
-        "unix.uid",
-        "unix.group",
-        "unix.gid",
-        "unix.slink",
-        "sizd",
-    ];
     let useful = |fact: &&str| {
         let fact = fact.trim_end_matches('*').to_ascii_lowercase();
         USEFUL.contains(&fact.as_str())
@@ -338,7 +340,7 @@ fn wanted_facts(mlst: &str) -> String {
         return String::new();
     }
     let all = facts.iter().filter(|f| useful(f));
-    all.map(|fact| format!("{};", fact.trim_end_matches('*')))
+    all.flat_map(|fact| [fact.trim_end_matches('*'), ";"])
         .collect()
 }
 

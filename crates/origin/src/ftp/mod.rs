@@ -1,14 +1,16 @@
-//! FTP, FTP over TLS and GridFTP: a control channel with many commands in flight.
+//! FTP, FTP over TLS and `GridFTP`: a control channel with many commands in flight.
 //!
 //! What a server can do is found out by asking it: `FEAT` says something, and what it says is believed until a command is answered
 //! with "not understood"; then the next way is taken. Attributes come by `MLST`; else by `STAT` of the path, which
-//! prints what `ls -l` does; else by `SIZE`, `MDTM` and `CWD`. Listings come on the control channel by `MLSC` (GridFTP) or `STAT`,
+//! prints what `ls -l` does; else by `SIZE`, `MDTM` and `CWD`. Listings come on the control channel by `MLSC` (`GridFTP`) or `STAT`,
 //! many at once; else by `MLSD` or `LIST` over a data channel, one at a time. A refusal is read for what it means (`words`),
 //! and where its words do not tell, the directory above is looked at: nothing is called absent because it could not be seen.
 //!
-//! Suggested reading order: `reply`, `facts`, `unix`, `words`, `listing`, `login`, `session`, `data`.
+//! Suggested reading order: `reply`, `facts`, `unix`, `words`, `listing`, `login`, `can`, `session`, `doubt`, `data`.
 
+mod can;
 mod data;
+mod doubt;
 pub mod facts;
 mod listing;
 mod login;
@@ -24,8 +26,9 @@ use crate::error::{Error, Result};
 use crate::place::{Place, Scheme};
 use crate::session::{Connect, Session};
 use crate::stream::Limits;
+use can::Can;
 use futures_util::future::BoxFuture;
-use session::{Can, Control};
+use session::Control;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -70,7 +73,7 @@ struct Known {
     can: Option<Can>,
 }
 
-/// Connects to an FTP or GridFTP server.
+/// Connects to an FTP or `GridFTP` server.
 pub struct Ftp {
     place: Place,
     settings: Settings,
@@ -126,11 +129,7 @@ impl Ftp {
         };
         let made = made.map_err(login::Failed::error)?;
         lock().one_at_a_time = one_at_a_time;
-        let width = if one_at_a_time {
-            1
-        } else {
-            self.settings.in_flight.max(1)
-        };
+        let width = (!one_at_a_time).then_some(self.settings.in_flight.max(1));
         let known = self.known.clone();
         Ok(Arc::new(Control::new(
             &self.place,

@@ -277,10 +277,7 @@ mod tests {
                     }
                 }
             }
-            match fault {
-                Some(fault) => prop_assert_eq!(whole, Err(fault)),
-                None => prop_assert_eq!(whole, Ok(pieces)),
-            }
+            prop_assert_eq!(whole, fault.map_or(Ok(pieces), Err));
         }
     }
 }

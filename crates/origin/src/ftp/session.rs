@@ -1,11 +1,12 @@
 //! Questions as commands: by which way, and what a refusal means.
 
+use super::can::Can;
 use super::listing::{Fact, Format, Gather, Listed, Said, is_name_of, listing, mlst};
-use super::login::{Made, Wire};
+use super::login::Made;
 use super::reply::{Lines, Reply, command};
 use super::tls::Tls;
 use super::words::{self, Refusal};
-use super::{Known, Settings, data, time};
+use super::{Known, Settings};
 use crate::error::{Error, Result, shown};
 use crate::place::Place;
 use crate::question::{Found, Question};
@@ -13,11 +14,10 @@ use crate::session::Session;
 use crate::stream::{Chain, Limits, Stream};
 use esker_site_cache::entry::{Attributes, Kind, Wants};
 use futures_util::future::BoxFuture;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::net::TcpStream;
 use tokio::sync::RwLock;
 use tokio::time::timeout;
 
@@ -27,64 +27,8 @@ const PATH_BYTES_MAX: usize = 8 << 10;
 /// Commands that one question sends at once at most.
 const COMMANDS: usize = 3;
 
-/// What a server has been found to do. What FEAT says is only where it begins.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "each is a thing that a server can do or not"
-)]
-pub(super) struct Can {
-    mlst: bool,
-    /// MLST has been seen to work: one refusal does not mean that it is not known.
-    mlst_works: bool,
-    mlsc: bool,
-    mlsc_works: bool,
-    mlsd: bool,
-    /// `STAT` of a directory lists it, with itself; not known before it was tried.
-    stat: Option<bool>,
-    /// `STAT -a dir/{?,name}` prints these names alone: vsftpd.
-    braces: Option<bool>,
-    epsv: bool,
-    /// MLST says of links that they are links.
-    slink: bool,
-    /// Paths that are no ASCII arrive as they are. Globus loses such bytes, and answers about another path.
-    bytes: Option<bool>,
-}
-
-impl Can {
-    fn new(features: &[String]) -> Self {
-        let has = |name: &str| {
-            let mut words = features.iter().filter_map(|f| f.split(' ').next());
-            words.any(|word| word.eq_ignore_ascii_case(name))
-        };
-        let mlst = has("MLST");
-        Self {
-            mlst,
-            mlst_works: false,
-            mlsc: has("MLSC"),
-            mlsc_works: false,
-            mlsd: mlst || has("MLSD"),
-            stat: None,
-            braces: mlst.then_some(false),
-            epsv: true,
-            bytes: None,
-            slink: features.iter().any(|f| {
-                let f = f.to_ascii_lowercase();
-                f.starts_with("mlst ") && f.contains("unix.slink")
-            }),
-        }
-    }
-
-    /// Links have all permissions, and little else has.
-    fn looks_like_a_link(&self, attributes: &Attributes) -> bool {
-        !self.slink
-            && attributes.mode == Some(0o777)
-            && matches!(attributes.kind, Kind::File | Kind::Directory)
-    }
-}
-
 /// What looking into a directory came to.
-enum Looked {
+pub(super) enum Looked {
     Listed(Listed, bool),
     /// No words against it, but no listing: it is no directory, or one that may not be read.
     Nothing,
@@ -93,33 +37,22 @@ enum Looked {
 
 /// A control channel.
 pub(super) struct Control {
-    stream: Stream<Lines>,
+    pub(super) stream: Stream<Lines>,
     place: Place,
-    origin: Box<str>,
-    peer: IpAddr,
-    tls: Option<Tls>,
+    pub(super) origin: Box<str>,
+    pub(super) peer: IpAddr,
+    pub(super) tls: Option<Tls>,
     about: String,
-    silence: Duration,
+    pub(super) silence: Duration,
     exact: bool,
     /// Questions that may be open; one may take several commands at once.
     width: usize,
     known: Arc<Mutex<Known>>,
     can: Mutex<Can>,
     /// Held while a command is asked; taken alone for a listing over a data channel.
-    calm: RwLock<()>,
+    pub(super) calm: RwLock<()>,
     /// A listing over a data channel was given up half-way, so that replies no longer match.
-    lost: AtomicBool,
-}
-
-/// Gives up the connection unless the listing came to an end.
-struct Midway<'a>(&'a AtomicBool, bool);
-
-impl Drop for Midway<'_> {
-    fn drop(&mut self) {
-        if !self.1 {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
+    pub(super) lost: AtomicBool,
 }
 
 fn now() -> i64 {
@@ -128,7 +61,7 @@ fn now() -> i64 {
 }
 
 /// The directory that a path stands in, and its name there; nothing for the root.
-fn divide(path: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(super) fn divide(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = path.iter().rposition(|b| *b == b'/')?;
     let name = path.get(at + 1..).filter(|name| !name.is_empty())?;
     let parent = if at == 0 { b"/" } else { path.get(..at)? };
@@ -143,7 +76,7 @@ fn is_directory(found: &Found) -> bool {
     matches!(found, Found::Present(attributes) if may_be_directory(attributes.kind))
 }
 
-fn said(words: &[u8], path: &[u8]) -> Vec<u8> {
+pub(super) fn said(words: &[u8], path: &[u8]) -> Vec<u8> {
     [words, b" ", path].concat()
 }
 
@@ -152,11 +85,12 @@ impl Control {
         place: &Place,
         settings: &Settings,
         made: Made,
-        width: usize,
+        // None: one command at a time.
+        width: Option<usize>,
         known: Arc<Mutex<Known>>,
     ) -> Self {
         let limits = Limits {
-            in_flight: if width > 1 { width * COMMANDS } else { 1 },
+            in_flight: width.map_or(1, |width| width * COMMANDS),
             silence: settings.silence,
             buffer: 64 << 10,
             ..Limits::default()
@@ -174,7 +108,7 @@ impl Control {
             about: made.about,
             silence: settings.silence,
             exact: settings.exact,
-            width,
+            width: width.unwrap_or(1),
             known,
             can: Mutex::new(can.unwrap_or_else(|| Can::new(&made.features))),
             calm: RwLock::new(()),
@@ -182,7 +116,7 @@ impl Control {
         }
     }
 
-    fn can(&self) -> Can {
+    pub(super) fn can(&self) -> Can {
         self.can
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -190,7 +124,7 @@ impl Control {
     }
 
     /// Something was found out.
-    fn learn(&self, change: impl Fn(&mut Can)) {
+    pub(super) fn learn(&self, change: impl Fn(&mut Can)) {
         let mut can = self.can.lock().unwrap_or_else(PoisonError::into_inner);
         let before = can.clone();
         change(&mut can);
@@ -200,23 +134,23 @@ impl Control {
         }
     }
 
-    async fn say<T: Send + 'static>(&self, chain: Chain<Lines, T>) -> Result<T> {
+    pub(super) async fn say<T: Send + 'static>(&self, chain: Chain<Lines, T>) -> Result<T> {
         let _calm = self.calm.read().await;
         self.stream.ask(chain).await
     }
 
-    fn gather(&self, format: Format, wanted: Option<&[u8]>) -> Gather {
+    pub(super) fn gather(&self, format: Format, wanted: Option<&[u8]>) -> Gather {
         Gather::new(format, wanted, &self.origin)
     }
 
-    fn denied(&self, path: &[u8], why: &str) -> Error {
+    pub(super) fn denied(&self, path: &[u8], why: &str) -> Error {
         Error::Denied {
             origin: self.origin.clone(),
             why: format!("{}: {why}", shown(path)).into(),
         }
     }
 
-    fn busy(&self, reply: &Reply) -> Error {
+    pub(super) fn busy(&self, reply: &Reply) -> Error {
         Error::Busy {
             origin: self.origin.clone(),
             why: reply.shown(),
@@ -224,7 +158,7 @@ impl Control {
     }
 
     /// Whether `STAT` lists directories on the control channel; tried at the root once.
-    async fn stat_lists(&self) -> Result<bool> {
+    pub(super) async fn stat_lists(&self) -> Result<bool> {
         if let Some(known) = self.can().stat {
             return Ok(known);
         }
@@ -262,7 +196,7 @@ impl Control {
         Ok(picks)
     }
 
-    fn stat<'a>(&'a self, path: &'a [u8]) -> BoxFuture<'a, Result<Found>> {
+    pub(super) fn stat<'a>(&'a self, path: &'a [u8]) -> BoxFuture<'a, Result<Found>> {
         Box::pin(async move {
             let can = self.can();
             if can.mlst
@@ -330,54 +264,7 @@ impl Control {
         self.refused(path, &reply, refusal).await.map(Some)
     }
 
-    /// About a path of which the server may not have got all bytes: the directory above has its name, if that can be asked for.
-    async fn by_bytes(&self, path: &[u8]) -> Result<Found> {
-        let Some((parent, name)) = divide(path) else {
-            return Ok(Found::Absent);
-        };
-        if !parent.is_ascii() {
-            let above = self.stat(parent).await?;
-            return match (above, self.can().bytes) {
-                (Found::Absent, _) => Ok(Found::Absent),
-                (_, Some(true)) => Ok(Found::Absent),
-                _ => Err(self.garbled(path)),
-            };
-        }
-        match self.look(parent).await? {
-            Looked::Listed(listed, complete) => {
-                let mut children = listed.children.into_iter();
-                if let Some(child) = children.find(|c| &*c.name == name) {
-                    self.learn(|can| can.bytes = Some(false));
-                    return Ok(Found::Present(child.attributes));
-                }
-                if complete {
-                    Ok(Found::Absent)
-                } else {
-                    Err(self.garbled(path))
-                }
-            }
-            Looked::Nothing | Looked::Refused(_) => match self.stat(parent).await? {
-                Found::Present(Attributes {
-                    kind: Kind::Directory | Kind::Link | Kind::Unknown,
-                    ..
-                }) => Err(self.denied(path, "the directory above cannot be read")),
-                _ => Ok(Found::Absent),
-            },
-        }
-    }
-
-    fn garbled(&self, path: &[u8]) -> Error {
-        Error::Unsupported {
-            origin: self.origin.clone(),
-            why: format!(
-                "{}: it loses the bytes of a path that are not ASCII",
-                shown(path)
-            )
-            .into(),
-        }
-    }
-
-    /// ProFTPD's MLST mixes what a link says of itself with what stands where it leads: a listing of lines has it right.
+    /// `ProFTPD`'s MLST mixes what a link says of itself with what stands where it leads: a listing of lines has it right.
     async fn link(&self, path: &[u8]) -> Result<Option<Attributes>> {
         let is_link = |a: &Attributes| a.kind == Kind::Link;
         if self.stat_lists().await?
@@ -429,7 +316,7 @@ impl Control {
     }
 
     /// `STAT` of the path itself: a directory is all listed for it.
-    async fn stat_line(&self, path: &[u8]) -> Result<Result<Found, Reply>> {
+    pub(super) async fn stat_line(&self, path: &[u8]) -> Result<Result<Found, Reply>> {
         let gather = self.gather(Format::Unix(now()), Some(path));
         match self.say(listing(&said(b"STAT -a", path), gather)).await? {
             Said::Yes(listed) => match listed.own.or(listed.found) {
@@ -440,125 +327,8 @@ impl Control {
         }
     }
 
-    /// A refusal, and what can be found out about its meaning.
-    async fn refused(&self, path: &[u8], reply: &Reply, refusal: Refusal) -> Result<Found> {
-        match refusal {
-            Refusal::Absent => return Ok(Found::Absent),
-            Refusal::Denied => return Err(self.denied(path, &reply.shown())),
-            Refusal::Busy => return Err(self.busy(reply)),
-            Refusal::Unsupported | Refusal::Unclear => {}
-        }
-        // Another command may have clearer words.
-        if self.stat_lists().await? {
-            match self.stat_line(path).await? {
-                Ok(found) => return Ok(found),
-                Err(reply) => match words::read(&reply, path) {
-                    Refusal::Absent => return Ok(Found::Absent),
-                    Refusal::Denied => return Err(self.denied(path, &reply.shown())),
-                    Refusal::Busy if reply.code != 0 => return Err(self.busy(&reply)),
-                    _ => {}
-                },
-            }
-        }
-        self.by_parent(path, reply).await
-    }
-
-    /// What the directory above says: if it cannot be seen, neither can be said that something is not in it.
-    async fn by_parent(&self, path: &[u8], why: &Reply) -> Result<Found> {
-        let Some((parent, name)) = divide(path) else {
-            return Err(self.denied(path, &why.shown()));
-        };
-        match self.look(parent).await? {
-            Looked::Listed(listed, complete) => {
-                let at = listed.children.binary_search_by(|c| (*c.name).cmp(name));
-                match at {
-                    Ok(at) => {
-                        let child = listed.children.into_iter().nth(at);
-                        let attributes = child.map(|c| c.attributes).unwrap_or_default();
-                        Ok(Found::Present(attributes))
-                    }
-                    Err(_) if complete => Ok(Found::Absent),
-                    Err(_) => self.parts(path, false).await,
-                }
-            }
-            Looked::Refused(reply) if words::read(&reply, parent) == Refusal::Busy => {
-                Err(self.busy(&reply))
-            }
-            Looked::Nothing | Looked::Refused(_) => match self.stat(parent).await {
-                Ok(Found::Absent) => Ok(Found::Absent),
-                Ok(Found::Present(Attributes {
-                    kind: Kind::File | Kind::Other,
-                    ..
-                })) => Ok(Found::Absent),
-                // Names in it can be reached even if it cannot be read.
-                Ok(_) => self.parts(path, false).await,
-                Err(error) if error.is_passing() => Err(error),
-                Err(_) => self.parts(path, false).await,
-            },
-        }
-    }
-
-    /// Size and time of a file, or of that to which a link leads: no directory has to be read for them.
-    async fn quick(&self, path: &[u8]) -> Result<Option<Attributes>> {
-        let ask = |words: &[u8]| {
-            let words = said(words, path);
-            async move { self.say(command(&words, &self.origin)).await }
-        };
-        let (size, modified) = tokio::join!(ask(b"SIZE"), ask(b"MDTM"));
-        let (size, modified) = (size?, modified?);
-        if size.code != 213 || modified.code != 213 {
-            return Ok(None);
-        }
-        Ok(Some(Attributes {
-            size: time::digits(size.text().trim_ascii()),
-            modified: time::stamp(modified.text().trim_ascii()),
-            ..Attributes::of(Kind::File)
-        }))
-    }
-
-    /// Size, time, and whether one can go there: all that old servers tell.
-    async fn parts(&self, path: &[u8], ask_parent: bool) -> Result<Found> {
-        let ask = |words: &[u8]| {
-            let words = said(words, path);
-            async move { self.say(command(&words, &self.origin)).await }
-        };
-        let (size, modified, go) = tokio::join!(ask(b"SIZE"), ask(b"MDTM"), ask(b"CWD"));
-        let (size, modified_reply, go) = (size?, modified?, go?);
-        if go.is_well() {
-            return Ok(Found::Present(Attributes::of(Kind::Directory)));
-        }
-        let number = |reply: &Reply| (reply.code == 213).then(|| reply.text());
-        let modified = number(&modified_reply).and_then(|text| time::stamp(text.trim_ascii()));
-        if let Some(text) = number(&size) {
-            return Ok(Found::Present(Attributes {
-                size: time::digits(text.trim_ascii()),
-                modified,
-                ..Attributes::of(Kind::File)
-            }));
-        }
-        let all = [&go, &size, &modified_reply].map(|reply| words::read(reply, path));
-        let denied = all.contains(&Refusal::Denied);
-        // What may not be entered may be there for all to see.
-        if denied && !ask_parent {
-            return Err(self.denied(path, &go.shown()));
-        }
-        if all.contains(&Refusal::Absent) && ask_parent && !denied {
-            return Ok(Found::Absent);
-        }
-        if all.contains(&Refusal::Busy) {
-            return Err(self.busy(&go));
-        }
-        if ask_parent {
-            return Box::pin(self.by_parent(path, &go)).await;
-        }
-        Err(self.denied(
-            path,
-            &format!("it does not show what is there ({})", go.shown()),
-        ))
-    }
-
     /// What stands in a directory, and whether that is all.
-    async fn look(&self, path: &[u8]) -> Result<Looked> {
+    pub(super) async fn look(&self, path: &[u8]) -> Result<Looked> {
         let can = self.can();
         if can.mlsc {
             let gather = self.gather(Format::Facts, None);
@@ -674,89 +444,12 @@ impl Control {
         };
         Err(self.denied(path, &why))
     }
+}
 
-    /// A listing over a data channel.
-    async fn by_data(&self, words: &[u8], format: Format) -> Result<Said<Listed>> {
-        let _alone = self.calm.write().await;
-        let mut midway = Midway(&self.lost, false);
-        let result = self.by_data_alone(words, format).await;
-        // Whatever came back, no reply is awaited any more, unless the connection is said to be of no use.
-        midway.1 = match &result {
-            Ok(_) => true,
-            Err(Error::Late { .. } | Error::Nonsense { .. }) => false,
-            Err(_) => true,
-        };
-        result
-    }
-
-    async fn by_data_alone(&self, words: &[u8], format: Format) -> Result<Said<Listed>> {
-        let address = match self.passive().await? {
-            Ok(address) => address,
-            Err(reply) => return Ok(Said::No(reply)),
-        };
-        let unreachable = |why: String| Error::Busy {
-            origin: self.origin.clone(),
-            why: format!("no data connection: {why}").into(),
-        };
-        let connected = timeout(self.silence, TcpStream::connect(address)).await;
-        let connected = connected.map_err(|_| unreachable(format!("{address} does not answer")))?;
-        let tcp = connected.map_err(|error| unreachable(error.to_string()))?;
-        let reply = self.stream.ask(command(words, &self.origin));
-        let read = async {
-            let wire: Box<dyn Wire> = match &self.tls {
-                Some(tls) => Box::new(tls.wrap(tcp).await?),
-                None => Box::new(tcp),
-            };
-            let gather = self.gather(format, None);
-            data::read(wire, gather, self.silence, &self.origin).await
-        };
-        tokio::pin!(reply, read);
-        // A refusal comes while the data channel stays silent.
-        let (reply, read) = tokio::select! {
-            reply = &mut reply => {
-                let reply = reply?;
-                if !reply.is_well() {
-                    return Ok(Said::No(reply));
-                }
-                (reply, read.await?)
-            }
-            listed = &mut read => (reply.await?, listed?),
-        };
-        match reply.code {
-            200..300 => Ok(Said::Yes(read)),
-            425 | 426 => Err(self.busy(&reply)),
-            _ => Ok(Said::No(reply)),
-        }
-    }
-
-    /// Where the server waits for a data connection.
-    async fn passive(&self) -> Result<Result<SocketAddr, Reply>> {
-        let bad = |reply: &Reply| Error::Nonsense {
-            origin: self.origin.clone(),
-            why: format!("no address in `{}`", reply.shown()).into(),
-        };
-        if self.can().epsv {
-            let reply = self.stream.ask(command(b"EPSV", &self.origin)).await?;
-            if reply.code == 229 {
-                let port = data::extended(&reply.text()).ok_or_else(|| bad(&reply))?;
-                return Ok(Ok((self.peer, port).into()));
-            }
-            self.learn(|can| can.epsv = false);
-        }
-        let reply = self.stream.ask(command(b"PASV", &self.origin)).await?;
-        if reply.code != 227 {
-            return Ok(Err(reply));
-        }
-        let address = data::passive(&reply.text()).ok_or_else(|| bad(&reply))?;
-        // The port at the server itself: whatever other address it names is behind its router, or somebody else's.
-        Ok(Ok((self.peer, address.port()).into()))
-    }
-
-    fn named(&self, path: &[u8], why: &str) -> Error {
-        Error::Named {
-            what: shown(path),
-            why: why.into(),
-        }
+fn named(path: &[u8], why: &str) -> Error {
+    Error::Named {
+        what: shown(path),
+        why: why.into(),
     }
 }
 
@@ -765,10 +458,13 @@ impl Session for Control {
         Box::pin(async move {
             let path = &*question.path;
             if path.iter().any(|b| matches!(b, b'\r' | b'\n' | 0)) {
-                return Err(self.named(path, "FTP cannot say a path with an end of line in it"));
+                return Err(named(
+                    path,
+                    "FTP cannot say a path with an end of line in it",
+                ));
             }
             if path.first() != Some(&b'/') || path.len() > PATH_BYTES_MAX {
-                return Err(self.named(path, "not an absolute path, or too long a one"));
+                return Err(named(path, "not an absolute path, or too long a one"));
             }
             match question.wants {
                 Wants::Stat => self.stat(path).await,
@@ -801,9 +497,9 @@ impl Session for Control {
             (_, _, true) => "MLSD",
             _ => "LIST",
         };
-        let ahead = match self.width() {
-            1 => "one command at a time".to_owned(),
-            width => format!("{width} commands in flight"),
+        let ahead = match self.width {
+            _ if self.stream.width() == 1 => "one command at a time".to_owned(),
+            width => format!("{width} questions in flight"),
         };
         format!(
             "{}: {}; attributes by {stat}, listings by {list}; {ahead}",

@@ -96,7 +96,7 @@ async fn pass(near: TcpStream, far: TcpStream, state: Arc<State>, delay: Duratio
             if far_write.write_all(&bytes).await.is_err() {
                 return;
             }
-            let lines = bytes.iter().filter(|b| **b == b'\n').count();
+            let lines = bytes.split(|b| *b == b'\n').count() - 1;
             state.commands.fetch_add(lines, Ordering::SeqCst);
         }
     };

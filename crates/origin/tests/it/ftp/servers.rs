@@ -264,12 +264,13 @@ fn vsftpd(tree: &Tree, dir: &tempfile::TempDir, port: u16, tls: bool) -> Command
             .output()
             .unwrap();
         assert!(made.status.success(), "{made:?}");
-        config += &format!(
+        let more = format!(
             "ssl_enable=YES\nallow_anon_ssl=YES\nforce_anon_logins_ssl=YES\nforce_anon_data_ssl=YES\nssl_tlsv1=YES\n\
              rsa_cert_file={}\nrsa_private_key_file={}\nssl_ciphers=HIGH\n",
             at("cert.pem"),
             at("key.pem")
         );
+        config += &more;
     }
     fs::write(at("config"), config).unwrap();
     let (program, libraries) = program("vsftpd", "vsftpd");
