@@ -12,6 +12,7 @@ mod can;
 mod data;
 mod doubt;
 pub mod facts;
+mod gsi;
 mod listing;
 mod login;
 pub mod reply;
@@ -47,6 +48,10 @@ pub struct Settings {
     /// Where a server tells size and time of a file at once, but all else of it only by reading through its directory: asks for all
     /// else as well. Otherwise links to files pass for files there, and there are no permissions, but times have seconds.
     pub exact: bool,
+    /// The proxy certificate, or the certificate with its key, by which `GridFTP` servers know who asks; none: no GSI.
+    pub proxy: Option<PathBuf>,
+    /// The folder of certificates that `GridFTP` servers must be signed by.
+    pub grid: Option<PathBuf>,
     /// Certificates that servers of `ftps` must be signed by; none: those that this machine trusts.
     pub trusted: Option<PathBuf>,
 }
@@ -60,6 +65,8 @@ impl Default for Settings {
             login: None,
             netrc: credentials::netrc(),
             exact: false,
+            proxy: gsi::proxy(),
+            grid: Some(gsi::trusted()),
             trusted: None,
         }
     }

@@ -3,11 +3,13 @@
 use super::relay::Relay;
 use super::servers::{Kind, Server, is_root};
 use super::tree::{ODD, Times, same};
+use esker_origin::ftp::{Ftp, Settings};
 use esker_origin::{Error, Found, Pool, Question};
 use esker_site_cache::entry;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 struct Site {
@@ -27,7 +29,7 @@ impl Site {
             Kind::Vsftpd | Kind::VsftpdTls | Kind::Proftpd | Kind::ProftpdBare => {
                 (Times::Seconds, Times::Lines)
             }
-            Kind::ProftpdData | Kind::Globus => (Times::Seconds, Times::Seconds),
+            Kind::ProftpdData | Kind::Globus | Kind::GlobusGsi => (Times::Seconds, Times::Seconds),
         };
         Self {
             server,
@@ -102,7 +104,10 @@ impl Site {
 
     async fn all(&self) {
         // What has no target is not seen where links are followed.
-        let hides = matches!(self.server.kind, Kind::Globus | Kind::ProftpdData);
+        let hides = matches!(
+            self.server.kind,
+            Kind::Globus | Kind::GlobusGsi | Kind::ProftpdData
+        );
         for path in [
             &b""[..],
             b"file",
@@ -290,6 +295,58 @@ async fn servers_that_can_do_nothing_new_answer_by_old_commands() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gridftp_answers_by_mlsc() {
     battery(Kind::Globus, "attributes by MLST, listings by MLSC; 64").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn gridftp_knows_who_asks_by_a_proxy_certificate() {
+    battery(Kind::GlobusGsi, "attributes by MLST, listings by MLSC; 64").await;
+    if !is_root() {
+        return;
+    }
+    let server = Server::start(Kind::GlobusGsi);
+    let refused = async |settings: Settings| {
+        let ftp = Ftp::new(server.place(server.port), settings).unwrap();
+        let pool = Pool::new(Arc::new(ftp), esker_origin::Settings::default());
+        pool.ask(Question::stat(b"/")).await.unwrap_err()
+    };
+    // Without one, the server has nobody in.
+    let e = refused(Settings {
+        proxy: None,
+        ..server.settings()
+    });
+    let e = e.await;
+    assert!(matches!(e, Error::Denied { .. }), "{e}");
+    assert!(e.to_string().contains("grid-proxy-init"), "{e}");
+    // One that others can read is not used.
+    let proxy = server.dir.path().join("open");
+    fs::copy(server.dir.path().join("proxy"), &proxy).unwrap();
+    super::tree::chmod(&proxy, 0o644);
+    let e = refused(Settings {
+        proxy: Some(proxy),
+        ..server.settings()
+    });
+    let e = e.await;
+    assert!(e.to_string().contains("chmod 600"), "{e}");
+    // Nor is a server believed whom nobody vouches for.
+    let stranger = tempfile::tempdir().unwrap();
+    super::servers::authority(&stranger);
+    let e = refused(Settings {
+        grid: Some(stranger.path().join("certificates")),
+        ..server.settings()
+    });
+    let e = e.await;
+    assert!(matches!(e, Error::Denied { .. }), "{e}");
+    assert!(
+        e.to_string().contains("GSI: invalid peer certificate"),
+        "{e}"
+    );
+    // And the server does not believe what others have signed.
+    let e = refused(Settings {
+        proxy: Some(stranger.path().join("proxy")),
+        ..server.settings()
+    });
+    let e = e.await;
+    assert!(matches!(e, Error::Denied { .. }), "{e}");
 }
 
 /// What the server gets before it gets a word out.

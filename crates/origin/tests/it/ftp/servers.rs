@@ -28,6 +28,8 @@ pub(super) enum Kind {
     ProftpdBare,
     /// MLSC.
     Globus,
+    /// The same, to those with a certificate alone.
+    GlobusGsi,
 }
 
 pub(super) struct Server {
@@ -96,7 +98,8 @@ impl Server {
             Kind::Proftpd | Kind::ProftpdData | Kind::ProftpdBare => {
                 proftpd(&tree, &dir, port, kind)
             }
-            Kind::Globus => globus(&dir, port),
+            Kind::Globus => globus(&dir, port, false),
+            Kind::GlobusGsi => globus(&dir, port, true),
         };
         let out = File::create(dir.path().join("out")).unwrap();
         command
@@ -125,6 +128,8 @@ impl Server {
     pub(super) fn settings(&self) -> Settings {
         Settings {
             netrc: None,
+            proxy: (self.kind == Kind::GlobusGsi).then(|| self.dir.path().join("proxy")),
+            grid: Some(self.dir.path().join("certificates")),
             exact: self.kind == Kind::VsftpdExact,
             silence: Duration::from_secs(10),
             trusted: (self.kind == Kind::VsftpdTls).then(|| self.dir.path().join("cert.pem")),
@@ -134,7 +139,7 @@ impl Server {
 
     pub(super) fn place(&self, port: u16) -> Place {
         let scheme = match self.kind {
-            Kind::Globus => "gridftp",
+            Kind::Globus | Kind::GlobusGsi => "gridftp",
             Kind::VsftpdTls => "ftps",
             _ => "ftp",
         };
@@ -165,7 +170,7 @@ impl Server {
     /// A path below the tree as the server knows it.
     pub(super) fn path(&self, below: &[u8]) -> Vec<u8> {
         let mut path = Vec::new();
-        if self.kind == Kind::Globus {
+        if matches!(self.kind, Kind::Globus | Kind::GlobusGsi) {
             path.extend_from_slice(self.tree.root().to_str().unwrap().as_bytes());
         }
         if !below.is_empty() {
@@ -311,16 +316,64 @@ fn proftpd(tree: &Tree, dir: &tempfile::TempDir, port: u16, kind: Kind) -> Comma
     command
 }
 
-fn globus(dir: &tempfile::TempDir, port: u16) -> Command {
+fn globus(dir: &tempfile::TempDir, port: u16, gsi: bool) -> Command {
     let (program, libraries) = program("globus-gridftp-server-progs", "globus-gridftp-server");
     let log = dir.path().join("log");
     let mut command = Command::new(&program);
     command
-        .args(["-p", &port.to_string(), "-aa", "-anonymous-user", "nobody"])
-        .args(["-home-dir", "/", "-control-interface", "127.0.0.1"])
+        .args(["-p", &port.to_string(), "-control-interface", "127.0.0.1"])
         .args(["-log-level", "ALL", "-l", log.to_str().unwrap()])
         // It starts itself again for each connection.
         .args(["-exec", program.to_str().unwrap()])
         .env("LD_LIBRARY_PATH", libraries);
+    if gsi {
+        authority(dir);
+        let at = |name: &str| dir.path().join(name);
+        command
+            .env("X509_USER_CERT", at("host.pem"))
+            .env("X509_USER_KEY", at("host.key"))
+            .env("X509_CERT_DIR", at("certificates"))
+            .env("GRIDMAP", at("gridmap"));
+    } else {
+        command.args(["-aa", "-anonymous-user", "nobody", "-home-dir", "/"]);
+    }
     command
+}
+
+/// An authority, certificates that it signed for the server and for Ann, and a proxy certificate that Ann signed.
+pub(super) fn authority(dir: &tempfile::TempDir) {
+    const SCRIPT: &str = r#"
+        set -eu
+        openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj "/O=Grid/CN=Test CA" -addext basicConstraints=critical,CA:TRUE \
+            -addext keyUsage=critical,keyCertSign,cRLSign -keyout ca.key -out ca.pem
+        sign() { # name, subject, signer, extensions
+            openssl req -newkey rsa:2048 -nodes -subj "$2" -keyout "$1.key" -out "$1.csr"
+            echo "$4" > "$1.ext"
+            openssl x509 -req -in "$1.csr" -CA "$3.pem" -CAkey "$3.key" -CAcreateserial -days 1 -extfile "$1.ext" -out "$1.pem"
+            chmod 600 "$1.key"
+        }
+        usage=keyUsage=critical,digitalSignature,keyEncipherment
+        sign host "/O=Grid/CN=host\/localhost" ca subjectAltName=DNS:localhost
+        sign user /O=Grid/CN=Ann ca "$usage"
+        sign session /O=Grid/CN=Ann/CN=4711 user "proxyCertInfo=critical,language:id-ppl-inheritAll
+$usage"
+        umask 077
+        cat session.pem session.key user.pem > proxy
+        umask 022
+        mkdir certificates
+        hash=$(openssl x509 -in ca.pem -noout -hash)
+        cp ca.pem "certificates/$hash.0"
+        cat > "certificates/$hash.signing_policy" <<END
+access_id_CA X509 '/O=Grid/CN=Test CA'
+pos_rights globus CA:sign
+cond_subjects globus '"/O=Grid/*"'
+END
+        echo '"/O=Grid/CN=Ann" daemon' > gridmap
+    "#;
+    let made = Command::new("sh")
+        .args(["-c", SCRIPT])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
 }
