@@ -25,14 +25,18 @@ demo: build darshan-logs ## import real Darshan logs and show where a result cam
 darshan-logs: setup
 	@crates/import/tests/fetch-darshan.sh
 
-test: setup darshan-logs ## every test that fits into minutes
+.PHONY: ftp-servers
+ftp-servers: setup
+	@crates/origin/tests/fetch-ftp-servers.sh
+
+test: setup darshan-logs ftp-servers ## every test that fits into minutes
 	cargo build --locked --bin esker
 	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/debug/esker cargo test --locked
 	scripts/check-demo.sh
 	scripts/check-collective.sh
 	scripts/check-sparql-clients.sh
 
-test-long: setup darshan-logs ## many more random histories and crashes, for an hour or so
+test-long: setup darshan-logs ftp-servers ## many more random histories and crashes, for an hour or so
 	cargo build --locked --release --bin esker
 	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/release/esker ESKER_SEEDS=$${ESKER_SEEDS:-2000} ESKER_FJALL_SEEDS=$${ESKER_FJALL_SEEDS:-100} ESKER_KILLS=$${ESKER_KILLS:-50} PROPTEST_CASES=4000 cargo test --locked --release
 	cargo test --locked --release -p esker-testkit --test sim -- --ignored very_many_runs

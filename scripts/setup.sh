@@ -11,6 +11,8 @@ python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
 need_command unzip || missing+=(unzip)
 # Tests of collective searches run real MPI ranks.
 need_command mpirun || missing+=(openmpi-bin)
+# Tests of FTP make authorities and certificates.
+need_command openssl || missing+=(openssl)
 if [ "${1:-}" = rocksdb ]; then
     need_command c++ || missing+=(g++)
     # RocksDB's bindings are generated when they are built.

@@ -49,6 +49,8 @@ pub(super) struct Control {
     width: usize,
     known: Arc<Mutex<Known>>,
     can: Mutex<Can>,
+    /// Held while something is tried: once is enough, however many ask.
+    trying: tokio::sync::Mutex<()>,
     /// Held while a command is asked; taken alone for a listing over a data channel.
     pub(super) calm: RwLock<()>,
     /// A listing over a data channel was given up half-way, so that replies no longer match.
@@ -111,6 +113,7 @@ impl Control {
             width: width.unwrap_or(1),
             known,
             can: Mutex::new(can.unwrap_or_else(|| Can::new(&made.features))),
+            trying: tokio::sync::Mutex::new(()),
             calm: RwLock::new(()),
             lost: AtomicBool::new(false),
         }
@@ -162,6 +165,10 @@ impl Control {
         if let Some(known) = self.can().stat {
             return Ok(known);
         }
+        let _trying = self.trying.lock().await;
+        if let Some(known) = self.can().stat {
+            return Ok(known);
+        }
         let gather = self.gather(Format::Unix(now()), Some(b"/"));
         let lists = match self.say(listing(b"STAT -a /", gather)).await? {
             Said::Yes(listed) => listed.own.is_some(),
@@ -176,6 +183,10 @@ impl Control {
 
     /// Whether names can be picked out of a directory by braces, tried at the root once.
     async fn picks(&self) -> Result<bool> {
+        if let Some(known) = self.can().braces {
+            return Ok(known);
+        }
+        let _trying = self.trying.lock().await;
         if let Some(known) = self.can().braces {
             return Ok(known);
         }
