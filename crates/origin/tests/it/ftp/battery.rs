@@ -26,9 +26,12 @@ impl Site {
         let pool = server.pool(1, 64);
         let (stat, list) = match kind {
             Kind::VsftpdExact => (Times::Lines, Times::Lines),
-            Kind::Vsftpd | Kind::VsftpdTls | Kind::Proftpd | Kind::ProftpdBare => {
-                (Times::Seconds, Times::Lines)
-            }
+            Kind::Vsftpd
+            | Kind::VsftpdTls
+            | Kind::VsftpdTlsData
+            | Kind::ProftpdLogin
+            | Kind::Proftpd
+            | Kind::ProftpdBare => (Times::Seconds, Times::Lines),
             Kind::ProftpdData | Kind::Globus | Kind::GlobusGsi => (Times::Seconds, Times::Seconds),
         };
         Self {
@@ -63,8 +66,11 @@ impl Site {
 
     /// SIZE and MDTM say nothing of directories, and follow links.
     fn is_quick(&self) -> bool {
-        use Kind::{ProftpdBare, Vsftpd, VsftpdTls};
-        matches!(self.server.kind, ProftpdBare | Vsftpd | VsftpdTls)
+        use Kind::{ProftpdBare, Vsftpd, VsftpdTls, VsftpdTlsData};
+        matches!(
+            self.server.kind,
+            ProftpdBare | Vsftpd | VsftpdTls | VsftpdTlsData
+        )
     }
 
     fn times(&self, below: &[u8]) -> Times {
@@ -267,6 +273,46 @@ async fn vsftpd_answers_over_tls() {
         "attributes by SIZE, MDTM, STAT, listings by STAT; 64",
     )
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn data_channels_have_tls_too() {
+    battery(
+        Kind::VsftpdTlsData,
+        "attributes by SIZE, MDTM, CWD, listings by LIST; 64",
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn passwords_come_from_netrc() {
+    if !is_root() {
+        return;
+    }
+    let server = Server::start(Kind::ProftpdLogin);
+    let netrc = server.dir.path().join("netrc");
+    let ask = async |text: &str| {
+        fs::write(&netrc, text).unwrap();
+        super::tree::chmod(&netrc, 0o600);
+        let settings = Settings {
+            netrc: Some(netrc.clone()),
+            ..server.settings()
+        };
+        let ftp = Ftp::new(server.place(server.port), settings).unwrap();
+        let pool = Pool::new(Arc::new(ftp), esker_origin::Settings::default());
+        pool.ask(Question::stat(b"/file")).await
+    };
+    let found = ask("machine localhost login ann password \"s3cret pass\"").await;
+    assert!(matches!(found, Ok(Found::Present(_))), "{found:?}");
+    for text in ["machine localhost login ann password s3cret", ""] {
+        let error = ask(text).await.unwrap_err();
+        assert!(matches!(error, Error::Denied { .. }), "{error}");
+        let text = error.to_string();
+        assert!(
+            text.contains("~/.netrc") && !text.contains("s3cret"),
+            "{text}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -20,10 +20,14 @@ pub(super) enum Kind {
     VsftpdExact,
     /// The same, with TLS.
     VsftpdTls,
+    /// Without `STAT`: listings over data channels, which have TLS as well.
+    VsftpdTlsData,
     /// MLST, listings by `STAT`.
     Proftpd,
     /// The same without `STAT`: listings over data channels.
     ProftpdData,
+    /// With accounts and passwords of its own, `ann` and `s3cret pass`.
+    ProftpdLogin,
     /// The same with nothing but `SIZE`, `MDTM`, `CWD` and `LIST`.
     ProftpdBare,
     /// MLSC.
@@ -92,10 +96,10 @@ impl Server {
         super::tree::chmod(dir.path(), 0o755);
         let port = free_port();
         let mut command = match kind {
-            Kind::Vsftpd | Kind::VsftpdExact | Kind::VsftpdTls => {
-                vsftpd(&tree, &dir, port, kind == Kind::VsftpdTls)
+            Kind::Vsftpd | Kind::VsftpdExact | Kind::VsftpdTls | Kind::VsftpdTlsData => {
+                vsftpd(&tree, &dir, port, kind)
             }
-            Kind::Proftpd | Kind::ProftpdData | Kind::ProftpdBare => {
+            Kind::Proftpd | Kind::ProftpdData | Kind::ProftpdBare | Kind::ProftpdLogin => {
                 proftpd(&tree, &dir, port, kind)
             }
             Kind::Globus => globus(&dir, port, false),
@@ -132,7 +136,8 @@ impl Server {
             grid: Some(self.dir.path().join("certificates")),
             exact: self.kind == Kind::VsftpdExact,
             silence: Duration::from_secs(10),
-            trusted: (self.kind == Kind::VsftpdTls).then(|| self.dir.path().join("cert.pem")),
+            trusted: matches!(self.kind, Kind::VsftpdTls | Kind::VsftpdTlsData)
+                .then(|| self.dir.path().join("cert.pem")),
             ..Settings::default()
         }
     }
@@ -140,7 +145,7 @@ impl Server {
     pub(super) fn place(&self, port: u16) -> Place {
         let scheme = match self.kind {
             Kind::Globus | Kind::GlobusGsi => "gridftp",
-            Kind::VsftpdTls => "ftps",
+            Kind::VsftpdTls | Kind::VsftpdTlsData => "ftps",
             _ => "ftp",
         };
         Place::parse(&format!("{scheme}://localhost:{port}/"))
@@ -242,7 +247,7 @@ fn program(package: &str, name: &str) -> (PathBuf, String) {
     (tree.join("usr/sbin").join(name), libraries)
 }
 
-fn vsftpd(tree: &Tree, dir: &tempfile::TempDir, port: u16, tls: bool) -> Command {
+fn vsftpd(tree: &Tree, dir: &tempfile::TempDir, port: u16, kind: Kind) -> Command {
     let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     fs::create_dir(at("empty")).unwrap();
     let mut config = format!(
@@ -253,7 +258,10 @@ fn vsftpd(tree: &Tree, dir: &tempfile::TempDir, port: u16, tls: bool) -> Command
         at("empty"),
         at("log"),
     );
-    if tls {
+    if kind == Kind::VsftpdTlsData {
+        config += "cmds_denied=STAT\n";
+    }
+    if matches!(kind, Kind::VsftpdTls | Kind::VsftpdTlsData) {
         let made = Command::new("openssl")
             .args([
                 "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
@@ -297,16 +305,39 @@ fn proftpd(tree: &Tree, dir: &tempfile::TempDir, port: u16, kind: Kind) -> Comma
         Kind::ProftpdBare => "FactsAdvertise off\n",
         _ => "",
     };
+    let anonymous = format!(
+        "AuthOrder mod_auth_unix.c\n<Anonymous {}>\nUser nobody\nGroup nogroup\nUserAlias anonymous nobody\nRequireValidShell off\n\
+         {limits}</Anonymous>\n",
+        tree.root().display()
+    );
+    let accounts = format!(
+        "AuthOrder mod_auth_file.c\nAuthUserFile {}\nDefaultRoot {}\n",
+        at("users"),
+        tree.root().display()
+    );
+    if kind == Kind::ProftpdLogin {
+        let hash = Command::new("openssl")
+            .args(["passwd", "-6", "s3cret pass"])
+            .output()
+            .unwrap();
+        let hash = String::from_utf8(hash.stdout).unwrap();
+        let home = tree.root().display();
+        let user = format!("ann:{}:65534:65534::{home}:/bin/false\n", hash.trim());
+        fs::write(at("users"), user).unwrap();
+        super::tree::chmod(&dir.path().join("users"), 0o600);
+    }
+    let who = match kind {
+        Kind::ProftpdLogin => accounts,
+        _ => anonymous,
+    };
     let config = format!(
         "ServerType standalone\nServerName test\nDefaultAddress 127.0.0.1\nPort {port}\nUseIPv6 off\nUser nobody\nGroup nogroup\n\
          ModulePath {}\nWtmpLog off\nSystemLog {}\nScoreboardFile {}\nPidFile {}\nDelayEngine off\nRequireValidShell off\n\
-         AuthOrder mod_auth_unix.c\nUseReverseDNS off\nMaxInstances 100\n{advertised}FactsOptions UseSlink\n\
-         <Anonymous {}>\nUser nobody\nGroup nogroup\nUserAlias anonymous nobody\nRequireValidShell off\n{limits}</Anonymous>\n",
+         UseReverseDNS off\nMaxInstances 100\n{advertised}FactsOptions UseSlink\n{who}",
         modules.display(),
         at("log"),
         at("score"),
         at("pid"),
-        tree.root().display(),
     );
     fs::write(at("config"), config).unwrap();
     let mut command = Command::new(program);
