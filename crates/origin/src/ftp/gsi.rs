@@ -120,6 +120,11 @@ impl Seal {
         self.records()
     }
 
+    /// Whether either side knows the other.
+    pub(super) fn is_whole(&self) -> bool {
+        !self.tls.is_handshaking() && self.said
+    }
+
     /// Records, and what is in them.
     fn take(&mut self, mut token: &[u8]) -> std::result::Result<(), Box<str>> {
         while !token.is_empty() {

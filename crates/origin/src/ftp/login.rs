@@ -286,6 +286,10 @@ async fn known_by(
                 origin: talk.origin.clone(),
                 why: format!("GSI: {why}").into(),
             })?;
+            if !seal.is_whole() {
+                let why = "GSI: it ends before either side is known".into();
+                return Err(talk.fault(Fault::Nonsense(why)));
+            }
             talk.lines.seal = Some(Box::new(seal));
             return Ok(true);
         }

@@ -77,7 +77,8 @@ impl Default for Settings {
 struct Known {
     /// It loses or refuses commands that are sent before the reply to the one before.
     one_at_a_time: bool,
-    can: Option<Can>,
+    /// What a server that says this of itself can do.
+    can: Option<(Vec<String>, Can)>,
 }
 
 /// Connects to an FTP or `GridFTP` server.

@@ -43,6 +43,7 @@ pub(super) struct Control {
     pub(super) peer: IpAddr,
     pub(super) tls: Option<Tls>,
     about: String,
+    features: Vec<String>,
     pub(super) silence: Duration,
     exact: bool,
     /// Questions that may be open; one may take several commands at once.
@@ -99,7 +100,10 @@ impl Control {
         };
         let origin: Box<str> = place.to_string().into();
         let before = known.lock().unwrap_or_else(PoisonError::into_inner);
-        let can = before.can.clone();
+        let can = match &before.can {
+            Some((features, can)) if *features == made.features => can.clone(),
+            _ => Can::new(&made.features),
+        };
         drop(before);
         Self {
             stream: Stream::new(made.wire, made.lines, &origin, limits),
@@ -112,7 +116,8 @@ impl Control {
             exact: settings.exact,
             width: width.unwrap_or(1),
             known,
-            can: Mutex::new(can.unwrap_or_else(|| Can::new(&made.features))),
+            can: Mutex::new(can),
+            features: made.features,
             trying: tokio::sync::Mutex::new(()),
             calm: RwLock::new(()),
             lost: AtomicBool::new(false),
@@ -133,7 +138,7 @@ impl Control {
         change(&mut can);
         if *can != before {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            known.can = Some(can.clone());
+            known.can = Some((self.features.clone(), can.clone()));
         }
     }
 

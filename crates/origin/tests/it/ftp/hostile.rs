@@ -401,3 +401,128 @@ async fn a_server_that_cannot_be_asked_ahead() {
     let about = pool.report().about;
     assert!(about.contains("one command at a time"), "{about}");
 }
+
+/// Numbers that look like chance, the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % sides as u64) as usize
+    }
+}
+
+/// Anything, made of what servers say.
+fn babble(dice: &mut Dice) -> Says {
+    const PARTS: [&[u8]; 20] = [
+        b"250-a\r\n",
+        b"250 b\r\n",
+        b" type=file;size=1; /dir/name\r\n",
+        b" type=dir; /dir\r\n",
+        b" type=cdir; .\r\n",
+        b"-rw-r--r-- 1 a b 6 Feb  3  2001 name\r\n",
+        b"drwxr-xr-x 1 a b 6 Feb  3  2001 .\r\n",
+        b"213-status\r\n",
+        b"213 end\r\n",
+        b"213 12\r\n",
+        b"550 no\r\n",
+        b"500 what?\r\n",
+        b"421 bye\r\n",
+        b"450 later\r\n",
+        b"150 here it comes\r\n",
+        b"229 (|||1|)\r\n",
+        b"227 (127,0,0,1,0,1)\r\n",
+        b"\r\n",
+        b"\x00\xff\n",
+        b"999 ",
+    ];
+    let count = dice.roll(6);
+    let bytes: Vec<u8> = (0..count)
+        .flat_map(|_| PARTS[dice.roll(20)].to_vec())
+        .collect();
+    Says {
+        closes: dice.roll(12) == 0,
+        forever: dice.roll(30) == 0 && !bytes.is_empty(),
+        piece: 1 + dice.roll(20),
+        ..Says::plain(&bytes)
+    }
+}
+
+/// Whatever a server says, each question ends, and what is answered is what was asked about.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn babblers() {
+    let one = async |seed: u64| {
+        let dice = std::sync::Mutex::new(Dice(seed * 2_654_435_761 + 88_172_645_463_325_252));
+        let script = move |command: &str| {
+            let mut dice = dice.lock().unwrap();
+            let is_login = ["", "USER", "PASS", "SYST", "TYPE", "OPTS", "PWD", "FEAT"]
+                .contains(&command.split(' ').next().unwrap_or_default());
+            let often = if is_login { 40 } else { 2 };
+            (dice.roll(often) == 0).then(|| babble(&mut dice))
+        };
+        let port = start(Arc::new(script)).await;
+        let pool = pool(port, 2);
+        let asked = (0..20).map(|n| {
+            let pool = pool.clone();
+            let question = match n % 3 {
+                0 => Question::list(b"/dir"),
+                1 => stat(),
+                _ => Question::stat(format!("/{n}").as_bytes()),
+            };
+            async move { pool.ask(question).await }
+        });
+        let began = Instant::now();
+        for found in futures_util::future::join_all(asked).await {
+            if let Err(error) = found {
+                assert!(!error.to_string().contains(char::is_control), "{error}");
+            }
+        }
+        assert!(began.elapsed() < Duration::from_secs(6), "seed {seed}");
+        pool.close().await;
+    };
+    for first in 0..5 {
+        let seeds = (0..20).map(|n| one(first * 20 + n));
+        futures_util::future::join_all(seeds).await;
+    }
+}
+
+/// A server that makes nonsense of GSI's handshake, or answers in the open after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn babblers_of_gsi() {
+    let dir = tempfile::tempdir().unwrap();
+    super::servers::authority(&dir);
+    let replies: [&'static [u8]; 6] = [
+        b"335 ADAT=!!!\r\n",
+        b"335 ADAT=AAAA\r\n",
+        b"335 ADAT=\r\n",
+        b"335 more\r\n",
+        b"235 done\r\n",
+        b"535 no\r\n",
+    ];
+    for says in replies {
+        let script = move |command: &str| {
+            let word = command.split(' ').next().unwrap_or_default();
+            match word {
+                "AUTH" => Some(Says::plain(b"334 go on\r\n")),
+                "ADAT" => Some(Says::plain(says)),
+                _ => None,
+            }
+        };
+        let port = start(Arc::new(script)).await;
+        let (place, _) = Place::parse(&format!("gridftp://localhost:{port}/")).unwrap();
+        let settings = Settings {
+            silence: Duration::from_secs(1),
+            netrc: None,
+            proxy: Some(dir.path().join("proxy")),
+            grid: Some(dir.path().join("certificates")),
+            ..Settings::default()
+        };
+        let ftp = Ftp::new(place, settings).unwrap();
+        let pool = Pool::new(Arc::new(ftp), esker_origin::Settings::default());
+        let error = pool.ask(stat()).await.unwrap_err();
+        let known = matches!(error, Error::Nonsense { .. } | Error::Denied { .. });
+        assert!(known && !error.is_passing(), "{error}");
+    }
+}
