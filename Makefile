@@ -28,6 +28,7 @@ darshan-logs: setup
 .PHONY: origin-servers
 origin-servers: setup
 	@crates/origin/tests/fetch-servers.sh
+	@crates/origin/tests/fetch-ftp-servers.sh
 
 test: setup darshan-logs origin-servers ## every test that fits into minutes
 	cargo build --locked --bin esker

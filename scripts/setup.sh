@@ -14,6 +14,8 @@ need_command mpirun || missing+=(openmpi-bin)
 # Tests of origins run OpenSSH's server and client.
 need_command ssh || missing+=(openssh-client)
 [ -x /usr/sbin/sshd ] || missing+=(openssh-server)
+# Tests of FTP make authorities and certificates.
+need_command openssl || missing+=(openssl)
 if [ "${1:-}" = rocksdb ]; then
     need_command c++ || missing+=(g++)
     # RocksDB's bindings are generated when they are built.

@@ -90,13 +90,13 @@ pub fn find(place: &Place, file: &Path) -> Result<Option<Login>> {
 }
 
 #[cfg(unix)]
-fn is_open(about: &std::fs::Metadata) -> bool {
+pub(crate) fn is_open(about: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     about.permissions().mode() & 0o077 != 0
 }
 
 #[cfg(not(unix))]
-fn is_open(_: &std::fs::Metadata) -> bool {
+pub(crate) fn is_open(_: &std::fs::Metadata) -> bool {
     false
 }
 

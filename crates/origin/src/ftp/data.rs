@@ -1,15 +1,106 @@
 //! The data channel, for listings that a server gives on no other: one at a time, with nothing else in flight.
 
+use super::listing::{Format, Gather, Listed, Said};
+use super::login::Wire;
+use super::reply::{Reply, command};
+use super::session::Control;
 use crate::error::{Error, Result};
-use crate::ftp::listing::{Gather, Listed};
 use bytes::BytesMut;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Bytes that a line may have.
 const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// Gives up the connection unless the listing came to an end.
+struct Midway<'a>(&'a AtomicBool, bool);
+
+impl Drop for Midway<'_> {
+    fn drop(&mut self) {
+        if !self.1 {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Control {
+    /// A listing over a data channel.
+    pub(super) async fn by_data(&self, words: &[u8], format: Format) -> Result<Said<Listed>> {
+        let _alone = self.calm.write().await;
+        let mut midway = Midway(&self.lost, false);
+        let result = self.by_data_alone(words, format).await;
+        // Whatever came back, no reply is awaited any more, unless the connection is said to be of no use.
+        midway.1 = !matches!(result, Err(Error::Late { .. } | Error::Nonsense { .. }));
+        result
+    }
+
+    async fn by_data_alone(&self, words: &[u8], format: Format) -> Result<Said<Listed>> {
+        let address = match self.passive().await? {
+            Ok(address) => address,
+            Err(reply) => return Ok(Said::No(reply)),
+        };
+        let unreachable = |why: String| Error::Busy {
+            origin: self.origin.clone(),
+            why: format!("no data connection: {why}").into(),
+        };
+        let connected = timeout(self.silence, TcpStream::connect(address)).await;
+        let connected = connected.map_err(|_| unreachable(format!("{address} does not answer")))?;
+        let tcp = connected.map_err(|error| unreachable(error.to_string()))?;
+        let reply = self.stream.ask(command(words, &self.origin));
+        let read = async {
+            let wire: Box<dyn Wire> = match &self.tls {
+                Some(tls) => Box::new(tls.wrap(tcp).await?),
+                None => Box::new(tcp),
+            };
+            let gather = self.gather(format, None);
+            read(wire, gather, self.silence, &self.origin).await
+        };
+        tokio::pin!(reply, read);
+        // A refusal comes while the data channel stays silent.
+        let (reply, listed) = tokio::select! {
+            reply = &mut reply => {
+                let reply = reply?;
+                if !reply.is_well() {
+                    return Ok(Said::No(reply));
+                }
+                (reply, read.await?)
+            }
+            listed = &mut read => (reply.await?, listed?),
+        };
+        match reply.code {
+            200..300 => Ok(Said::Yes(listed)),
+            425 | 426 => Err(self.busy(&reply)),
+            _ => Ok(Said::No(reply)),
+        }
+    }
+
+    /// Where the server waits for a data connection.
+    async fn passive(&self) -> Result<Result<SocketAddr, Reply>> {
+        let bad = |reply: &Reply| Error::Nonsense {
+            origin: self.origin.clone(),
+            why: format!("no address in `{}`", reply.shown()).into(),
+        };
+        if self.can().epsv {
+            let reply = self.stream.ask(command(b"EPSV", &self.origin)).await?;
+            if reply.code == 229 {
+                let port = extended(&reply.text()).ok_or_else(|| bad(&reply))?;
+                return Ok(Ok((self.peer, port).into()));
+            }
+            self.learn(|can| can.epsv = false);
+        }
+        let reply = self.stream.ask(command(b"PASV", &self.origin)).await?;
+        if reply.code != 227 {
+            return Ok(Err(reply));
+        }
+        let address = passive(&reply.text()).ok_or_else(|| bad(&reply))?;
+        // The port at the server itself: whatever other address it names is behind its router, or somebody else's.
+        Ok(Ok((self.peer, address.port()).into()))
+    }
+}
 
 /// The port in `229 … (|||6446|)`.
 pub(super) fn extended(text: &[u8]) -> Option<u16> {

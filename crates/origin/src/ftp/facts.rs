@@ -162,7 +162,7 @@ mod tests {
             facts in prop::collection::vec(("[Tt]ype|size|modify|UNIX.mode|UNIX.slink|x", "[^; ]{0,20}"), 0..60),
             name in "[^\r\n]{1,30}",
         ) {
-            let facts: String = facts.iter().map(|(key, value)| format!("{key}={value};")).collect();
+            let facts: String = facts.iter().flat_map(|(key, value)| [key, "=", value, ";"]).collect();
             let line = format!(" {facts} {name}");
             let (_, attributes, read) = parse(line.as_bytes()).unwrap();
             prop_assert_eq!(read, name.as_bytes());

@@ -166,8 +166,16 @@ pub(super) fn listing(command: &[u8], gather: Gather) -> Chain<Lines, Said<Liste
     })
 }
 
+/// What MLST told.
+#[derive(Debug)]
+pub(super) enum Fact {
+    Of(Attributes),
+    /// Of a path that has lost bytes on its way.
+    OfAnother,
+}
+
 /// MLST: facts about one path.
-pub(super) fn mlst(path: &[u8], origin: &str) -> Chain<Lines, Said<Attributes>> {
+pub(super) fn mlst(path: &[u8], origin: &str) -> Chain<Lines, Said<Fact>> {
     let origin: Box<str> = origin.into();
     let path: Box<[u8]> = path.into();
     let mut found = None;
@@ -185,24 +193,29 @@ pub(super) fn mlst(path: &[u8], origin: &str) -> Chain<Lines, Said<Attributes>> 
                 name
             };
             let last = |path: &[u8]| path.rsplit(|b| *b == b'/').next().map(<[u8]>::to_vec);
-            if path.len() > 1 && last(name) != last(&path) {
-                let error = Error::Nonsense {
-                    origin: origin.clone(),
-                    why: "it answers about another path than the one that was asked about".into(),
-                };
-                // What Telnet makes of a byte 255 is not the order's fault.
-                return if path.contains(&255) {
-                    Verdict::Skip(error)
-                } else {
-                    Verdict::Break(error)
-                };
+            let is_whole = name.first() == Some(&b'/') && !path.is_ascii();
+            let differs = if is_whole {
+                name != &*path
+            } else {
+                path.len() > 1 && last(name) != last(&path)
+            };
+            if differs {
+                if path.is_ascii() {
+                    return Verdict::Break(Error::Nonsense {
+                        origin: origin.clone(),
+                        why: "it answers about another path than the one that was asked about"
+                            .into(),
+                    });
+                }
+                found = Some(Fact::OfAnother);
+            } else {
+                found = Some(Fact::Of(attributes));
             }
-            found = Some(attributes);
         }
         match reply.add(line) {
             Ok(false) => Verdict::Next,
             Ok(true) => match found.take() {
-                Some(attributes) if reply.is_well() => Verdict::Done(Said::Yes(attributes)),
+                Some(fact) if reply.is_well() => Verdict::Done(Said::Yes(fact)),
                 _ if reply.is_well() => Verdict::Skip(Error::Nonsense {
                     origin: origin.clone(),
                     why: format!("no facts in `{}`", reply.shown()).into(),

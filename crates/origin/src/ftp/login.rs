@@ -1,6 +1,7 @@
 //! From a connection to a server that knows who asks, and of which it is known what it says that it can do.
 
 use super::Settings;
+use super::gsi::{self, Seal};
 use super::reply::{Lines, Reply, line};
 use super::tls::Tls;
 use crate::credentials::Login;
@@ -9,6 +10,7 @@ use crate::place::{Place, Scheme};
 use crate::stream::{Codec as _, Fault};
 use bytes::BytesMut;
 use std::net::IpAddr;
+use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -78,6 +80,16 @@ impl Talk {
         }
     }
 
+    /// In one write.
+    async fn say_all(&mut self, commands: &[&[u8]]) -> Result<()> {
+        let mut out = BytesMut::new();
+        for command in commands {
+            let encoded = self.lines.encode(&line(command), &mut out);
+            encoded.map_err(|fault| self.fault(fault))?;
+        }
+        self.say(&out).await
+    }
+
     async fn reply(&mut self) -> Result<Reply> {
         let within = self.silence;
         self.reply_within(within).await
@@ -111,7 +123,7 @@ impl Talk {
     }
 
     async fn ask(&mut self, text: &[u8]) -> Result<Reply> {
-        self.say(&line(text)).await?;
+        self.say_all(&[text]).await?;
         self.reply().await
     }
 
@@ -186,7 +198,23 @@ pub(super) async fn connect(
     if let (Some(tls), true) = (&tls, place.port != IMPLICIT) {
         talk = secure(talk, tls).await?;
     }
-    enter(&mut talk, login, place).await?;
+    let grid = match (&settings.proxy, place.scheme) {
+        // Who names an account whose password is known goes in by that.
+        (Some(proxy), Scheme::GridFtp) if login.password.is_empty() || place.user.is_none() => {
+            known_by(&mut talk, proxy, settings, place).await?
+        }
+        _ => false,
+    };
+    if grid {
+        let user = place.user.as_deref().unwrap_or(":globus-mapping:");
+        let login = Login {
+            user: user.into(),
+            password: "dummy".into(),
+        };
+        enter(&mut talk, &login, place).await?;
+    } else {
+        enter(&mut talk, login, place).await?;
+    }
     let (system, features) = find_out(&mut talk, one_at_a_time).await?;
     if tls.is_some() {
         // Only listings over a data channel need it; a server that refuses is asked for none.
@@ -227,12 +255,58 @@ async fn secure(mut talk: Talk, tls: &Tls) -> Result<Talk> {
     Ok(talk)
 }
 
+/// GSI: who asks is known by a certificate, and all that follows is sealed. False if there is none, or the server has no GSI.
+async fn known_by(
+    talk: &mut Talk,
+    proxy: &Path,
+    settings: &Settings,
+    place: &Place,
+) -> Result<bool> {
+    let Some(mut seal) = Seal::new(proxy, settings.grid.as_deref(), place)? else {
+        return Ok(false);
+    };
+    let reply = talk.ask(b"AUTH GSSAPI").await?;
+    if reply.code != 334 {
+        return Ok(false);
+    }
+    let mut answer = Vec::new();
+    // Few are needed.
+    for _ in 0..20 {
+        let token = seal.step(&answer).map_err(|why| Error::Denied {
+            origin: talk.origin.clone(),
+            why: format!("GSI: {why}").into(),
+        })?;
+        let reply = talk.ask(&gsi::adat(&token)).await?;
+        if !matches!(reply.code, 235 | 335) {
+            return Err(talk.refused(&reply, "(by GSI; is the proxy certificate still valid?)"));
+        }
+        answer = gsi::token(&reply.text()).map_err(|fault| talk.fault(fault))?;
+        if reply.code == 235 {
+            seal.step(&answer).map_err(|why| Error::Denied {
+                origin: talk.origin.clone(),
+                why: format!("GSI: {why}").into(),
+            })?;
+            if !seal.is_whole() {
+                let why = "GSI: it ends before either side is known".into();
+                return Err(talk.fault(Fault::Nonsense(why)));
+            }
+            talk.lines.seal = Some(Box::new(seal));
+            return Ok(true);
+        }
+    }
+    Err(talk.fault(Fault::Nonsense("GSI does not come to an end".into())))
+}
+
 async fn enter(talk: &mut Talk, login: &Login, place: &Place) -> Result<()> {
+    let proxy = match place.scheme {
+        Scheme::GridFtp => "; or make a proxy certificate (grid-proxy-init)",
+        _ => "",
+    };
     let help = format!(
-        "(as `{}`); name another user in the URL, and its password in ~/.netrc: machine {} login USER password …",
+        "(as `{}`); name another user in the URL, and its password in ~/.netrc: machine {} login USER password …{proxy}",
         login.user, place.host
     );
-    let wrong = |text: &str| text.chars().any(|c| c.is_control());
+    let wrong = |text: &str| text.chars().any(char::is_control);
     if wrong(&login.user) || wrong(&login.password) {
         return Err(Error::Named {
             what: place.to_string().into(),
@@ -266,9 +340,8 @@ async fn find_out(talk: &mut Talk, one_at_a_time: bool) -> Result<(String, Vec<S
             replies.push(talk.ask(question).await?);
         }
     } else {
-        let all: Vec<u8> = QUESTIONS.iter().flat_map(|q| line(q)).collect();
         let began = Instant::now();
-        talk.say(&all).await?;
+        talk.say_all(&QUESTIONS).await?;
         replies.push(talk.reply().await?);
         let within = (AHEAD + began.elapsed() * 2).min(talk.silence);
         while replies.len() < QUESTIONS.len() {
@@ -304,6 +377,22 @@ async fn find_out(talk: &mut Talk, one_at_a_time: bool) -> Result<(String, Vec<S
     Ok((crate::error::shown(system.as_bytes()).into(), features))
 }
 
+/// Facts that are of use.
+const USEFUL: [&str; 12] = [
+    "type",
+    "size",
+    "modify",
+    "perm",
+    "unique",
+    "unix.mode",
+    "unix.owner",
+    "unix.uid",
+    "unix.group",
+    "unix.gid",
+    "unix.slink",
+    "sizd",
+];
+
 /// Those that servers have but do not send are asked for; the empty text if there are none.
 fn wanted_facts(mlst: &str) -> String {
     let facts = mlst.get(5..).unwrap_or_default();
@@ -312,20 +401,6 @@ fn wanted_facts(mlst: &str) -> String {
         .map(str::trim)
         .filter(|f| !f.is_empty())
         .collect();
-    const USEFUL: [&str; 12] = [
-        "type",
-        "size",
-        "modify",
-        "perm",
-        "unique",
-        "unix.mode",
-        "unix.owner",
-        "unix.uid",
-        "unix.group",
-        "unix.gid",
-        "unix.slink",
-        "sizd",
-    ];
     let useful = |fact: &&str| {
         let fact = fact.trim_end_matches('*').to_ascii_lowercase();
         USEFUL.contains(&fact.as_str())
@@ -338,7 +413,7 @@ fn wanted_facts(mlst: &str) -> String {
         return String::new();
     }
     let all = facts.iter().filter(|f| useful(f));
-    all.map(|fact| format!("{};", fact.trim_end_matches('*')))
+    all.flat_map(|fact| [fact.trim_end_matches('*'), ";"])
         .collect()
 }
 

@@ -1,15 +1,18 @@
-//! FTP, FTP over TLS and GridFTP: a control channel with many commands in flight.
+//! FTP, FTP over TLS and `GridFTP`: a control channel with many commands in flight.
 //!
 //! What a server can do is found out by asking it: `FEAT` says something, and what it says is believed until a command is answered
 //! with "not understood"; then the next way is taken. Attributes come by `MLST`; else by `STAT` of the path, which
-//! prints what `ls -l` does; else by `SIZE`, `MDTM` and `CWD`. Listings come on the control channel by `MLSC` (GridFTP) or `STAT`,
+//! prints what `ls -l` does; else by `SIZE`, `MDTM` and `CWD`. Listings come on the control channel by `MLSC` (`GridFTP`) or `STAT`,
 //! many at once; else by `MLSD` or `LIST` over a data channel, one at a time. A refusal is read for what it means (`words`),
 //! and where its words do not tell, the directory above is looked at: nothing is called absent because it could not be seen.
 //!
-//! Suggested reading order: `reply`, `facts`, `unix`, `words`, `listing`, `login`, `session`, `data`.
+//! Suggested reading order: `reply`, `facts`, `unix`, `words`, `listing`, `login`, `can`, `session`, `doubt`, `data`.
 
+mod can;
 mod data;
+mod doubt;
 pub mod facts;
+mod gsi;
 mod listing;
 mod login;
 pub mod reply;
@@ -24,8 +27,9 @@ use crate::error::{Error, Result};
 use crate::place::{Place, Scheme};
 use crate::session::{Connect, Session};
 use crate::stream::Limits;
+use can::Can;
 use futures_util::future::BoxFuture;
-use session::{Can, Control};
+use session::Control;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -41,6 +45,13 @@ pub struct Settings {
     pub login: Option<Login>,
     /// Where passwords are looked up.
     pub netrc: Option<PathBuf>,
+    /// Where a server tells size and time of a file at once, but all else of it only by reading through its directory: asks for all
+    /// else as well. Otherwise links to files pass for files there, and there are no permissions, but times have seconds.
+    pub exact: bool,
+    /// The proxy certificate, or the certificate with its key, by which `GridFTP` servers know who asks; none: no GSI.
+    pub proxy: Option<PathBuf>,
+    /// The folder of certificates that `GridFTP` servers must be signed by.
+    pub grid: Option<PathBuf>,
     /// Certificates that servers of `ftps` must be signed by; none: those that this machine trusts.
     pub trusted: Option<PathBuf>,
 }
@@ -53,6 +64,9 @@ impl Default for Settings {
             silence: limits.silence,
             login: None,
             netrc: credentials::netrc(),
+            exact: false,
+            proxy: gsi::proxy(),
+            grid: Some(gsi::trusted()),
             trusted: None,
         }
     }
@@ -63,10 +77,11 @@ impl Default for Settings {
 struct Known {
     /// It loses or refuses commands that are sent before the reply to the one before.
     one_at_a_time: bool,
-    can: Option<Can>,
+    /// What a server that says this of itself can do.
+    can: Option<(Vec<String>, Can)>,
 }
 
-/// Connects to an FTP or GridFTP server.
+/// Connects to an FTP or `GridFTP` server.
 pub struct Ftp {
     place: Place,
     settings: Settings,
@@ -122,11 +137,7 @@ impl Ftp {
         };
         let made = made.map_err(login::Failed::error)?;
         lock().one_at_a_time = one_at_a_time;
-        let width = if one_at_a_time {
-            1
-        } else {
-            self.settings.in_flight.max(1)
-        };
+        let width = (!one_at_a_time).then_some(self.settings.in_flight.max(1));
         let known = self.known.clone();
         Ok(Arc::new(Control::new(
             &self.place,

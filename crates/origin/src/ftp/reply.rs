@@ -1,5 +1,6 @@
 //! Replies: lines with a code, RFC 959 section 4.2.
 
+use super::gsi::Seal;
 use crate::error::{Error, shown};
 use crate::stream::{Chain, Codec, Fault, Verdict};
 use bytes::{Bytes, BytesMut};
@@ -38,13 +39,15 @@ impl Line {
 /// Cuts what comes into lines.
 #[derive(Debug, Default)]
 pub struct Lines {
+    /// Lines come, and commands go, inside of tokens.
+    pub(super) seal: Option<Box<Seal>>,
     open: Option<u16>,
     /// Whether this server ends lines with CR LF: if it does, an LF alone is part of a name.
     returns: Option<bool>,
 }
 
 impl Lines {
-    fn cut(&mut self, bytes: &mut BytesMut) -> Option<Bytes> {
+    pub(super) fn cut(&mut self, bytes: &mut BytesMut) -> Option<Bytes> {
         let mut from = 0;
         loop {
             let end = from + bytes.get(from..)?.iter().position(|b| *b == b'\n')?;
@@ -115,7 +118,21 @@ impl Codec for Lines {
     type Item = Line;
 
     fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<Line>, Fault> {
-        let line = self.line(bytes)?;
+        let line = match self.seal.take() {
+            None => self.line(bytes)?,
+            Some(mut seal) => {
+                let line = loop {
+                    if let Some(line) = self.line(seal.opened())? {
+                        break Some(line);
+                    }
+                    if !seal.open_next(bytes)? {
+                        break None;
+                    }
+                };
+                self.seal = Some(seal);
+                line
+            }
+        };
         match line {
             // The server closes the connection, whatever was asked.
             Some(line) if line.code == 421 && line.closes() => {
@@ -127,6 +144,14 @@ impl Codec for Lines {
 
     fn ends(line: &Line) -> bool {
         line.closes() && line.code >= 200
+    }
+
+    fn encode(&mut self, command: &[u8], out: &mut BytesMut) -> Result<(), Fault> {
+        match &mut self.seal {
+            Some(seal) => seal.close(command, out)?,
+            None => out.extend_from_slice(command),
+        }
+        Ok(())
     }
 }
 
@@ -277,10 +302,7 @@ mod tests {
                     }
                 }
             }
-            match fault {
-                Some(fault) => prop_assert_eq!(whole, Err(fault)),
-                None => prop_assert_eq!(whole, Ok(pieces)),
-            }
+            prop_assert_eq!(whole, fault.map_or(Ok(pieces), Err));
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Questions as commands: by which way, and what a refusal means.
 
-use super::listing::{Format, Gather, Listed, Said, is_name_of, listing, mlst};
-use super::login::{Made, Wire};
+use super::can::Can;
+use super::listing::{Fact, Format, Gather, Listed, Said, is_name_of, listing, mlst};
+use super::login::Made;
 use super::reply::{Lines, Reply, command};
 use super::tls::Tls;
 use super::words::{self, Refusal};
-use super::{Known, Settings, data, time};
+use super::{Known, Settings};
 use crate::error::{Error, Result, shown};
 use crate::place::Place;
 use crate::question::{Found, Question};
@@ -13,59 +14,21 @@ use crate::session::Session;
 use crate::stream::{Chain, Limits, Stream};
 use esker_site_cache::entry::{Attributes, Kind, Wants};
 use futures_util::future::BoxFuture;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::net::TcpStream;
 use tokio::sync::RwLock;
 use tokio::time::timeout;
 
 /// Bytes that a path in a command may have.
 const PATH_BYTES_MAX: usize = 8 << 10;
 
-/// What a server has been found to do. What FEAT says is only where it begins.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "each is a thing that a server can do or not"
-)]
-pub(super) struct Can {
-    mlst: bool,
-    /// MLST has been seen to work: one refusal does not mean that it is not known.
-    mlst_works: bool,
-    mlsc: bool,
-    mlsc_works: bool,
-    mlsd: bool,
-    /// `STAT` of a directory lists it, with itself; not known before it was tried.
-    stat: Option<bool>,
-    /// `STAT -a dir/{?,name}` prints these names alone: vsftpd.
-    braces: Option<bool>,
-    epsv: bool,
-}
-
-impl Can {
-    fn new(features: &[String]) -> Self {
-        let has = |name: &str| {
-            let mut words = features.iter().filter_map(|f| f.split(' ').next());
-            words.any(|word| word.eq_ignore_ascii_case(name))
-        };
-        let mlst = has("MLST");
-        Self {
-            mlst,
-            mlst_works: false,
-            mlsc: has("MLSC"),
-            mlsc_works: false,
-            mlsd: mlst || has("MLSD"),
-            stat: None,
-            braces: mlst.then_some(false),
-            epsv: true,
-        }
-    }
-}
+/// Commands that one question sends at once at most.
+const COMMANDS: usize = 3;
 
 /// What looking into a directory came to.
-enum Looked {
+pub(super) enum Looked {
     Listed(Listed, bool),
     /// No words against it, but no listing: it is no directory, or one that may not be read.
     Nothing,
@@ -74,30 +37,25 @@ enum Looked {
 
 /// A control channel.
 pub(super) struct Control {
-    stream: Stream<Lines>,
+    pub(super) stream: Stream<Lines>,
     place: Place,
-    origin: Box<str>,
-    peer: IpAddr,
-    tls: Option<Tls>,
+    pub(super) origin: Box<str>,
+    pub(super) peer: IpAddr,
+    pub(super) tls: Option<Tls>,
     about: String,
-    silence: Duration,
+    features: Vec<String>,
+    pub(super) silence: Duration,
+    exact: bool,
+    /// Questions that may be open; one may take several commands at once.
+    width: usize,
     known: Arc<Mutex<Known>>,
     can: Mutex<Can>,
+    /// Held while something is tried: once is enough, however many ask.
+    trying: tokio::sync::Mutex<()>,
     /// Held while a command is asked; taken alone for a listing over a data channel.
-    calm: RwLock<()>,
+    pub(super) calm: RwLock<()>,
     /// A listing over a data channel was given up half-way, so that replies no longer match.
-    lost: AtomicBool,
-}
-
-/// Gives up the connection unless the listing came to an end.
-struct Midway<'a>(&'a AtomicBool, bool);
-
-impl Drop for Midway<'_> {
-    fn drop(&mut self) {
-        if !self.1 {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
+    pub(super) lost: AtomicBool,
 }
 
 fn now() -> i64 {
@@ -106,14 +64,22 @@ fn now() -> i64 {
 }
 
 /// The directory that a path stands in, and its name there; nothing for the root.
-fn divide(path: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(super) fn divide(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = path.iter().rposition(|b| *b == b'/')?;
     let name = path.get(at + 1..).filter(|name| !name.is_empty())?;
     let parent = if at == 0 { b"/" } else { path.get(..at)? };
     Some((parent, name))
 }
 
-fn said(words: &[u8], path: &[u8]) -> Vec<u8> {
+fn may_be_directory(kind: Kind) -> bool {
+    matches!(kind, Kind::Directory | Kind::Unknown)
+}
+
+fn is_directory(found: &Found) -> bool {
+    matches!(found, Found::Present(attributes) if may_be_directory(attributes.kind))
+}
+
+pub(super) fn said(words: &[u8], path: &[u8]) -> Vec<u8> {
     [words, b" ", path].concat()
 }
 
@@ -122,18 +88,22 @@ impl Control {
         place: &Place,
         settings: &Settings,
         made: Made,
-        width: usize,
+        // None: one command at a time.
+        width: Option<usize>,
         known: Arc<Mutex<Known>>,
     ) -> Self {
         let limits = Limits {
-            in_flight: width,
+            in_flight: width.map_or(1, |width| width * COMMANDS),
             silence: settings.silence,
             buffer: 64 << 10,
             ..Limits::default()
         };
         let origin: Box<str> = place.to_string().into();
         let before = known.lock().unwrap_or_else(PoisonError::into_inner);
-        let can = before.can.clone();
+        let can = match &before.can {
+            Some((features, can)) if *features == made.features => can.clone(),
+            _ => Can::new(&made.features),
+        };
         drop(before);
         Self {
             stream: Stream::new(made.wire, made.lines, &origin, limits),
@@ -143,14 +113,18 @@ impl Control {
             tls: made.tls,
             about: made.about,
             silence: settings.silence,
+            exact: settings.exact,
+            width: width.unwrap_or(1),
             known,
-            can: Mutex::new(can.unwrap_or_else(|| Can::new(&made.features))),
+            can: Mutex::new(can),
+            features: made.features,
+            trying: tokio::sync::Mutex::new(()),
             calm: RwLock::new(()),
             lost: AtomicBool::new(false),
         }
     }
 
-    fn can(&self) -> Can {
+    pub(super) fn can(&self) -> Can {
         self.can
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -158,33 +132,33 @@ impl Control {
     }
 
     /// Something was found out.
-    fn learn(&self, change: impl Fn(&mut Can)) {
+    pub(super) fn learn(&self, change: impl Fn(&mut Can)) {
         let mut can = self.can.lock().unwrap_or_else(PoisonError::into_inner);
         let before = can.clone();
         change(&mut can);
         if *can != before {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            known.can = Some(can.clone());
+            known.can = Some((self.features.clone(), can.clone()));
         }
     }
 
-    async fn say<T: Send + 'static>(&self, chain: Chain<Lines, T>) -> Result<T> {
+    pub(super) async fn say<T: Send + 'static>(&self, chain: Chain<Lines, T>) -> Result<T> {
         let _calm = self.calm.read().await;
         self.stream.ask(chain).await
     }
 
-    fn gather(&self, format: Format, wanted: Option<&[u8]>) -> Gather {
+    pub(super) fn gather(&self, format: Format, wanted: Option<&[u8]>) -> Gather {
         Gather::new(format, wanted, &self.origin)
     }
 
-    fn denied(&self, path: &[u8], why: &str) -> Error {
+    pub(super) fn denied(&self, path: &[u8], why: &str) -> Error {
         Error::Denied {
             origin: self.origin.clone(),
             why: format!("{}: {why}", shown(path)).into(),
         }
     }
 
-    fn busy(&self, reply: &Reply) -> Error {
+    pub(super) fn busy(&self, reply: &Reply) -> Error {
         Error::Busy {
             origin: self.origin.clone(),
             why: reply.shown(),
@@ -192,7 +166,11 @@ impl Control {
     }
 
     /// Whether `STAT` lists directories on the control channel; tried at the root once.
-    async fn stat_lists(&self) -> Result<bool> {
+    pub(super) async fn stat_lists(&self) -> Result<bool> {
+        if let Some(known) = self.can().stat {
+            return Ok(known);
+        }
+        let _trying = self.trying.lock().await;
         if let Some(known) = self.can().stat {
             return Ok(known);
         }
@@ -213,6 +191,10 @@ impl Control {
         if let Some(known) = self.can().braces {
             return Ok(known);
         }
+        let _trying = self.trying.lock().await;
+        if let Some(known) = self.can().braces {
+            return Ok(known);
+        }
         let gather = self.gather(Format::Unix(now()), None);
         let picks = match self.say(listing(b"STAT -a /{?}", gather)).await? {
             // Names of one letter, and links, to which it gives other names.
@@ -230,31 +212,20 @@ impl Control {
         Ok(picks)
     }
 
-    fn stat<'a>(&'a self, path: &'a [u8]) -> BoxFuture<'a, Result<Found>> {
+    pub(super) fn stat<'a>(&'a self, path: &'a [u8]) -> BoxFuture<'a, Result<Found>> {
         Box::pin(async move {
             let can = self.can();
-            if can.mlst {
-                match self.say(mlst(path, &self.origin)).await? {
-                    Said::Yes(attributes) => {
-                        if !can.mlst_works {
-                            self.learn(|can| can.mlst_works = true);
-                        }
-                        return Ok(Found::Present(attributes));
-                    }
-                    Said::No(reply) => {
-                        let refusal = words::read(&reply, path);
-                        if refusal != Refusal::Unsupported || can.mlst_works {
-                            return self.refused(path, &reply, refusal).await;
-                        }
-                        // It said that it could, and cannot.
-                        self.learn(|can| {
-                            can.mlst = false;
-                            can.braces = None;
-                        });
-                    }
-                }
+            if can.mlst
+                && let Some(found) = self.by_mlst(path, &can).await?
+            {
+                return Ok(found);
             }
             if self.picks().await? {
+                if !self.exact
+                    && let Some(file) = self.quick(path).await?
+                {
+                    return Ok(Found::Present(file));
+                }
                 return self.pick(path).await;
             }
             if self.stat_lists().await? {
@@ -268,6 +239,65 @@ impl Control {
             }
             self.parts(path, true).await
         })
+    }
+
+    /// Nothing if the server does not know MLST after all.
+    async fn by_mlst(&self, path: &[u8], can: &Can) -> Result<Option<Found>> {
+        let doubt = !path.is_ascii() && can.bytes != Some(true);
+        let reply = match self.say(mlst(path, &self.origin)).await? {
+            Said::Yes(Fact::Of(attributes)) => {
+                if !can.mlst_works || doubt {
+                    self.learn(|can| {
+                        can.mlst_works = true;
+                        can.bytes = if doubt { Some(true) } else { can.bytes };
+                    });
+                }
+                if can.looks_like_a_link(&attributes)
+                    && let Some(link) = self.link(path).await?
+                {
+                    return Ok(Some(Found::Present(link)));
+                }
+                return Ok(Some(Found::Present(attributes)));
+            }
+            Said::Yes(Fact::OfAnother) => {
+                self.learn(|can| can.bytes = Some(false));
+                return self.by_bytes(path).await.map(Some);
+            }
+            Said::No(reply) => reply,
+        };
+        let refusal = words::read(&reply, path);
+        if refusal == Refusal::Unsupported && !can.mlst_works {
+            // It said that it could, and cannot.
+            self.learn(|can| {
+                can.mlst = false;
+                can.braces = None;
+            });
+            return Ok(None);
+        }
+        if refusal == Refusal::Absent && doubt {
+            return self.by_bytes(path).await.map(Some);
+        }
+        self.refused(path, &reply, refusal).await.map(Some)
+    }
+
+    /// `ProFTPD`'s MLST mixes what a link says of itself with what stands where it leads: a listing of lines has it right.
+    async fn link(&self, path: &[u8]) -> Result<Option<Attributes>> {
+        let is_link = |a: &Attributes| a.kind == Kind::Link;
+        if self.stat_lists().await?
+            && let Ok(Found::Present(found)) = self.stat_line(path).await?
+            && found.kind != Kind::Directory
+        {
+            return Ok(Some(found).filter(is_link));
+        }
+        let Some((parent, name)) = divide(path) else {
+            return Ok(None);
+        };
+        let Looked::Listed(listed, _) = self.look(parent).await? else {
+            return Ok(None);
+        };
+        let mut children = listed.children.into_iter();
+        let child = children.find(|c| &*c.name == name);
+        Ok(child.map(|c| c.attributes).filter(is_link))
     }
 
     /// One name out of the directory above. No name there does not mean that there is none: names of links may be hidden so.
@@ -302,7 +332,7 @@ impl Control {
     }
 
     /// `STAT` of the path itself: a directory is all listed for it.
-    async fn stat_line(&self, path: &[u8]) -> Result<Result<Found, Reply>> {
+    pub(super) async fn stat_line(&self, path: &[u8]) -> Result<Result<Found, Reply>> {
         let gather = self.gather(Format::Unix(now()), Some(path));
         match self.say(listing(&said(b"STAT -a", path), gather)).await? {
             Said::Yes(listed) => match listed.own.or(listed.found) {
@@ -313,105 +343,8 @@ impl Control {
         }
     }
 
-    /// A refusal, and what can be found out about its meaning.
-    async fn refused(&self, path: &[u8], reply: &Reply, refusal: Refusal) -> Result<Found> {
-        match refusal {
-            Refusal::Absent => return Ok(Found::Absent),
-            Refusal::Denied => return Err(self.denied(path, &reply.shown())),
-            Refusal::Busy => return Err(self.busy(reply)),
-            Refusal::Unsupported | Refusal::Unclear => {}
-        }
-        // Another command may have clearer words.
-        if self.stat_lists().await? {
-            match self.stat_line(path).await? {
-                Ok(found) => return Ok(found),
-                Err(reply) => match words::read(&reply, path) {
-                    Refusal::Absent => return Ok(Found::Absent),
-                    Refusal::Denied => return Err(self.denied(path, &reply.shown())),
-                    Refusal::Busy if reply.code != 0 => return Err(self.busy(&reply)),
-                    _ => {}
-                },
-            }
-        }
-        self.by_parent(path, reply).await
-    }
-
-    /// What the directory above says: if it cannot be seen, neither can be said that something is not in it.
-    async fn by_parent(&self, path: &[u8], why: &Reply) -> Result<Found> {
-        let Some((parent, name)) = divide(path) else {
-            return Err(self.denied(path, &why.shown()));
-        };
-        match self.look(parent).await? {
-            Looked::Listed(listed, complete) => {
-                let at = listed.children.binary_search_by(|c| (*c.name).cmp(name));
-                match at {
-                    Ok(at) => {
-                        let child = listed.children.into_iter().nth(at);
-                        let attributes = child.map(|c| c.attributes).unwrap_or_default();
-                        Ok(Found::Present(attributes))
-                    }
-                    Err(_) if complete => Ok(Found::Absent),
-                    Err(_) => self.parts(path, false).await,
-                }
-            }
-            Looked::Refused(reply) if words::read(&reply, parent) == Refusal::Busy => {
-                Err(self.busy(&reply))
-            }
-            Looked::Nothing | Looked::Refused(_) => match self.stat(parent).await {
-                Ok(Found::Absent) => Ok(Found::Absent),
-                Ok(Found::Present(Attributes {
-                    kind: Kind::File | Kind::Other,
-                    ..
-                })) => Ok(Found::Absent),
-                // Names in it can be reached even if it cannot be read.
-                Ok(_) => self.parts(path, false).await,
-                Err(error) if error.is_passing() => Err(error),
-                Err(_) => self.parts(path, false).await,
-            },
-        }
-    }
-
-    /// Size, time, and whether one can go there: all that old servers tell.
-    async fn parts(&self, path: &[u8], ask_parent: bool) -> Result<Found> {
-        let ask = |words: &[u8]| {
-            let words = said(words, path);
-            async move { self.say(command(&words, &self.origin)).await }
-        };
-        let (size, modified, go) = tokio::join!(ask(b"SIZE"), ask(b"MDTM"), ask(b"CWD"));
-        let (size, modified, go) = (size?, modified?, go?);
-        if go.is_well() {
-            return Ok(Found::Present(Attributes::of(Kind::Directory)));
-        }
-        let number = |reply: &Reply| (reply.code == 213).then(|| reply.text());
-        let modified = number(&modified).and_then(|text| time::stamp(text.trim_ascii()));
-        if let Some(text) = number(&size) {
-            return Ok(Found::Present(Attributes {
-                size: time::digits(text.trim_ascii()),
-                modified,
-                ..Attributes::of(Kind::File)
-            }));
-        }
-        let all = [&go, &size].map(|reply| words::read(reply, path));
-        if all.contains(&Refusal::Denied) {
-            return Err(self.denied(path, &go.shown()));
-        }
-        if all.contains(&Refusal::Absent) && ask_parent {
-            return Ok(Found::Absent);
-        }
-        if all.contains(&Refusal::Busy) {
-            return Err(self.busy(&go));
-        }
-        if ask_parent {
-            return Box::pin(self.by_parent(path, &go)).await;
-        }
-        Err(self.denied(
-            path,
-            &format!("it does not show what is there ({})", go.shown()),
-        ))
-    }
-
     /// What stands in a directory, and whether that is all.
-    async fn look(&self, path: &[u8]) -> Result<Looked> {
+    pub(super) async fn look(&self, path: &[u8]) -> Result<Looked> {
         let can = self.can();
         if can.mlsc {
             let gather = self.gather(Format::Facts, None);
@@ -489,7 +422,14 @@ impl Control {
     async fn list(&self, path: &[u8]) -> Result<Found> {
         let can = self.can();
         // Both at once: what may be no directory but a link to one is not followed. Not where both would be the same command.
-        let (own, looked) = if can.mlst || can.braces == Some(true) {
+        let plain = path.is_ascii() || can.bytes == Some(true) || !can.mlst;
+        let (own, looked) = if !plain {
+            let own = self.stat(path).await?;
+            if self.can().bytes == Some(false) && is_directory(&own) {
+                return Err(self.garbled(path));
+            }
+            (Some(own), self.look(path).await?)
+        } else if can.mlst || can.braces == Some(true) {
             let (own, looked) = tokio::join!(self.stat(path), self.look(path));
             (Some(own?), looked?)
         } else {
@@ -503,9 +443,8 @@ impl Control {
         let Found::Present(attributes) = own else {
             return Ok(own);
         };
-        let is_directory = matches!(attributes.kind, Kind::Directory | Kind::Unknown);
         let why = match looked {
-            _ if !is_directory => return Ok(Found::Present(attributes)),
+            _ if !may_be_directory(attributes.kind) => return Ok(Found::Present(attributes)),
             Looked::Listed(listed, complete) => {
                 return Ok(Found::Listing {
                     attributes,
@@ -521,89 +460,12 @@ impl Control {
         };
         Err(self.denied(path, &why))
     }
+}
 
-    /// A listing over a data channel.
-    async fn by_data(&self, words: &[u8], format: Format) -> Result<Said<Listed>> {
-        let _alone = self.calm.write().await;
-        let mut midway = Midway(&self.lost, false);
-        let result = self.by_data_alone(words, format).await;
-        // Whatever came back, no reply is awaited any more, unless the connection is said to be of no use.
-        midway.1 = match &result {
-            Ok(_) => true,
-            Err(Error::Late { .. } | Error::Nonsense { .. }) => false,
-            Err(_) => true,
-        };
-        result
-    }
-
-    async fn by_data_alone(&self, words: &[u8], format: Format) -> Result<Said<Listed>> {
-        let address = match self.passive().await? {
-            Ok(address) => address,
-            Err(reply) => return Ok(Said::No(reply)),
-        };
-        let unreachable = |why: String| Error::Busy {
-            origin: self.origin.clone(),
-            why: format!("no data connection: {why}").into(),
-        };
-        let connected = timeout(self.silence, TcpStream::connect(address)).await;
-        let connected = connected.map_err(|_| unreachable(format!("{address} does not answer")))?;
-        let tcp = connected.map_err(|error| unreachable(error.to_string()))?;
-        let reply = self.stream.ask(command(words, &self.origin));
-        let read = async {
-            let wire: Box<dyn Wire> = match &self.tls {
-                Some(tls) => Box::new(tls.wrap(tcp).await?),
-                None => Box::new(tcp),
-            };
-            let gather = self.gather(format, None);
-            data::read(wire, gather, self.silence, &self.origin).await
-        };
-        tokio::pin!(reply, read);
-        // A refusal comes while the data channel stays silent.
-        let (reply, read) = tokio::select! {
-            reply = &mut reply => {
-                let reply = reply?;
-                if !reply.is_well() {
-                    return Ok(Said::No(reply));
-                }
-                (reply, read.await?)
-            }
-            listed = &mut read => (reply.await?, listed?),
-        };
-        match reply.code {
-            200..300 => Ok(Said::Yes(read)),
-            425 | 426 => Err(self.busy(&reply)),
-            _ => Ok(Said::No(reply)),
-        }
-    }
-
-    /// Where the server waits for a data connection.
-    async fn passive(&self) -> Result<Result<SocketAddr, Reply>> {
-        let bad = |reply: &Reply| Error::Nonsense {
-            origin: self.origin.clone(),
-            why: format!("no address in `{}`", reply.shown()).into(),
-        };
-        if self.can().epsv {
-            let reply = self.stream.ask(command(b"EPSV", &self.origin)).await?;
-            if reply.code == 229 {
-                let port = data::extended(&reply.text()).ok_or_else(|| bad(&reply))?;
-                return Ok(Ok((self.peer, port).into()));
-            }
-            self.learn(|can| can.epsv = false);
-        }
-        let reply = self.stream.ask(command(b"PASV", &self.origin)).await?;
-        if reply.code != 227 {
-            return Ok(Err(reply));
-        }
-        let address = data::passive(&reply.text()).ok_or_else(|| bad(&reply))?;
-        // The port at the server itself: whatever other address it names is behind its router, or somebody else's.
-        Ok(Ok((self.peer, address.port()).into()))
-    }
-
-    fn named(&self, path: &[u8], why: &str) -> Error {
-        Error::Named {
-            what: shown(path),
-            why: why.into(),
-        }
+fn named(path: &[u8], why: &str) -> Error {
+    Error::Named {
+        what: shown(path),
+        why: why.into(),
     }
 }
 
@@ -612,10 +474,13 @@ impl Session for Control {
         Box::pin(async move {
             let path = &*question.path;
             if path.iter().any(|b| matches!(b, b'\r' | b'\n' | 0)) {
-                return Err(self.named(path, "FTP cannot say a path with an end of line in it"));
+                return Err(named(
+                    path,
+                    "FTP cannot say a path with an end of line in it",
+                ));
             }
             if path.first() != Some(&b'/') || path.len() > PATH_BYTES_MAX {
-                return Err(self.named(path, "not an absolute path, or too long a one"));
+                return Err(named(path, "not an absolute path, or too long a one"));
             }
             match question.wants {
                 Wants::Stat => self.stat(path).await,
@@ -625,7 +490,7 @@ impl Session for Control {
     }
 
     fn width(&self) -> usize {
-        self.stream.width()
+        self.width
     }
 
     fn is_broken(&self) -> bool {
@@ -636,6 +501,7 @@ impl Session for Control {
         let can = self.can();
         let stat = match (can.mlst, can.braces, can.stat) {
             (true, ..) => "MLST",
+            (_, Some(true), _) if !self.exact => "SIZE, MDTM, STAT",
             (_, Some(true), _) | (_, _, Some(true)) => "STAT",
             (_, _, Some(false)) => "SIZE, MDTM, CWD",
             (_, _, None) => "not tried yet",
@@ -647,9 +513,9 @@ impl Session for Control {
             (_, _, true) => "MLSD",
             _ => "LIST",
         };
-        let ahead = match self.width() {
-            1 => "one command at a time".to_owned(),
-            width => format!("{width} commands in flight"),
+        let ahead = match self.width {
+            _ if self.stream.width() == 1 => "one command at a time".to_owned(),
+            width => format!("{width} questions in flight"),
         };
         format!(
             "{}: {}; attributes by {stat}, listings by {list}; {ahead}",

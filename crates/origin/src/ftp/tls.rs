@@ -43,12 +43,9 @@ impl Tls {
             why: why.into(),
         };
         let mut roots = RootCertStore::empty();
-        for read in CertificateDer::pem_file_iter(&file).map_err(|e| bad(e.to_string()))? {
-            // One that cannot be read is one that is not trusted.
-            if let Ok(certificate) = read {
-                let _ = roots.add(certificate);
-            }
-        }
+        let read = CertificateDer::pem_file_iter(&file).map_err(|e| bad(e.to_string()))?;
+        // One that cannot be read is one that is not trusted.
+        roots.add_parsable_certificates(read.flatten());
         if roots.is_empty() {
             return Err(bad("it has no certificates".into()));
         }

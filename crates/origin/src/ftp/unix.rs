@@ -18,9 +18,10 @@ pub fn parse(line: &[u8], now: i64) -> Option<(Attributes, &[u8])> {
     let word = |at: usize| tokens.get(at).and_then(|(from, to)| line.get(*from..*to));
     // Devices have two numbers there.
     let is_device = matches!(line.first(), Some(b'b' | b'c'));
-    let size = match is_device {
-        true => None,
-        false => Some(time::digits(word(at - 1)?)?),
+    let size = if is_device {
+        None
+    } else {
+        Some(time::digits(word(at - 1)?)?)
     };
     // What follows is the name, from the second byte on: it may begin with spaces.
     let end = tokens.get(last)?.1;

@@ -167,11 +167,21 @@ impl<C: Codec, S: AsyncRead + AsyncWrite + Send + 'static> Driver<C, S> {
                     why: "it replies to what nobody said".into(),
                 });
             };
+            // Bytes that have come, not those that were read: near enough.
+            let bytes = self.front.1;
             let after = if front.wanted() {
                 front.item(item, ends, &self.shared.origin)
+            } else if bytes > self.limits.unwanted as u64 {
+                return Err(self.broken("a reply for which nobody waits does not end"));
             } else {
                 After::Nothing
             };
+            if bytes > self.limits.reply as u64 {
+                return Err(Error::Nonsense {
+                    origin: self.shared.origin.clone(),
+                    why: format!("a reply of more than {} bytes", self.limits.reply).into(),
+                });
+            }
             if ends {
                 self.flying.pop_front();
                 self.front = (self.heard, self.input.len() as u64);

@@ -15,6 +15,7 @@ mod tests;
 pub use chain::{Chain, Parser, Verdict};
 
 use crate::error::{Error, Result};
+use crate::question::ANSWER_BYTES_MAX;
 use bytes::BytesMut;
 use chain::Job;
 use driver::Driver;
@@ -64,6 +65,10 @@ pub struct Limits {
     pub slowest: u64,
     /// Bytes that may wait for the end of one item.
     pub buffer: usize,
+    /// Bytes that one reply may have.
+    pub reply: usize,
+    /// Bytes that are still read of a reply for which nobody waits any more.
+    pub unwanted: usize,
 }
 
 impl Default for Limits {
@@ -74,6 +79,8 @@ impl Default for Limits {
             grace: Duration::from_mins(1),
             slowest: 512,
             buffer: 1 << 20,
+            reply: ANSWER_BYTES_MAX,
+            unwanted: 64 << 20,
         }
     }
 }

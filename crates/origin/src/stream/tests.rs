@@ -32,9 +32,11 @@ fn limits(in_flight: usize) -> Limits {
     Limits {
         in_flight,
         silence: Duration::from_secs(5),
-        grace: Duration::from_secs(60),
+        grace: Duration::from_mins(1),
         slowest: 1,
         buffer: 1000,
+        reply: 1 << 20,
+        unwanted: 1 << 16,
     }
 }
 
@@ -226,7 +228,7 @@ fn as_many_commands_are_in_flight_as_may_be_and_go_out_together() {
         // Nothing is replied before 64 have come, and no 65th comes before a reply.
         let mut input = Vec::with_capacity(1 << 16);
         let mut reads = 0;
-        let count = |input: &[u8]| input.iter().filter(|b| **b == b'\n').count();
+        let count = |input: &[u8]| input.split(|b| *b == b'\n').count() - 1;
         while count(&input) < 64 {
             far.read_buf(&mut input).await.unwrap();
             reads += 1;
@@ -319,6 +321,10 @@ fn silence_slowness_and_nonsense_end_it() {
     assert!(matches!(first, Error::Nonsense { .. }), "{first}");
     assert!(matches!(second, Error::Broken { .. }), "{second}");
     let (first, second, _) = ask(b"!\n", Duration::from_secs(1));
+    assert!(matches!(first, Error::Nonsense { .. }), "{first}");
+    assert!(matches!(second, Error::Broken { .. }), "{second}");
+    // One that goes on and on.
+    let (first, second, _) = ask(b"x\nx\nx\nx\nx\nx\nx\nx\nx\nx\nx\nx\nx\n", Duration::ZERO);
     assert!(matches!(first, Error::Nonsense { .. }), "{first}");
     assert!(matches!(second, Error::Broken { .. }), "{second}");
     // A reply that ends without an answer, and one to nobody.

@@ -3,11 +3,13 @@
 use super::relay::Relay;
 use super::servers::{Kind, Server, is_root};
 use super::tree::{ODD, Times, same};
+use esker_origin::ftp::{Ftp, Settings};
 use esker_origin::{Error, Found, Pool, Question};
 use esker_site_cache::entry;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 struct Site {
@@ -23,9 +25,14 @@ impl Site {
         let server = Server::start(kind);
         let pool = server.pool(1, 64);
         let (stat, list) = match kind {
-            Kind::Vsftpd | Kind::VsftpdTls => (Times::Lines, Times::Lines),
-            Kind::Proftpd | Kind::ProftpdBare => (Times::Seconds, Times::Lines),
-            Kind::ProftpdData | Kind::Globus => (Times::Seconds, Times::Seconds),
+            Kind::VsftpdExact => (Times::Lines, Times::Lines),
+            Kind::Vsftpd
+            | Kind::VsftpdTls
+            | Kind::VsftpdTlsData
+            | Kind::ProftpdLogin
+            | Kind::Proftpd
+            | Kind::ProftpdBare => (Times::Seconds, Times::Lines),
+            Kind::ProftpdData | Kind::Globus | Kind::GlobusGsi => (Times::Seconds, Times::Seconds),
         };
         Self {
             server,
@@ -57,10 +64,18 @@ impl Site {
         }
     }
 
-    /// SIZE and MDTM say nothing of directories.
+    /// SIZE and MDTM say nothing of directories, and follow links.
+    fn is_quick(&self) -> bool {
+        use Kind::{ProftpdBare, Vsftpd, VsftpdTls, VsftpdTlsData};
+        matches!(
+            self.server.kind,
+            ProftpdBare | Vsftpd | VsftpdTls | VsftpdTlsData
+        )
+    }
+
     fn times(&self, below: &[u8]) -> Times {
         match self.server.kind {
-            Kind::ProftpdBare if self.server.tree.at(below).is_dir() => Times::Lines,
+            _ if self.is_quick() && self.server.tree.at(below).is_dir() => Times::Lines,
             _ => self.stat,
         }
     }
@@ -95,7 +110,10 @@ impl Site {
 
     async fn all(&self) {
         // What has no target is not seen where links are followed.
-        let follows = self.server.kind == Kind::Globus;
+        let hides = matches!(
+            self.server.kind,
+            Kind::Globus | Kind::GlobusGsi | Kind::ProftpdData
+        );
         for path in [
             &b""[..],
             b"file",
@@ -112,7 +130,13 @@ impl Site {
         ] {
             self.is_present(path).await;
         }
-        if self.server.kind != Kind::ProftpdBare {
+        if self.is_quick() {
+            let found = self.stat(b"link").await.unwrap();
+            assert!(
+                matches!(&found, Found::Present(a) if a.size == Some(5)),
+                "{found:?}"
+            );
+        } else {
             for path in [&b"link"[..], b"dirlink", b"dir/two"] {
                 self.is_present(path).await;
                 // A link is not followed, wherever it leads.
@@ -122,11 +146,11 @@ impl Site {
                     "{listed:?}"
                 );
             }
-            let found = self.stat(b"dangling").await.unwrap();
-            match found {
-                Found::Absent => assert!(follows),
-                _ => self.is_present(b"dangling").await,
-            }
+        }
+        match self.stat(b"dangling").await.unwrap() {
+            // They look where it leads, and there is nothing.
+            Found::Absent => assert!(self.server.kind != Kind::VsftpdExact),
+            _ => self.is_present(b"dangling").await,
         }
         for path in [
             &b"nothing"[..],
@@ -155,7 +179,7 @@ impl Site {
             matches!(&found, Found::Present(a) if a.size == Some(5)),
             "{found:?}"
         );
-        let dangling: &[&[u8]] = if follows { &[b"dangling"] } else { &[] };
+        let dangling: &[&[u8]] = if hides { &[b"dangling"] } else { &[] };
         self.lists(b"", dangling).await;
         for path in [&b"dir"[..], b"empty", b"thousand", b"odd"] {
             self.lists(path, &[]).await;
@@ -175,7 +199,9 @@ impl Site {
         assert!(children.iter().all(known), "{children:?}");
         let error = self.stat(b"broken/new\nline").await.unwrap_err();
         assert!(matches!(error, Error::Named { .. }), "{error}");
-        self.many(5_000).await;
+        // All of a directory is read for each of its names there.
+        let slow = self.server.kind == Kind::VsftpdExact;
+        self.many(if slow { 500 } else { 5_000 }).await;
         let report = self.pool.report();
         assert_eq!((report.again, report.connections), (0, 1), "{report:?}");
     }
@@ -224,12 +250,69 @@ async fn battery(kind: Kind, ways: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn vsftpd_answers_by_stat() {
-    battery(Kind::Vsftpd, "attributes by STAT, listings by STAT; 64").await;
+    battery(
+        Kind::Vsftpd,
+        "attributes by SIZE, MDTM, STAT, listings by STAT; 64",
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn vsftpd_answers_all_by_stat() {
+    battery(
+        Kind::VsftpdExact,
+        "attributes by STAT, listings by STAT; 64",
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn vsftpd_answers_over_tls() {
-    battery(Kind::VsftpdTls, "attributes by STAT, listings by STAT; 64").await;
+    battery(
+        Kind::VsftpdTls,
+        "attributes by SIZE, MDTM, STAT, listings by STAT; 64",
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn data_channels_have_tls_too() {
+    battery(
+        Kind::VsftpdTlsData,
+        "attributes by SIZE, MDTM, CWD, listings by LIST; 64",
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn passwords_come_from_netrc() {
+    if !is_root() {
+        return;
+    }
+    let server = Server::start(Kind::ProftpdLogin);
+    let netrc = server.dir.path().join("netrc");
+    let ask = async |text: &str| {
+        fs::write(&netrc, text).unwrap();
+        super::tree::chmod(&netrc, 0o600);
+        let settings = Settings {
+            netrc: Some(netrc.clone()),
+            ..server.settings()
+        };
+        let ftp = Ftp::new(server.place(server.port), settings).unwrap();
+        let pool = Pool::new(Arc::new(ftp), esker_origin::Settings::default());
+        pool.ask(Question::stat(b"/file")).await
+    };
+    let found = ask("machine localhost login ann password \"s3cret pass\"").await;
+    assert!(matches!(found, Ok(Found::Present(_))), "{found:?}");
+    for text in ["machine localhost login ann password s3cret", ""] {
+        let error = ask(text).await.unwrap_err();
+        assert!(matches!(error, Error::Denied { .. }), "{error}");
+        let text = error.to_string();
+        assert!(
+            text.contains("~/.netrc") && !text.contains("s3cret"),
+            "{text}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -258,6 +341,58 @@ async fn servers_that_can_do_nothing_new_answer_by_old_commands() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gridftp_answers_by_mlsc() {
     battery(Kind::Globus, "attributes by MLST, listings by MLSC; 64").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn gridftp_knows_who_asks_by_a_proxy_certificate() {
+    battery(Kind::GlobusGsi, "attributes by MLST, listings by MLSC; 64").await;
+    if !is_root() {
+        return;
+    }
+    let server = Server::start(Kind::GlobusGsi);
+    let refused = async |settings: Settings| {
+        let ftp = Ftp::new(server.place(server.port), settings).unwrap();
+        let pool = Pool::new(Arc::new(ftp), esker_origin::Settings::default());
+        pool.ask(Question::stat(b"/")).await.unwrap_err()
+    };
+    // Without one, the server has nobody in.
+    let e = refused(Settings {
+        proxy: None,
+        ..server.settings()
+    });
+    let e = e.await;
+    assert!(matches!(e, Error::Denied { .. }), "{e}");
+    assert!(e.to_string().contains("grid-proxy-init"), "{e}");
+    // One that others can read is not used.
+    let proxy = server.dir.path().join("open");
+    fs::copy(server.dir.path().join("proxy"), &proxy).unwrap();
+    super::tree::chmod(&proxy, 0o644);
+    let e = refused(Settings {
+        proxy: Some(proxy),
+        ..server.settings()
+    });
+    let e = e.await;
+    assert!(e.to_string().contains("chmod 600"), "{e}");
+    // Nor is a server believed whom nobody vouches for.
+    let stranger = tempfile::tempdir().unwrap();
+    super::servers::authority(&stranger);
+    let e = refused(Settings {
+        grid: Some(stranger.path().join("certificates")),
+        ..server.settings()
+    });
+    let e = e.await;
+    assert!(matches!(e, Error::Denied { .. }), "{e}");
+    assert!(
+        e.to_string().contains("GSI: invalid peer certificate"),
+        "{e}"
+    );
+    // And the server does not believe what others have signed.
+    let e = refused(Settings {
+        proxy: Some(stranger.path().join("proxy")),
+        ..server.settings()
+    });
+    let e = e.await;
+    assert!(matches!(e, Error::Denied { .. }), "{e}");
 }
 
 /// What the server gets before it gets a word out.

@@ -1,1 +1,91 @@
 //! Connections and servers that end with questions open.
+
+use super::relay::Relay;
+use super::servers::{Kind, Server, is_root};
+use super::tree::{Times, same};
+use esker_origin::{Found, Pool, Question};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+async fn ask(server: &Server, pool: &Pool, count: usize, answered: &AtomicUsize) -> (usize, usize) {
+    let asked = (0..count).map(|n| {
+        let below = match n % 7 {
+            0 => "dir/nothing".into(),
+            _ => format!("thousand/n{:04}", n % 1000),
+        };
+        let question = Question::stat(&server.path(below.as_bytes()));
+        async move {
+            let found = pool.ask(question).await;
+            answered.fetch_add(1, Ordering::Relaxed);
+            (below, found)
+        }
+    });
+    let (mut good, mut bad) = (0, 0);
+    for (below, found) in futures_util::future::join_all(asked).await {
+        let path = server.tree.at(below.as_bytes());
+        match found {
+            Ok(Found::Present(attributes)) => same(&path, &attributes, Times::Seconds),
+            Ok(Found::Absent) => assert!(!path.exists(), "{below}"),
+            Err(error) => {
+                assert!(error.is_passing(), "{below}: {error}");
+                bad += 1;
+                continue;
+            }
+            found => panic!("{below}: {found:?}"),
+        }
+        good += 1;
+    }
+    (good, bad)
+}
+
+/// Wherever in a reply a connection is cut, its questions are asked again on another one, and none gets another's answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cut_connections_lose_no_question() {
+    if !is_root() {
+        return;
+    }
+    for kind in [Kind::Proftpd, Kind::Globus] {
+        let server = Server::start(kind);
+        let relay = Relay::start(server.port, Duration::ZERO).await;
+        let pool = server.pool_at(relay.port, 2, 64);
+        let (mut good, mut bad) = (0, 0);
+        for round in 0..20 {
+            relay.cut_after(4_000 + round * 1_237);
+            let (these, others) = ask(&server, &pool, 300, &AtomicUsize::new(0)).await;
+            good += these;
+            bad += others;
+        }
+        assert!(relay.cuts() >= 10, "{}", relay.cuts());
+        assert!(pool.report().again > 0);
+        // Three times, each on a connection that is cut again, would be needed for one to fail.
+        assert_eq!((good, bad), (6_000, 0), "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_dies_leaves_clear_errors_soon() {
+    if !is_root() {
+        return;
+    }
+    for kind in [Kind::Vsftpd, Kind::Proftpd, Kind::Globus] {
+        let mut server = Server::start(kind);
+        let pool = server.pool(2, 64);
+        pool.ask(Question::stat(&server.path(b"file")))
+            .await
+            .unwrap();
+        let began = Instant::now();
+        let answered = AtomicUsize::new(0);
+        let kill = async {
+            while answered.load(Ordering::Relaxed) < 500 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            server.signal("-9");
+        };
+        let ((good, bad), ()) = tokio::join!(ask(&server, &pool, 20_000, &answered), kill);
+        assert!(bad > 0 && good > 0, "{kind:?}: {good} and {bad}");
+        assert!(began.elapsed() < Duration::from_secs(20), "{kind:?}");
+        let error = pool.ask(Question::stat(b"/file")).await.unwrap_err();
+        assert!(error.to_string().contains("cannot be reached"), "{error}");
+        server.kill();
+    }
+}

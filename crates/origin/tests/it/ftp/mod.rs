@@ -1,4 +1,6 @@
-//! FTP and GridFTP: vsftpd, ProFTPD and globus-gridftp-server from Debian, and servers that no one should meet.
+//! FTP and `GridFTP`: vsftpd, `ProFTPD` and globus-gridftp-server from Debian, and servers that no one should meet.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod battery;
 mod death;

@@ -81,7 +81,7 @@ async fn pass(near: TcpStream, far: TcpStream, state: Arc<State>, delay: Duratio
     let (mut far_read, mut far_write) = far.into_split();
     let (to_far, mut from_near) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
     let (to_near, mut from_far) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
-    let read_near = async {
+    let read_near = async move {
         let mut bytes = vec![0; 1 << 16];
         while let Ok(count @ 1..) = near_read.read(&mut bytes).await {
             let due = Instant::now() + delay;
@@ -96,11 +96,11 @@ async fn pass(near: TcpStream, far: TcpStream, state: Arc<State>, delay: Duratio
             if far_write.write_all(&bytes).await.is_err() {
                 return;
             }
-            let lines = bytes.iter().filter(|b| **b == b'\n').count();
+            let lines = bytes.split(|b| *b == b'\n').count() - 1;
             state.commands.fetch_add(lines, Ordering::SeqCst);
         }
     };
-    let read_far = async {
+    let read_far = async move {
         let mut bytes = vec![0; 1 << 16];
         while let Ok(count @ 1..) = far_read.read(&mut bytes).await {
             let due = Instant::now() + delay;
@@ -141,9 +141,10 @@ async fn pass(near: TcpStream, far: TcpStream, state: Arc<State>, delay: Duratio
             }
         }
     };
+    // Whichever side has got all that it will get, the other one hears no more.
     tokio::select! {
-        () = async { tokio::join!(read_near, write_far); } => {}
-        () = async { tokio::join!(read_far, write_near); } => {}
-        // Cut: whatever is still under way in the other direction is lost.
+        () = write_far => {}
+        () = write_near => {}
+        () = async { tokio::join!(read_near, read_far); std::future::pending().await } => {}
     }
 }

@@ -6,7 +6,6 @@ use esker_origin::{Place, Pool};
 use std::fs::{self, File};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, OnceLock};
@@ -15,18 +14,26 @@ use std::time::{Duration, Instant};
 /// What is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// No MLST: `STAT`.
+    /// No MLST: `SIZE` and `MDTM`, or `STAT`.
     Vsftpd,
+    /// The same, asked for all that it tells.
+    VsftpdExact,
     /// The same, with TLS.
     VsftpdTls,
+    /// Without `STAT`: listings over data channels, which have TLS as well.
+    VsftpdTlsData,
     /// MLST, listings by `STAT`.
     Proftpd,
     /// The same without `STAT`: listings over data channels.
     ProftpdData,
+    /// With accounts and passwords of its own, `ann` and `s3cret pass`.
+    ProftpdLogin,
     /// The same with nothing but `SIZE`, `MDTM`, `CWD` and `LIST`.
     ProftpdBare,
     /// MLSC.
     Globus,
+    /// The same, to those with a certificate alone.
+    GlobusGsi,
 }
 
 pub(super) struct Server {
@@ -89,19 +96,20 @@ impl Server {
         super::tree::chmod(dir.path(), 0o755);
         let port = free_port();
         let mut command = match kind {
-            Kind::Vsftpd | Kind::VsftpdTls => vsftpd(&tree, &dir, port, kind == Kind::VsftpdTls),
-            Kind::Proftpd | Kind::ProftpdData | Kind::ProftpdBare => {
+            Kind::Vsftpd | Kind::VsftpdExact | Kind::VsftpdTls | Kind::VsftpdTlsData => {
+                vsftpd(&tree, &dir, port, kind)
+            }
+            Kind::Proftpd | Kind::ProftpdData | Kind::ProftpdBare | Kind::ProftpdLogin => {
                 proftpd(&tree, &dir, port, kind)
             }
-            Kind::Globus => globus(&dir, port),
+            Kind::Globus => globus(&dir, port, false),
+            Kind::GlobusGsi => globus(&dir, port, true),
         };
         let out = File::create(dir.path().join("out")).unwrap();
         command
             .stdin(Stdio::null())
             .stdout(out.try_clone().unwrap())
-            .stderr(out)
-            // Its children go with it.
-            .process_group(0);
+            .stderr(out);
         let mut process = command.spawn().unwrap();
         let began = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
@@ -124,16 +132,20 @@ impl Server {
     pub(super) fn settings(&self) -> Settings {
         Settings {
             netrc: None,
+            proxy: (self.kind == Kind::GlobusGsi).then(|| self.dir.path().join("proxy")),
+            grid: Some(self.dir.path().join("certificates")),
+            exact: self.kind == Kind::VsftpdExact,
             silence: Duration::from_secs(10),
-            trusted: (self.kind == Kind::VsftpdTls).then(|| self.dir.path().join("cert.pem")),
+            trusted: matches!(self.kind, Kind::VsftpdTls | Kind::VsftpdTlsData)
+                .then(|| self.dir.path().join("cert.pem")),
             ..Settings::default()
         }
     }
 
     pub(super) fn place(&self, port: u16) -> Place {
         let scheme = match self.kind {
-            Kind::Globus => "gridftp",
-            Kind::VsftpdTls => "ftps",
+            Kind::Globus | Kind::GlobusGsi => "gridftp",
+            Kind::VsftpdTls | Kind::VsftpdTlsData => "ftps",
             _ => "ftp",
         };
         Place::parse(&format!("{scheme}://localhost:{port}/"))
@@ -163,7 +175,7 @@ impl Server {
     /// A path below the tree as the server knows it.
     pub(super) fn path(&self, below: &[u8]) -> Vec<u8> {
         let mut path = Vec::new();
-        if self.kind == Kind::Globus {
+        if matches!(self.kind, Kind::Globus | Kind::GlobusGsi) {
             path.extend_from_slice(self.tree.root().to_str().unwrap().as_bytes());
         }
         if !below.is_empty() {
@@ -177,12 +189,45 @@ impl Server {
     }
 
     /// The server and all that it started, at once.
+    pub(super) fn signal(&self, signal: &str) {
+        let mut all = vec![self.process.id()];
+        let mut at = 0;
+        while let Some(parent) = all.get(at) {
+            let parent = *parent;
+            all.extend(children(parent));
+            at += 1;
+        }
+        let all = all.iter().map(u32::to_string);
+        let _ = Command::new("kill")
+            .arg(signal)
+            .args(all)
+            .stderr(Stdio::null())
+            .status();
+    }
+
     pub(super) fn kill(&mut self) {
-        let group = format!("-{}", self.process.id());
-        let _ = Command::new("kill").args(["-9", "--", &group]).status();
+        self.signal("-9");
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// Processes that a process has started.
+fn children(parent: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse().ok()) else {
+            continue;
+        };
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        // The name in front may have spaces and brackets.
+        let rest = stat.rsplit(')').next().unwrap_or_default();
+        let mut words = rest.split_whitespace().skip(1);
+        if words.next().and_then(|p| p.parse().ok()) == Some(parent) {
+            found.push(pid);
+        }
+    }
+    found
 }
 
 impl Drop for Server {
@@ -202,7 +247,7 @@ fn program(package: &str, name: &str) -> (PathBuf, String) {
     (tree.join("usr/sbin").join(name), libraries)
 }
 
-fn vsftpd(tree: &Tree, dir: &tempfile::TempDir, port: u16, tls: bool) -> Command {
+fn vsftpd(tree: &Tree, dir: &tempfile::TempDir, port: u16, kind: Kind) -> Command {
     let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     fs::create_dir(at("empty")).unwrap();
     let mut config = format!(
@@ -213,7 +258,10 @@ fn vsftpd(tree: &Tree, dir: &tempfile::TempDir, port: u16, tls: bool) -> Command
         at("empty"),
         at("log"),
     );
-    if tls {
+    if kind == Kind::VsftpdTlsData {
+        config += "cmds_denied=STAT\n";
+    }
+    if matches!(kind, Kind::VsftpdTls | Kind::VsftpdTlsData) {
         let made = Command::new("openssl")
             .args([
                 "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
@@ -229,12 +277,13 @@ fn vsftpd(tree: &Tree, dir: &tempfile::TempDir, port: u16, tls: bool) -> Command
             .output()
             .unwrap();
         assert!(made.status.success(), "{made:?}");
-        config += &format!(
+        let more = format!(
             "ssl_enable=YES\nallow_anon_ssl=YES\nforce_anon_logins_ssl=YES\nforce_anon_data_ssl=YES\nssl_tlsv1=YES\n\
              rsa_cert_file={}\nrsa_private_key_file={}\nssl_ciphers=HIGH\n",
             at("cert.pem"),
             at("key.pem")
         );
+        config += &more;
     }
     fs::write(at("config"), config).unwrap();
     let (program, libraries) = program("vsftpd", "vsftpd");
@@ -256,16 +305,39 @@ fn proftpd(tree: &Tree, dir: &tempfile::TempDir, port: u16, kind: Kind) -> Comma
         Kind::ProftpdBare => "FactsAdvertise off\n",
         _ => "",
     };
+    let anonymous = format!(
+        "AuthOrder mod_auth_unix.c\n<Anonymous {}>\nUser nobody\nGroup nogroup\nUserAlias anonymous nobody\nRequireValidShell off\n\
+         {limits}</Anonymous>\n",
+        tree.root().display()
+    );
+    let accounts = format!(
+        "AuthOrder mod_auth_file.c\nAuthUserFile {}\nDefaultRoot {}\n",
+        at("users"),
+        tree.root().display()
+    );
+    if kind == Kind::ProftpdLogin {
+        let hash = Command::new("openssl")
+            .args(["passwd", "-6", "s3cret pass"])
+            .output()
+            .unwrap();
+        let hash = String::from_utf8(hash.stdout).unwrap();
+        let home = tree.root().display();
+        let user = format!("ann:{}:65534:65534::{home}:/bin/false\n", hash.trim());
+        fs::write(at("users"), user).unwrap();
+        super::tree::chmod(&dir.path().join("users"), 0o600);
+    }
+    let who = match kind {
+        Kind::ProftpdLogin => accounts,
+        _ => anonymous,
+    };
     let config = format!(
         "ServerType standalone\nServerName test\nDefaultAddress 127.0.0.1\nPort {port}\nUseIPv6 off\nUser nobody\nGroup nogroup\n\
          ModulePath {}\nWtmpLog off\nSystemLog {}\nScoreboardFile {}\nPidFile {}\nDelayEngine off\nRequireValidShell off\n\
-         AuthOrder mod_auth_unix.c\nUseReverseDNS off\nMaxInstances 100\n{advertised}FactsOptions UseSlink\n\
-         <Anonymous {}>\nUser nobody\nGroup nogroup\nUserAlias anonymous nobody\nRequireValidShell off\n{limits}</Anonymous>\n",
+         UseReverseDNS off\nMaxInstances 100\n{advertised}FactsOptions UseSlink\n{who}",
         modules.display(),
         at("log"),
         at("score"),
         at("pid"),
-        tree.root().display(),
     );
     fs::write(at("config"), config).unwrap();
     let mut command = Command::new(program);
@@ -275,16 +347,64 @@ fn proftpd(tree: &Tree, dir: &tempfile::TempDir, port: u16, kind: Kind) -> Comma
     command
 }
 
-fn globus(dir: &tempfile::TempDir, port: u16) -> Command {
+fn globus(dir: &tempfile::TempDir, port: u16, gsi: bool) -> Command {
     let (program, libraries) = program("globus-gridftp-server-progs", "globus-gridftp-server");
     let log = dir.path().join("log");
     let mut command = Command::new(&program);
     command
-        .args(["-p", &port.to_string(), "-aa", "-anonymous-user", "nobody"])
-        .args(["-home-dir", "/", "-control-interface", "127.0.0.1"])
-        .args(["-log-level", "ALL", "-log-single", log.to_str().unwrap()])
+        .args(["-p", &port.to_string(), "-control-interface", "127.0.0.1"])
+        .args(["-log-level", "ALL", "-l", log.to_str().unwrap()])
         // It starts itself again for each connection.
         .args(["-exec", program.to_str().unwrap()])
         .env("LD_LIBRARY_PATH", libraries);
+    if gsi {
+        authority(dir);
+        let at = |name: &str| dir.path().join(name);
+        command
+            .env("X509_USER_CERT", at("host.pem"))
+            .env("X509_USER_KEY", at("host.key"))
+            .env("X509_CERT_DIR", at("certificates"))
+            .env("GRIDMAP", at("gridmap"));
+    } else {
+        command.args(["-aa", "-anonymous-user", "nobody", "-home-dir", "/"]);
+    }
     command
+}
+
+/// An authority, certificates that it signed for the server and for Ann, and a proxy certificate that Ann signed.
+pub(super) fn authority(dir: &tempfile::TempDir) {
+    const SCRIPT: &str = r#"
+        set -eu
+        openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj "/O=Grid/CN=Test CA" -addext basicConstraints=critical,CA:TRUE \
+            -addext keyUsage=critical,keyCertSign,cRLSign -keyout ca.key -out ca.pem
+        sign() { # name, subject, signer, extensions
+            openssl req -newkey rsa:2048 -nodes -subj "$2" -keyout "$1.key" -out "$1.csr"
+            echo "$4" > "$1.ext"
+            openssl x509 -req -in "$1.csr" -CA "$3.pem" -CAkey "$3.key" -CAcreateserial -days 1 -extfile "$1.ext" -out "$1.pem"
+            chmod 600 "$1.key"
+        }
+        usage=keyUsage=critical,digitalSignature,keyEncipherment
+        sign host "/O=Grid/CN=host\/localhost" ca subjectAltName=DNS:localhost
+        sign user /O=Grid/CN=Ann ca "$usage"
+        sign session /O=Grid/CN=Ann/CN=4711 user "proxyCertInfo=critical,language:id-ppl-inheritAll
+$usage"
+        umask 077
+        cat session.pem session.key user.pem > proxy
+        umask 022
+        mkdir certificates
+        hash=$(openssl x509 -in ca.pem -noout -hash)
+        cp ca.pem "certificates/$hash.0"
+        cat > "certificates/$hash.signing_policy" <<END
+access_id_CA X509 '/O=Grid/CN=Test CA'
+pos_rights globus CA:sign
+cond_subjects globus '"/O=Grid/*"'
+END
+        echo '"/O=Grid/CN=Ann" daemon' > gridmap
+    "#;
+    let made = Command::new("sh")
+        .args(["-c", SCRIPT])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
 }

@@ -58,13 +58,7 @@ impl Tree {
         write(&root.join("file"), 5, 11_574 * DAY);
         write(&root.join("recent"), 7, lately());
         write(&root.join("hollow"), 0, 18_518 * DAY);
-        write(&root.join("large"), 0, 18_518 * DAY);
-        File::options()
-            .write(true)
-            .open(root.join("large"))
-            .unwrap()
-            .set_len(5 << 30)
-            .unwrap();
+        write(&root.join("large"), 5 << 30, 18_518 * DAY);
         for name in ["dir", "empty", "thousand", "odd", "secret", "broken"] {
             fs::create_dir(root.join(name)).unwrap();
         }
@@ -122,22 +116,22 @@ pub(super) enum Times {
 pub(super) fn same(path: &Path, attributes: &Attributes, times: Times) {
     let meta = fs::symlink_metadata(path).unwrap();
     let kind = kind_of(&meta);
-    assert_eq!(attributes.kind, kind, "{path:?} {attributes:?}");
+    assert_eq!(attributes.kind, kind, "{} {attributes:?}", path.display());
     if kind == Kind::File {
-        assert_eq!(attributes.size, Some(meta.len()), "{path:?}");
+        assert_eq!(attributes.size, Some(meta.len()), "{}", path.display());
     }
     if let Some(mode) = attributes.mode {
-        assert_eq!(mode, meta.mode() & 0o7777, "{path:?}");
+        assert_eq!(mode, meta.mode() & 0o7777, "{}", path.display());
     }
     let modified = attributes.modified.map(|m| m / 1_000_000_000);
     match (kind, times) {
         (Kind::File, _) | (Kind::Directory, Times::Seconds) => {
-            assert_eq!(modified, Some(meta.mtime()), "{path:?}");
+            assert_eq!(modified, Some(meta.mtime()), "{}", path.display());
         }
         // Made just now, at no full minute.
         (Kind::Directory, Times::Lines) => {
             if let Some(modified) = modified {
-                assert_eq!(modified, meta.mtime() / 60 * 60, "{path:?}");
+                assert_eq!(modified, meta.mtime() / 60 * 60, "{}", path.display());
             }
         }
         _ => {}
