@@ -10,6 +10,7 @@ mod children;
 pub mod dav;
 pub mod error;
 mod http;
+pub mod irods;
 pub mod local;
 pub mod place;
 pub mod pool;

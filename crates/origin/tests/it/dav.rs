@@ -1,4 +1,4 @@
-//! WsgiDAV on cheroot, and servers that answer what they should not.
+//! `WsgiDAV` on cheroot, and servers that answer what they should not.
 
 use crate::battery::{Lacks, ODD, Site, Tree};
 use crate::servers::{Running, free_port, program};

@@ -3,6 +3,7 @@
 
 mod battery;
 mod dav;
+mod irods;
 mod local;
 mod s3;
 mod servers;
