@@ -8,6 +8,7 @@
 //! client accepts as well, not against a real zone. TLS and log-in by PAM are not spoken: a server that demands them is
 //! refused with words that say so.
 
+mod hello;
 mod login;
 mod message;
 mod session;

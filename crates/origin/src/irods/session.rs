@@ -1,10 +1,11 @@
 //! One connection: requests go out as they come, replies come back in the same order.
 
+use super::hello::{
+    Hello, NO_COLLECTION, NO_DATA, NO_FILE, NO_PATH, NO_ROWS, refused, said, version,
+};
 use super::login::Login;
-use super::message::{self, Body, Message, ROWS, Rows, call, column, pack};
-use super::xml;
+use super::message::{self, Message, ROWS, Rows, column, pack};
 use crate::children::Children;
-use crate::dav::base64;
 use crate::error::{Error, Result, shown};
 use crate::question::{Found, Question};
 use crate::session::Session;
@@ -45,17 +46,6 @@ const COLLECTIONS: [u32; 4] = [
     column::COLLECTION_OWNER,
     column::COLLECTION_MODIFIED,
 ];
-
-const NO_FILE: i32 = -310;
-const NO_ROWS: i32 = -808;
-const NO_COLLECTION: i32 = -814;
-const NO_DATA: i32 = -817;
-const NO_ACCESS: i32 = -818;
-const BAD_LOGIN: i32 = -826;
-const BAD_USER: i32 = -827;
-const EXPIRED: i32 = -840;
-/// Too many queries are open, or the server cannot start a process.
-const BUSY: [i32; 3] = [-803, -11, -14];
 
 type Waiter = oneshot::Sender<Result<Message>>;
 
@@ -180,56 +170,6 @@ impl Wire {
     }
 }
 
-/// What a call returned, if that is an error.
-fn refused(origin: &str, message: &Message) -> Error {
-    let origin: Box<str> = origin.into();
-    let words = shown(&message::words(&message.error));
-    let said = |what: &str| -> Box<str> {
-        let told = if words.is_empty() {
-            String::new()
-        } else {
-            format!(": {words}")
-        };
-        format!("{what} (iRODS error {}{told})", message.info).into()
-    };
-    let code = message.info / 1000;
-    match code {
-        NO_ACCESS => {
-            let why = said("no permission");
-            Error::Denied { origin, why }
-        }
-        BAD_LOGIN => {
-            let why = said("the password is wrong; run `iinit` again, or set IRODS_PASSWORD");
-            Error::Denied { origin, why }
-        }
-        BAD_USER => {
-            let why = said(
-                "it knows no such user in this zone; are IRODS_USER_NAME and IRODS_ZONE_NAME right?",
-            );
-            Error::Denied { origin, why }
-        }
-        EXPIRED => {
-            let why = said("the password has expired; run `iinit` again");
-            Error::Denied { origin, why }
-        }
-        _ if BUSY.contains(&code) => {
-            let why = said("too much to do");
-            Error::Busy { origin, why }
-        }
-        _ => {
-            let why = said("the call failed");
-            Error::Denied { origin, why }
-        }
-    }
-}
-
-fn said(error: &std::io::Error) -> Box<str> {
-    match error.kind() {
-        std::io::ErrorKind::UnexpectedEof => "the server closed it".into(),
-        _ => error.to_string().into(),
-    }
-}
-
 /// A connection to a server of iRODS.
 pub(crate) struct Talk {
     wire: Arc<Wire>,
@@ -242,196 +182,6 @@ impl Drop for Talk {
     fn drop(&mut self) {
         self.abort.abort();
     }
-}
-
-/// A connection before it takes questions.
-struct Hello<F, T> {
-    origin: Box<str>,
-    from: BufReader<F>,
-    to: T,
-}
-
-impl<F: AsyncRead + Unpin, T: AsyncWrite + Unpin> Hello<F, T> {
-    fn broken(&self, error: &std::io::Error) -> Error {
-        let (origin, why) = (self.origin.clone(), said(error));
-        Error::Broken { origin, why }
-    }
-
-    fn nonsense(&self, why: &str) -> Error {
-        let origin = self.origin.clone();
-        let why = why.into();
-        Error::Nonsense { origin, why }
-    }
-
-    async fn send(&mut self, bytes: &[u8]) -> Result<()> {
-        let sent = self.to.write_all(bytes).await;
-        sent.map_err(|e| self.broken(&e))
-    }
-
-    async fn read(&mut self) -> Result<Message> {
-        let read = message::read(&mut self.from).await;
-        let message = read.map_err(|e| self.broken(&e))?;
-        let message = message.map_err(|why| self.nonsense(why))?;
-        if message.info < 0 {
-            return Err(refused(&self.origin, &message));
-        }
-        Ok(message)
-    }
-
-    async fn call(&mut self, bytes: &[u8]) -> Result<Message> {
-        self.send(bytes).await?;
-        self.read().await
-    }
-
-    fn field(&self, message: &Message, name: &str) -> Result<Vec<u8>> {
-        let root = xml::parse(&message.body).map_err(|why| self.nonsense(why))?;
-        let lacks = || self.nonsense(&format!("a message that lacks {name}"));
-        root.string(name, false).ok_or_else(lacks)
-    }
-
-    /// Introduces the user, agrees on a connection without TLS, and learns the server's version.
-    async fn begin(&mut self, login: &Login) -> Result<Vec<u8>> {
-        let (user, zone) = (login.user.as_bytes(), login.zone.as_bytes());
-        let hello = Body::new()
-            .number("irodsProt", 1)
-            .number("reconnFlag", 0)
-            .number("connectCnt", 0)
-            .put("proxyUser", user)
-            .put("proxyRcatZone", zone)
-            .put("clientUser", user)
-            .put("clientRcatZone", zone)
-            .put("relVersion", b"rods4.3.0")
-            .put("apiVersion", b"d")
-            .put("option", b"eskerrequest_server_negotiation");
-        let mut message = self
-            .call(&pack("RODS_CONNECT", 0, &hello.within("StartupPack_PI")))
-            .await?;
-        if message.kind == b"RODS_CS_NEG_T" {
-            let policy = self.field(&message, "result")?;
-            let refused = policy == b"CS_NEG_REQUIRE";
-            let (status, result) = if refused {
-                (0, "cs_neg_result_kw=CS_NEG_FAILURE;")
-            } else {
-                (1, "cs_neg_result_kw=CS_NEG_USE_TCP;")
-            };
-            let body = Body::new()
-                .number("status", status)
-                .put("result", result.as_bytes());
-            self.send(&pack("RODS_CS_NEG_T", 0, &body.within("CS_NEG_PI")))
-                .await?;
-            if refused {
-                let why = "it wants TLS, which is not spoken here yet; ask for a server whose policy is CS_NEG_DONT_CARE, or go \
-                           through its WebDAV or SFTP door";
-                return Err(Error::Unsupported {
-                    origin: self.origin.clone(),
-                    why: why.into(),
-                });
-            }
-            message = self.read().await?;
-        }
-        if message.kind != b"RODS_VERSION" {
-            return Err(self.nonsense("something else than its version first"));
-        }
-        self.field(&message, "relVersion")
-    }
-
-    /// Challenge and response, as servers before 4.3 have it.
-    async fn log_in(&mut self, login: &Login) -> Result<()> {
-        let message = self
-            .call(&pack("RODS_API_REQ", call::AUTH_REQUEST, b""))
-            .await?;
-        let challenge = self.field(&message, "challenge")?;
-        let challenge = unbase64(&challenge)
-            .ok_or_else(|| self.nonsense("a challenge that is not in base 64"))?;
-        let name = format!("{}#{}", login.user, login.zone);
-        let body = Body::new()
-            .put("response", base64(&login.response(&challenge)).as_bytes())
-            .put("username", name.as_bytes());
-        let body = body.within("authResponseInp_PI");
-        self.call(&pack("RODS_API_REQ", call::AUTH_RESPONSE, &body))
-            .await?;
-        Ok(())
-    }
-
-    /// The same, with the names that later servers have for it.
-    async fn log_in_by_steps(&mut self, login: &Login) -> Result<()> {
-        let begin = serde_json::json!({
-            "scheme": "native",
-            "user_name": &*login.user,
-            "zone_name": &*login.zone,
-            "next_operation": "auth_agent_auth_request",
-        });
-        let mut state = self.step(&begin).await?;
-        let challenge = state.get("request_result").and_then(|v| v.as_str());
-        let challenge = challenge.ok_or_else(|| self.nonsense("a log-in without a challenge"))?;
-        let digest = base64(&login.response(challenge.as_bytes()));
-        let Some(fields) = state.as_object_mut() else {
-            return Err(self.nonsense("a log-in without fields"));
-        };
-        for (name, value) in [
-            ("digest", &*digest),
-            ("next_operation", "auth_agent_auth_response"),
-            ("scheme", "native"),
-            ("user_name", &*login.user),
-            ("zone_name", &*login.zone),
-        ] {
-            fields.insert(name.into(), value.into());
-        }
-        self.step(&state).await?;
-        Ok(())
-    }
-
-    async fn step(&mut self, state: &serde_json::Value) -> Result<serde_json::Value> {
-        let json = state.to_string();
-        let body = Body::new()
-            .number("buflen", json.len())
-            .put("buf", base64(json.as_bytes()).as_bytes());
-        let body = pack(
-            "RODS_API_REQ",
-            call::AUTHENTICATION,
-            &body.within("BinBytesBuf_PI"),
-        );
-        let message = self.call(&body).await?;
-        let mut json = unbase64(&self.field(&message, "buf")?).unwrap_or_default();
-        // Text over there ends with a zero.
-        json.retain(|b| *b != 0);
-        serde_json::from_slice(&json).map_err(|_| self.nonsense("a log-in that is not in JSON"))
-    }
-}
-
-/// The numbers in `rods4.2.11`.
-fn version(text: &[u8]) -> (u32, u32, u32) {
-    let text = String::from_utf8_lossy(text);
-    let mut numbers = text
-        .trim_start_matches("rods")
-        .split('.')
-        .map(|n| n.parse().unwrap_or(0));
-    let mut next = || numbers.next().unwrap_or(0);
-    (next(), next(), next())
-}
-
-/// RFC 4648, section 4; spaces and ends of lines are skipped.
-fn unbase64(text: &[u8]) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
-    let (mut bits, mut count) = (0_u32, 0);
-    for byte in text.iter().filter(|b| !b.is_ascii_whitespace()) {
-        let digit = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            b'=' => break,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(digit);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            out.push((bits >> count) as u8);
-        }
-    }
-    Some(out)
 }
 
 impl Talk {
@@ -517,7 +267,7 @@ impl Talk {
 
     fn found(&self, message: &Message) -> Result<Found> {
         match message.info / 1000 {
-            NO_FILE | NO_ROWS | NO_COLLECTION | NO_DATA => return Ok(Found::Absent),
+            NO_FILE | NO_PATH | NO_ROWS | NO_COLLECTION | NO_DATA => return Ok(Found::Absent),
             _ if message.info < 0 => return Err(refused(&self.wire.origin, message)),
             _ => {}
         }
@@ -679,25 +429,5 @@ impl Session for Talk {
             let why = "it was closed".into();
             self.wire.end(&Error::Broken { origin, why });
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn base64_comes_back(bytes in proptest::collection::vec(any::<u8>(), 0..50)) {
-            prop_assert_eq!(unbase64(base64(&bytes).as_bytes()), Some(bytes.clone()));
-            let _ = (unbase64(&bytes), version(&bytes));
-        }
-    }
-
-    #[test]
-    fn versions_are_compared() {
-        assert!(version(b"rods4.2.11") >= OLD && version(b"rods4.2.8") < OLD);
-        assert!(version(b"rods4.3.0") >= STEPS && version(b"nothing") < OLD);
     }
 }

@@ -54,7 +54,10 @@ def receive(stream):
     header = ElementTree.fromstring(whole(stream, length))
     lengths = [int(header.find(name).text) for name in ("msgLen", "errorLen", "bsLen")]
     body, _, _ = [whole(stream, n) for n in lengths]
-    root = ElementTree.fromstring(body) if body else None
+    # Names are in any encoding: read as one that has all bytes, then as what they are.
+    root = ElementTree.fromstring(b"<?xml version='1.0' encoding='iso-8859-1'?>" + body) if body else None
+    for element in root.iter() if body else []:
+        element.text = (element.text or "").encode("iso-8859-1").decode(errors="surrogateescape")
     return header.find("type").text, int(header.find("intInfo").text), root
 
 
@@ -242,7 +245,7 @@ class Connection:
         page, rest, index = rows[:most], rows[most:], 0
         if rest:
             if len(self.cursors) >= STATEMENTS:
-                return self.send("RODS_API_REPLY", -803000)
+                return self.send("RODS_API_REPLY", -860000)
             index, self.next = self.next, self.next + 1
             self.cursors[index] = rest
         body = f"<GenQueryOut_PI>\n<rowCnt>{len(page)}</rowCnt>\n<attriCnt>{len(columns)}</attriCnt>\n"
