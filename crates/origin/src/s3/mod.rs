@@ -350,7 +350,7 @@ impl Inner {
             let more = self.page(&prefix, "1000", Some(&next)).await?;
             page =
                 more.ok_or_else(|| self.http.nonsense("a listing whose next page is not there"))?;
-            if page.is_empty() && page.next.as_deref() == Some(&next) {
+            if page.next.as_deref() == Some(&next) {
                 return Err(self.http.nonsense("a listing without end"));
             }
             if directories.len() > crate::question::CHILDREN_MAX {
