@@ -431,3 +431,68 @@ impl Session for Talk {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use tokio::time::timeout;
+
+    fn login() -> Login {
+        Login {
+            user: "ann".into(),
+            zone: "lab".into(),
+            password: "word".into(),
+        }
+    }
+
+    const VERSION: &[u8] =
+        b"<Version_PI><status>0</status><relVersion>rods4.2.11</relVersion></Version_PI>";
+    const CHALLENGE: &[u8] = b"<authRequestOut_PI><challenge>eA==</challenge></authRequestOut_PI>";
+
+    /// A server that says these bytes, whatever it is asked, and hangs up.
+    async fn ask(bytes: Vec<u8>) -> Result<Vec<Result<Found>>> {
+        let (here, mut there) = tokio::io::duplex(1 << 20);
+        tokio::spawn(async move {
+            // The other side may hang up first.
+            let _ = there.write_all(&bytes).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        });
+        let (from, to) = tokio::io::split(here);
+        let silence = Duration::from_millis(500);
+        let talk = Talk::begin("irods://h".into(), from, to, &login(), silence).await?;
+        let asked = [
+            talk.ask(Question::stat(b"/a")),
+            talk.ask(Question::list(b"/a")),
+        ];
+        Ok(futures_util::future::join_all(asked).await)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Whatever a server says, before and after the log-in, there is an answer or an error, and soon.
+        #[test]
+        fn any_bytes_are_survived(
+            bytes in proptest::collection::vec(any::<u8>(), 0..300),
+            known in 0..4_usize,
+            info in -1000..1000_i32,
+        ) {
+            let hello = [
+                pack("RODS_VERSION", 0, VERSION),
+                pack("RODS_API_REPLY", 0, CHALLENGE),
+                pack("RODS_API_REPLY", 0, b""),
+            ];
+            let mut all = hello[..known.min(3)].concat();
+            if let Some((at, rest)) = bytes.split_first() {
+                // One whole reply of it, then anything.
+                let (part, rest) = rest.split_at(usize::from(*at).min(rest.len()));
+                all.extend(pack("RODS_API_REPLY", info * 1000, part));
+                all.extend(rest);
+            }
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let asked = async { timeout(Duration::from_secs(20), ask(all)).await };
+            prop_assert!(runtime.block_on(asked).is_ok());
+        }
+    }
+}
