@@ -12,7 +12,6 @@ pub mod error;
 mod http;
 pub mod irods;
 pub mod local;
-pub mod open;
 pub mod place;
 pub mod pool;
 pub mod question;
@@ -22,7 +21,6 @@ pub mod sftp;
 mod unix;
 
 pub use error::{Error, Result};
-pub use open::open;
 pub use place::{Place, Scheme};
 pub use pool::{Pool, Settings};
 pub use question::{Found, Named, Question, Told};
