@@ -157,3 +157,42 @@ async fn hostile_servers_are_found_out() {
         assert!(began.elapsed() < Duration::from_secs(25), "{said}");
     }
 }
+
+/// moto takes any signature; this server takes what Amazon's library would have made of the same request, and no other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signatures_are_what_amazon_makes_them() {
+    let port = free_port();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/s3_verify.py");
+    let mut command = Command::new(program("python"));
+    let _server = Running::start(command.arg(script).arg(port.to_string()), port);
+    for (secret, right) in [("secret", true), ("guess", false)] {
+        let config = Config {
+            keys: Some(("key".into(), secret.into())),
+            token: Some("token".into()),
+            region: Some("eu-west-1".into()),
+            endpoint: Some(format!("http://127.0.0.1:{port}/").into()),
+        };
+        let place = Place::parse("s3://lab/").unwrap().0;
+        let s3 = S3::new(place, config, Duration::from_secs(5)).unwrap();
+        let pool = Pool::new(Arc::new(s3), Settings::default());
+        for path in ["/", "/a/b", "/a b+c*~/\u{e9}'()!", "/x&y=z?#%41/\n"] {
+            let asked = pool.ask(Question::stat(path.as_bytes())).await;
+            let listed = pool.ask(Question::list(path.as_bytes())).await;
+            if right {
+                assert!(matches!(asked, Ok(Found::Present(_))), "{path}: {asked:?}");
+                assert!(listed.is_ok(), "{path}: {listed:?}");
+            } else {
+                assert!(
+                    matches!(asked, Err(Error::Denied { .. })),
+                    "{path}: {asked:?}"
+                );
+                assert!(
+                    listed
+                        .unwrap_err()
+                        .to_string()
+                        .contains("SignatureDoesNotMatch")
+                );
+            }
+        }
+    }
+}
