@@ -1,11 +1,12 @@
-//! How a connection begins: who asks, without TLS, to which version; and how the user is known.
+//! How a connection begins: who asks, with or without TLS, which version answers; and how the user is known.
 
 use super::login::Login;
 use super::message::{self, Body, Message, call, pack};
+use super::tls::{Stream, Tls};
 use super::xml;
 use crate::dav::base64;
 use crate::error::{Error, Result, shown};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncWriteExt as _, BufReader};
 
 pub(super) const NO_FILE: i32 = -310;
 /// Nothing is at a path that is none of the catalogue's.
@@ -20,14 +21,16 @@ const EXPIRED: i32 = -840;
 /// The catalogue is away, too many queries are open, or the server lacks memory, files or processes.
 const BUSY: [i32; 7] = [-803, -860, -16, -18, -38, -49, -105];
 
+/// What is read at once.
+pub(super) const BUFFER: usize = 64 << 10;
+
 /// A connection before it takes questions.
-pub(super) struct Hello<F, T> {
+pub(super) struct Hello {
     pub(super) origin: Box<str>,
-    pub(super) from: BufReader<F>,
-    pub(super) to: T,
+    pub(super) stream: BufReader<Box<dyn Stream>>,
 }
 
-impl<F: AsyncRead + Unpin, T: AsyncWrite + Unpin> Hello<F, T> {
+impl Hello {
     fn broken(&self, error: &std::io::Error) -> Error {
         let (origin, why) = (self.origin.clone(), said(error));
         Error::Broken { origin, why }
@@ -40,12 +43,16 @@ impl<F: AsyncRead + Unpin, T: AsyncWrite + Unpin> Hello<F, T> {
     }
 
     async fn send(&mut self, bytes: &[u8]) -> Result<()> {
-        let sent = self.to.write_all(bytes).await;
+        let sent = async {
+            self.stream.write_all(bytes).await?;
+            self.stream.flush().await
+        };
+        let sent = sent.await;
         sent.map_err(|e| self.broken(&e))
     }
 
     async fn read(&mut self) -> Result<Message> {
-        let read = message::read(&mut self.from).await;
+        let read = message::read(&mut self.stream).await;
         let message = read.map_err(|e| self.broken(&e))?;
         let message = message.map_err(|why| self.nonsense(why))?;
         if message.info < 0 {
@@ -65,8 +72,8 @@ impl<F: AsyncRead + Unpin, T: AsyncWrite + Unpin> Hello<F, T> {
         root.string(name, false).ok_or_else(lacks)
     }
 
-    /// Introduces the user, agrees on a connection without TLS, and learns the server's version.
-    pub(super) async fn begin(&mut self, login: &Login) -> Result<Vec<u8>> {
+    /// Introduces the user, agrees on TLS or none, and learns the server's version.
+    pub(super) async fn begin(&mut self, login: &Login, tls: &Tls) -> Result<Vec<u8>> {
         let (user, zone) = (login.user.as_bytes(), login.zone.as_bytes());
         let hello = Body::new()
             .number("irodsProt", 1)
@@ -79,36 +86,58 @@ impl<F: AsyncRead + Unpin, T: AsyncWrite + Unpin> Hello<F, T> {
             .put("relVersion", b"rods4.3.0")
             .put("apiVersion", b"d")
             .put("option", b"eskerrequest_server_negotiation");
+        let mut secure = false;
         let mut message = self
             .call(&pack("RODS_CONNECT", 0, &hello.within("StartupPack_PI")))
             .await?;
         if message.kind == b"RODS_CS_NEG_T" {
             let policy = self.field(&message, "result")?;
-            let refused = policy == b"CS_NEG_REQUIRE";
-            let (status, result) = if refused {
-                (0, "cs_neg_result_kw=CS_NEG_FAILURE;")
-            } else {
-                (1, "cs_neg_result_kw=CS_NEG_USE_TCP;")
+            let refuses = tls.required && policy == b"CS_NEG_REFUSE";
+            secure = tls.required || policy == b"CS_NEG_REQUIRE";
+            let (status, result) = match (refuses, secure) {
+                (true, _) => (0, "cs_neg_result_kw=CS_NEG_FAILURE;"),
+                (_, true) => (1, "cs_neg_result_kw=CS_NEG_USE_SSL;"),
+                (_, false) => (1, "cs_neg_result_kw=CS_NEG_USE_TCP;"),
             };
             let body = Body::new()
                 .number("status", status)
                 .put("result", result.as_bytes());
             self.send(&pack("RODS_CS_NEG_T", 0, &body.within("CS_NEG_PI")))
                 .await?;
-            if refused {
-                let why = "it wants TLS, which is not spoken here yet; ask for a server whose policy is CS_NEG_DONT_CARE, or go \
-                           through its WebDAV or SFTP door";
-                return Err(Error::Unsupported {
-                    origin: self.origin.clone(),
-                    why: why.into(),
-                });
+            if refuses {
+                return Err(self.no_tls());
             }
             message = self.read().await?;
+        } else if tls.required {
+            return Err(self.no_tls());
         }
         if message.kind != b"RODS_VERSION" {
             return Err(self.nonsense("something else than its version first"));
         }
-        self.field(&message, "relVersion")
+        let release = self.field(&message, "relVersion")?;
+        if secure {
+            self.secure(tls).await?;
+        }
+        Ok(release)
+    }
+
+    fn no_tls(&self) -> Error {
+        Error::Unsupported {
+            origin: self.origin.clone(),
+            why: "it speaks no TLS, which irods_client_server_policy demands".into(),
+        }
+    }
+
+    async fn secure(&mut self, tls: &Tls) -> Result<()> {
+        if !self.stream.buffer().is_empty() {
+            // Whoever is in between might have put it there.
+            return Err(self.nonsense("more than it should before TLS"));
+        }
+        let empty: Box<dyn Stream> = Box::new(tokio::io::empty());
+        let plain = std::mem::replace(&mut self.stream, BufReader::new(empty));
+        let secured = tls.wrap(plain.into_inner(), &self.origin).await?;
+        self.stream = BufReader::with_capacity(BUFFER, secured);
+        Ok(())
     }
 
     /// Challenge and response, as servers before 4.3 have it.

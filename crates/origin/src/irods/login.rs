@@ -113,6 +113,22 @@ impl Login {
     }
 }
 
+/// Whether the user's environment demands TLS, and the certificates that it names.
+pub(super) fn tls() -> (bool, Option<PathBuf>) {
+    let folder = std::env::home_dir().unwrap_or_default().join(".irods");
+    let path = std::env::var_os("IRODS_ENVIRONMENT_FILE")
+        .map_or_else(|| folder.join("irods_environment.json"), PathBuf::from);
+    tls_of(&read(&path).unwrap_or_default())
+}
+
+fn tls_of(environment: &str) -> (bool, Option<PathBuf>) {
+    let settings: serde_json::Value = serde_json::from_str(environment).unwrap_or_default();
+    let setting = |name: &str| settings.get(name).and_then(|v| v.as_str());
+    let required = setting("irods_client_server_policy") == Some("CS_NEG_REQUIRE");
+    let trusted = setting("irods_ssl_ca_certificate_file").filter(|f| !f.is_empty());
+    (required, trusted.map(PathBuf::from))
+}
+
 fn read(path: &Path) -> Option<String> {
     let short = std::fs::metadata(path).ok()?.len() <= FILE_MAX;
     short.then(|| std::fs::read_to_string(path).ok()).flatten()
@@ -203,6 +219,13 @@ mod tests {
         ] {
             assert_eq!(reveal(text, user).as_deref(), Some("se/cret W0rd~"));
         }
+    }
+
+    #[test]
+    fn the_environment_says_whether_tls() {
+        assert_eq!(tls_of(ENVIRONMENT), (false, None));
+        let text = r#"{"irods_client_server_policy": "CS_NEG_REQUIRE", "irods_ssl_ca_certificate_file": "/ca"}"#;
+        assert_eq!(tls_of(text), (true, Some("/ca".into())));
     }
 
     proptest! {

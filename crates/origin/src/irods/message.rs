@@ -44,15 +44,20 @@ pub(crate) struct Message {
     pub(crate) error: Vec<u8>,
 }
 
-/// A message to be sent.
-pub(crate) fn pack(kind: &str, info: i32, body: &[u8]) -> Vec<u8> {
+/// A header alone, with the lengths of body, error and bytes that it says follow.
+pub(crate) fn pack_header(kind: &str, [body, error, bytes]: [usize; 3], info: i32) -> Vec<u8> {
     let header = format!(
-        "<MsgHeader_PI><type>{kind}</type><msgLen>{}</msgLen><errorLen>0</errorLen><bsLen>0</bsLen><intInfo>{info}</intInfo>\
-         </MsgHeader_PI>",
-        body.len()
+        "<MsgHeader_PI><type>{kind}</type><msgLen>{body}</msgLen><errorLen>{error}</errorLen><bsLen>{bytes}</bsLen>\
+         <intInfo>{info}</intInfo></MsgHeader_PI>"
     );
     let mut out = (header.len() as u32).to_be_bytes().to_vec();
     out.extend(header.as_bytes());
+    out
+}
+
+/// A message to be sent.
+pub(crate) fn pack(kind: &str, info: i32, body: &[u8]) -> Vec<u8> {
+    let mut out = pack_header(kind, [body.len(), 0, 0], info);
     out.extend(body);
     out
 }

@@ -1,10 +1,11 @@
 //! One connection: requests go out as they come, replies come back in the same order.
 
 use super::hello::{
-    Hello, NO_COLLECTION, NO_DATA, NO_FILE, NO_PATH, NO_ROWS, refused, said, version,
+    BUFFER, Hello, NO_COLLECTION, NO_DATA, NO_FILE, NO_PATH, NO_ROWS, refused, said, version,
 };
 use super::login::Login;
 use super::message::{self, Message, ROWS, Rows, column, pack};
+use super::tls::{Stream, Tls};
 use crate::children::Children;
 use crate::error::{Error, Result, shown};
 use crate::question::{Found, Question};
@@ -14,7 +15,7 @@ use futures_util::future::BoxFuture;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::interval;
@@ -188,25 +189,22 @@ impl Talk {
     /// Introduces the user and logs in, and is ready for questions.
     pub(crate) async fn begin(
         origin: Box<str>,
-        from: impl AsyncRead + Unpin + Send + 'static,
-        to: impl AsyncWrite + Unpin + Send + 'static,
+        stream: impl Stream,
         login: &Login,
+        tls: &Tls,
         silence: Duration,
     ) -> Result<Self> {
-        let from = BufReader::with_capacity(64 << 10, from);
-        let mut hello = Hello { origin, from, to };
-        let release = hello.begin(login).await?;
+        let stream = BufReader::with_capacity(BUFFER, Box::new(stream) as Box<dyn Stream>);
+        let mut hello = Hello { origin, stream };
+        let release = hello.begin(login, tls).await?;
         let number = version(&release);
         if number >= STEPS {
             hello.log_in_by_steps(login).await?;
         } else {
             hello.log_in(login).await?;
         }
-        let Hello {
-            origin,
-            mut from,
-            mut to,
-        } = hello;
+        let Hello { origin, stream } = hello;
+        let (mut from, mut to) = tokio::io::split(stream);
         let (out, mut requests) = mpsc::unbounded_channel::<Vec<u8>>();
         let wire = Arc::new(Wire {
             origin,
@@ -243,7 +241,12 @@ impl Talk {
                         while let Ok(more) = requests.try_recv() {
                             bytes.extend(more);
                         }
-                        if let Err(error) = to.write_all(&bytes).await {
+                        let written = async {
+                            to.write_all(&bytes).await?;
+                            // What TLS keeps back until there is more would never go.
+                            to.flush().await
+                        };
+                        if let Err(error) = written.await {
                             return broken(&error);
                         }
                     }
@@ -458,9 +461,9 @@ mod tests {
             let _ = there.write_all(&bytes).await;
             tokio::time::sleep(Duration::from_millis(20)).await;
         });
-        let (from, to) = tokio::io::split(here);
         let silence = Duration::from_millis(500);
-        let talk = Talk::begin("irods://h".into(), from, to, &login(), silence).await?;
+        let tls = Tls::default();
+        let talk = Talk::begin("irods://h".into(), here, &login(), &tls, silence).await?;
         let asked = [
             talk.ask(Question::stat(b"/a")),
             talk.ask(Question::list(b"/a")),

@@ -24,7 +24,13 @@ fn serve(root: &Path, scratch: &Path, version: &str, policy: &str, odd: &str) ->
     Running::start(&mut command, port)
 }
 
+const CERTIFICATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../server/tests/it/tls");
+
 fn pool(server: &Running, password: &str) -> Pool {
+    pool_with(server, password, |irods| irods)
+}
+
+fn pool_with(server: &Running, password: &str, with: impl Fn(Irods) -> Irods) -> Pool {
     let place = Place::parse(&format!("irods://127.0.0.1:{}/", server.port))
         .unwrap()
         .0;
@@ -33,7 +39,7 @@ fn pool(server: &Running, password: &str) -> Pool {
         zone: "lab".into(),
         password: password.into(),
     };
-    let irods = Irods::new(place, login, Duration::from_secs(3));
+    let irods = with(Irods::new(place, login, Duration::from_secs(3)));
     let settings = Settings {
         connections: 1,
         ..Settings::default()
@@ -110,9 +116,15 @@ async fn listings_leave_no_queries_behind() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pythons_client_takes_the_responder_for_a_server() {
     let tree = Tree::plain(&[]);
-    for version in ["4.2.11", "4.3.4"] {
+    let tls = format!("tls:{CERTIFICATES}");
+    let trusted = format!("{CERTIFICATES}/ca.pem");
+    for (version, policy, odd, trusted) in [
+        ("4.2.11", EITHER, "", ""),
+        ("4.3.4", EITHER, "", ""),
+        ("4.3.4", "CS_NEG_REQUIRE", &*tls, &*trusted),
+    ] {
         let scratch = tempfile::tempdir().unwrap();
-        let server = serve(tree.root(), scratch.path(), version, EITHER, "");
+        let server = serve(tree.root(), scratch.path(), version, policy, odd);
         let client = Command::new(program("python"))
             .arg(concat!(
                 env!("CARGO_MANIFEST_DIR"),
@@ -120,21 +132,51 @@ async fn pythons_client_takes_the_responder_for_a_server() {
             ))
             .arg(server.port.to_string())
             .arg(tree.root())
+            .arg(trusted)
             .output()
             .unwrap();
-        assert!(
-            client.status.success(),
-            "{}",
-            String::from_utf8_lossy(&client.stderr)
-        );
-        // The same password is wrong for both clients.
-        let error = pool(&server, "wrong word")
-            .ask(Question::stat(b"/lab"))
-            .await
-            .unwrap_err();
+        let told = String::from_utf8_lossy(&client.stderr);
+        assert!(client.status.success(), "{told}");
+        // What is right and wrong for that client is so for this one.
+        let trusting = |irods: Irods| match trusted {
+            "" => irods,
+            file => irods.with_tls(Some(file.into())),
+        };
+        let known = pool_with(&server, WORD, trusting);
+        let found = known.ask(Question::list(b"/lab/thousand")).await.unwrap();
+        assert!(matches!(found, Found::Listing { children, .. } if children.len() == 1000));
+        let stranger = pool_with(&server, "wrong word", trusting);
+        let error = stranger.ask(Question::stat(b"/lab")).await.unwrap_err();
         assert!(matches!(error, Error::Denied { .. }), "{error}");
+        let error = error.to_string();
         assert!(
-            error.to_string().contains("iinit") && !error.to_string().contains("word;"),
+            error.contains("iinit") && !error.contains("wrong word"),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn certificates_are_checked() {
+    let tree = Tree::plain(&[]);
+    let scratch = tempfile::tempdir().unwrap();
+    let tls = format!("tls:{CERTIFICATES}");
+    let server = serve(
+        tree.root(),
+        scratch.path(),
+        "4.2.11",
+        "CS_NEG_REQUIRE",
+        &tls,
+    );
+    // Demanded by the server; this machine does not trust it, and neither does who trusts another.
+    let other = format!("{CERTIFICATES}/other.pem");
+    for pool in [
+        pool(&server, WORD),
+        pool_with(&server, WORD, |i| i.with_tls(Some(other.clone().into()))),
+    ] {
+        let error = pool.ask(Question::stat(b"/lab")).await.unwrap_err();
+        assert!(
+            error.to_string().contains("irods_ssl_ca_certificate_file"),
             "{error}"
         );
     }
@@ -145,7 +187,7 @@ async fn what_cannot_be_spoken_is_said() {
     let tree = Tree::plain(&[]);
     let scratch = tempfile::tempdir().unwrap();
     for (policy, odd, said) in [
-        ("CS_NEG_REQUIRE", "", "it wants TLS"),
+        ("CS_NEG_REFUSE", "secure", "speaks no TLS"),
         (EITHER, "garbage", "without a header of iRODS"),
         (EITHER, "silent", "no connection within"),
     ] {
@@ -162,7 +204,10 @@ async fn what_cannot_be_spoken_is_said() {
             connect: Duration::from_secs(1),
             ..Settings::default()
         };
-        let irods = Irods::new(place, login, Duration::from_secs(1));
+        let mut irods = Irods::new(place, login, Duration::from_secs(1));
+        if odd == "secure" {
+            irods = irods.with_tls(None);
+        }
         let pool = Pool::new(Arc::new(irods), settings);
         let began = Instant::now();
         let error = pool.ask(Question::stat(b"/lab")).await.unwrap_err();

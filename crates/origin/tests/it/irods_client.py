@@ -6,11 +6,21 @@ import sys
 from irods.exception import CAT_INVALID_AUTHENTICATION, CollectionDoesNotExist
 from irods.session import iRODSSession
 
-port, folder = sys.argv[1:]
+port, folder, trusted = sys.argv[1:]
+secure = {
+    "client_server_negotiation": "request_server_negotiation",
+    "client_server_policy": "CS_NEG_REQUIRE",
+    "encryption_algorithm": "AES-256-CBC",
+    "encryption_key_size": 32,
+    "encryption_num_hash_rounds": 16,
+    "encryption_salt_size": 8,
+    "ssl_ca_certificate_file": trusted,
+    "ssl_verify_server": "hostname",
+}
 
 
 def session(password):
-    return iRODSSession(host="127.0.0.1", port=int(port), user="ann", password=password, zone="lab")
+    return iRODSSession(host="127.0.0.1", port=int(port), user="ann", password=password, zone="lab", **(secure if trusted else {}))
 
 
 with session("secret word") as known:

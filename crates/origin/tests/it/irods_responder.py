@@ -3,7 +3,9 @@
 Each data object has two replicas, one of them stale. What had been asked before the first reply about a path went out is
 written into the file `before` of the scratch folder.
 
-usage: irods_responder.py PORT FOLDER SCRATCH VERSION POLICY [garbage|silent]
+usage: irods_responder.py PORT FOLDER SCRATCH VERSION POLICY [garbage|silent|tls:FOLDER]
+
+With tls it has the certificate and the key of that folder.
 """
 
 import base64
@@ -14,6 +16,7 @@ import os
 import queue
 import re
 import socket
+import ssl
 import struct
 import sys
 import threading
@@ -49,9 +52,13 @@ def whole(stream, count):
     return data
 
 
-def receive(stream):
+def head(stream):
     (length,) = struct.unpack(">i", whole(stream, 4))
-    header = ElementTree.fromstring(whole(stream, length))
+    return ElementTree.fromstring(whole(stream, length))
+
+
+def receive(stream):
+    header = head(stream)
     lengths = [int(header.find(name).text) for name in ("msgLen", "errorLen", "bsLen")]
     body, _, _ = [whole(stream, n) for n in lengths]
     # Names are in any encoding: read as one that has all bytes, then as what they are.
@@ -142,19 +149,37 @@ class Connection:
             return
         if odd == "silent":
             time.sleep(60)
+        secure = False
         if "request_server_negotiation" in (root.findtext("option") or ""):
             self.send("RODS_CS_NEG_T", 0, f"<CS_NEG_PI>\n<status>1</status>\n<result>{policy}</result>\n</CS_NEG_PI>\n")
             _, _, answer = receive(self.stream)
-            if "CS_NEG_USE_TCP" not in answer.findtext("result"):
+            secure = "CS_NEG_USE_SSL" in answer.findtext("result")
+            if not secure and "CS_NEG_USE_TCP" not in answer.findtext("result"):
                 return
         self.user = root.findtext("clientUser")
         body = f"<Version_PI>\n<status>0</status>\n<relVersion>rods{version}</relVersion>\n<apiVersion>d</apiVersion>\n"
         body += "<reconnPort>0</reconnPort>\n<reconnAddr></reconnAddr>\n<cookie>400</cookie>\n</Version_PI>\n"
         self.send("RODS_VERSION", 0, body)
+        if secure:
+            self.secure()
         threading.Thread(target=self.read, daemon=True).start()
         self.challenge, self.known = base64.b64encode(os.urandom(48)), False
         while (request := self.requests.get()) is not None:
             self.answer(*request)
+
+    def secure(self):
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        folder = odd.removeprefix("tls:")
+        context.load_cert_chain(f"{folder}/server.pem", f"{folder}/server.key")
+        self.sock = context.wrap_socket(self.sock, server_side=True)
+        self.stream = self.sock.makefile("rb", buffering=65536)
+        # How bytes of files would be encrypted, in the lengths of a header; then the key.
+        sizes = head(self.stream)
+        assert sizes.findtext("type") == "AES-256-CBC"
+        secret = head(self.stream)
+        assert secret.findtext("type") == "SHARED_SECRET"
+        assert secret.findtext("msgLen") == sizes.findtext("msgLen") == "32"
+        whole(self.stream, 32)
 
     def read(self):
         try:
@@ -257,17 +282,21 @@ class Connection:
 
 
 def serve(sock):
+    connection = Connection(sock)
     try:
-        Connection(sock).serve()
+        connection.serve()
+        if isinstance(connection.sock, ssl.SSLSocket):
+            connection.sock = connection.sock.unwrap()
     except (EOFError, OSError):
+        # Also of TLS that was refused.
         pass
     finally:
-        # The reader may still hold the file.
+        # A reader may still hold the file.
         try:
-            sock.shutdown(socket.SHUT_RDWR)
+            connection.sock.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
-        sock.close()
+        connection.sock.close()
 
 
 listener = socket.create_server(("127.0.0.1", int(port)), backlog=64)
