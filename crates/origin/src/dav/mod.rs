@@ -6,7 +6,7 @@ mod xml;
 
 use crate::children::Children;
 use crate::error::{Error, Result, shown};
-use crate::http::{Answer, Http};
+use crate::http::{Answer, Http, MANY_MAX, ONE_MAX};
 use crate::place::{Place, Scheme, escaped};
 use crate::question::{Found, Question};
 use crate::session::{Connect, Session};
@@ -70,7 +70,7 @@ impl Dav {
             });
         }
         let inner = Inner {
-            http: Http::new(origin, silence)?,
+            http: Http::new(origin, scheme == "https", silence)?,
             base,
             authority,
             login: login.and_then(|(user, word)| basic(user, word)),
@@ -171,7 +171,12 @@ impl Inner {
             what: shown(url.as_bytes()),
             why: e.to_string().into(),
         })?;
-        self.http.send(request).await
+        let most = if depth == Some("1") {
+            MANY_MAX
+        } else {
+            ONE_MAX
+        };
+        self.http.send(request, most).await
     }
 
     /// Who the server is, and whether it lets us in.
@@ -318,11 +323,7 @@ mod tests {
         let to = |location: &str| {
             let mut headers = http::HeaderMap::new();
             headers.insert("location", location.parse().unwrap());
-            let answer = Answer {
-                status: http::StatusCode::FOUND,
-                headers,
-                body: Vec::new(),
-            };
+            let answer = Answer::of(http::StatusCode::FOUND, headers);
             inner.redirected("https://host:443/a", &answer)
         };
         assert_eq!(to("/a/").unwrap(), "https://host/a/");

@@ -12,7 +12,7 @@ mod xml;
 
 use crate::children::Children;
 use crate::error::{Error, Result};
-use crate::http::{Answer, Http};
+use crate::http::{Answer, Http, ONE_MAX};
 use crate::place::{Place, escaped};
 use crate::question::{Found, Question};
 use crate::session::{Connect, Session};
@@ -88,7 +88,7 @@ impl S3 {
             bad("AWS_ENDPOINT_URL, or endpoint_url in ~/.aws/config, is not http[s]://HOST[:PORT]")
         })?;
         let inner = Inner {
-            http: Http::new(origin, silence)?,
+            http: Http::new(origin, base.scheme() == "https", silence)?,
             base,
             config,
             region: Mutex::new(region),
@@ -199,7 +199,8 @@ impl Inner {
             what: key.into(),
             why: "this cannot be said in a URL".into(),
         })?;
-        self.http.send(request).await
+        // A page has a thousand keys at most.
+        self.http.send(request, ONE_MAX).await
     }
 
     /// Finds the bucket's region, if it is another one than the user said.

@@ -98,6 +98,16 @@ async fn hostile_servers_are_found_out() {
     let bomb = "<!DOCTYPE a [<!ENTITY b 'c'>]><a/>";
     let elsewhere = "<d:multistatus xmlns:d='DAV:'/>";
     let nest = "<a>".repeat(100_000);
+    let long = format!("<!--{}", "x".repeat(9 << 20));
+    // About one path that is too long; about many it is read, and no XML.
+    let port = always(with_body("207 Multi-Status", &long)).await;
+    for (question, said) in [
+        (Question::stat(b"/a"), "longer than 8 MiB"),
+        (Question::list(b"/a"), "no XML"),
+    ] {
+        let error = pool(port, None).ask(question).await.unwrap_err();
+        assert!(error.to_string().contains(said), "{error}, not {said}");
+    }
     for (answer, said) in [
         (with_body("207 Multi-Status", "no XML"), "multistatus"),
         (with_body("207 Multi-Status", bomb), "type of its own"),
