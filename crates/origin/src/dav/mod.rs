@@ -1,6 +1,7 @@
 //! WebDAV: one PROPFIND tells of a path, one of a directory and all that stands in it.
 //!
-//! See [`crate::http`] for what goes on at once. Names are bytes, as far as servers let them be.
+//! HTTP/1.1 has no pipelining that can be relied on: questions in flight are requests on as many kept connections, or streams
+//! of one where the server offers HTTP/2. Names are bytes, as far as servers let them be.
 
 mod xml;
 

@@ -5,7 +5,8 @@
 //! in `/` only makes a directory without children. To ask about a path takes two requests, which are sent together; to list it,
 //! one for each thousand names. Names that are no UTF-8 are absent: keys are text.
 //!
-//! `s3://bucket/path`, or `s3://profile@bucket/path`. See [`Config`] for credentials, [`crate::http`] for what goes on at once.
+//! `s3://bucket/path`, or `s3://profile@bucket/path`. See [`Config`] for credentials. Questions in flight are requests on as
+//! many kept connections, or streams of one where the server offers HTTP/2.
 
 mod config;
 mod xml;
