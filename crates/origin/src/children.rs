@@ -3,6 +3,8 @@
 use crate::question::{CHILDREN_MAX, Found, Named};
 use esker_site_cache::entry::Attributes;
 use esker_site_cache::path::NAME_BYTES_MAX;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Gathers names, and leaves out what no name can be.
 #[derive(Debug)]
@@ -10,6 +12,14 @@ pub(crate) struct Children {
     named: Vec<Named>,
     complete: bool,
     most: usize,
+    /// Names of all listings that one connection reads, this one's among them.
+    all: Arc<AtomicUsize>,
+}
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.named.len(), Ordering::Relaxed);
+    }
 }
 
 /// There are more names than one listing may have.
@@ -28,7 +38,15 @@ impl Children {
             named: Vec::new(),
             complete: true,
             most,
+            all: Arc::default(),
         }
+    }
+
+    /// One of the listings that a connection reads at once: together they have no more names than one may have.
+    pub(crate) fn among(all: &Arc<AtomicUsize>) -> Self {
+        let mut children = Self::default();
+        children.all = all.clone();
+        children
     }
 
     /// Takes a name. `.` and `..` are no children; a name that cannot be one is left out, and the listing is incomplete.
@@ -41,9 +59,10 @@ impl Children {
             self.complete = false;
             return Ok(());
         }
-        if self.named.len() >= self.most {
+        if self.all.load(Ordering::Relaxed) >= self.most {
             return Err(TooMany);
         }
+        self.all.fetch_add(1, Ordering::Relaxed);
         self.named.push(Named { name, attributes });
         Ok(())
     }
@@ -54,8 +73,9 @@ impl Children {
     }
 
     /// The answer. A name that a server gave twice, for the directory changed meanwhile, has what it said last.
-    pub(crate) fn finish(self, attributes: Attributes) -> Found {
-        let mut children = self.named;
+    pub(crate) fn finish(mut self, attributes: Attributes) -> Found {
+        let mut children = std::mem::take(&mut self.named);
+        self.all.fetch_sub(children.len(), Ordering::Relaxed);
         children.reverse();
         children.sort_by(|a, b| a.name.cmp(&b.name));
         children.dedup_by(|a, b| a.name == b.name);
@@ -114,5 +134,19 @@ mod tests {
             children.push(b"b"[..].into(), Attributes::default()),
             Err(TooMany)
         );
+        // Nor do many at once have more; what is given up or handed over counts no longer.
+        let all = Arc::default();
+        let push = |children: &mut Children, name: &[u8]| {
+            children.most = 2;
+            children.push(name.into(), Attributes::default())
+        };
+        let (mut first, mut second) = (Children::among(&all), Children::among(&all));
+        assert_eq!(push(&mut first, b"a"), Ok(()));
+        assert_eq!(push(&mut second, b"a"), Ok(()));
+        assert_eq!(push(&mut second, b"b"), Err(TooMany));
+        drop(first);
+        assert_eq!(all.load(Ordering::Relaxed), 1);
+        second.finish(Attributes::default());
+        assert_eq!(all.load(Ordering::Relaxed), 0);
     }
 }

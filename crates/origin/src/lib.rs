@@ -12,6 +12,7 @@ pub mod dav;
 pub mod error;
 pub mod ftp;
 mod http;
+pub mod irods;
 pub mod local;
 mod open;
 pub mod place;

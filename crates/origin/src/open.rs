@@ -4,6 +4,7 @@ use crate::credentials::{self, Login};
 use crate::dav::Dav;
 use crate::error::{Error, Result};
 use crate::ftp::{self, Ftp};
+use crate::irods::Irods;
 use crate::local::Local;
 use crate::place::{Place, Scheme};
 use crate::pool::{Pool, Settings};
@@ -35,7 +36,8 @@ pub fn open(place: &Place, settings: Settings) -> Result<Pool> {
             Arc::new(S3::new(place.clone(), config, silence)?)
         }
         Scheme::File => Arc::new(Local::new(place.clone())),
-        Scheme::Irods | Scheme::Esker => {
+        Scheme::Irods => Arc::new(Irods::find(place.clone(), silence)?),
+        Scheme::Esker => {
             return Err(Error::Unsupported {
                 origin: place.to_string().into(),
                 why: "its protocol is not spoken here".into(),

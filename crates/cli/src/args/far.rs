@@ -7,7 +7,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Far files (TARGET is an URL as sftp://HOST/PATH)")]
 pub(crate) struct FarArgs {
-    /// By way of the site cache at that address, as http://HOST:7500
+    /// By way of the site cache at that address
     #[arg(long, value_name = "URL", env = "ESKER_VIA")]
     pub(crate) via: Option<String>,
     /// How old answers of a site cache may be, in seconds

@@ -1,12 +1,13 @@
 //! WebDAV: one PROPFIND tells of a path, one of a directory and all that stands in it.
 //!
-//! See [`crate::http`] for what goes on at once. Names are bytes, as far as servers let them be.
+//! HTTP/1.1 has no pipelining that can be relied on: questions in flight are requests on as many kept connections, or streams
+//! of one where the server offers HTTP/2. Names are bytes, as far as servers let them be.
 
 mod xml;
 
 use crate::children::Children;
 use crate::error::{Error, Result, shown};
-use crate::http::{Answer, Http};
+use crate::http::{Answer, Http, MANY_MAX, ONE_MAX};
 use crate::place::{Place, Scheme, escaped};
 use crate::question::{Found, Question};
 use crate::session::{Connect, Session};
@@ -70,7 +71,7 @@ impl Dav {
             });
         }
         let inner = Inner {
-            http: Http::new(origin, silence)?,
+            http: Http::new(origin, scheme == "https", silence)?,
             base,
             authority,
             login: login.and_then(|(user, word)| basic(user, word)),
@@ -95,7 +96,7 @@ fn basic(user: &str, word: &str) -> Option<HeaderValue> {
 }
 
 /// RFC 4648, section 4.
-fn base64(bytes: &[u8]) -> String {
+pub(crate) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::new();
     for part in bytes.chunks(3) {
@@ -171,7 +172,12 @@ impl Inner {
             what: shown(url.as_bytes()),
             why: e.to_string().into(),
         })?;
-        self.http.send(request).await
+        let most = if depth == Some("1") {
+            MANY_MAX
+        } else {
+            ONE_MAX
+        };
+        self.http.send(request, most).await
     }
 
     /// Who the server is, and whether it lets us in.
@@ -318,11 +324,7 @@ mod tests {
         let to = |location: &str| {
             let mut headers = http::HeaderMap::new();
             headers.insert("location", location.parse().unwrap());
-            let answer = Answer {
-                status: http::StatusCode::FOUND,
-                headers,
-                body: Vec::new(),
-            };
+            let answer = Answer::of(http::StatusCode::FOUND, headers);
             inner.redirected("https://host:443/a", &answer)
         };
         assert_eq!(to("/a/").unwrap(), "https://host/a/");

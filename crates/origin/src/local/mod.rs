@@ -95,17 +95,19 @@ struct Folders {
 
 impl Session for Folders {
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Found>> {
-        let (waiter, answer) = oneshot::channel();
-        let mut queue = self.inner.queue();
-        queue.waiting.push_back((question, waiter));
-        let starts = queue.threads < THREADS;
-        queue.threads += usize::from(starts);
-        drop(queue);
-        if starts {
-            let inner = self.inner.clone();
-            tokio::task::spawn_blocking(move || inner.work());
-        }
         Box::pin(async move {
+            let (waiter, answer) = oneshot::channel();
+            let starts = {
+                let mut queue = self.inner.queue();
+                queue.waiting.push_back((question, waiter));
+                let starts = queue.threads < THREADS;
+                queue.threads += usize::from(starts);
+                starts
+            };
+            if starts {
+                let inner = self.inner.clone();
+                tokio::task::spawn_blocking(move || inner.work());
+            }
             let gone = |_| {
                 let why = "it was closed".into();
                 let origin = self.inner.origin.clone();

@@ -79,6 +79,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Begins to watch what is asked about from now on.
 pub(super) fn start(slot: &Mutex<Option<Watch>>) -> std::io::Result<mpsc::Receiver<Told>> {
+    if tokio::runtime::Handle::try_current().is_err() {
+        return Err(std::io::Error::other(
+            "it needs a runtime that waits for events",
+        ));
+    }
     let (tell, changes) = mpsc::channel(WAITING_MAX);
     let watch = Watch::new(WATCHES_MAX)?;
     tokio::spawn(run(

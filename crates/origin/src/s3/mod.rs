@@ -5,14 +5,15 @@
 //! in `/` only makes a directory without children. To ask about a path takes two requests, which are sent together; to list it,
 //! one for each thousand names. Names that are no UTF-8 are absent: keys are text.
 //!
-//! `s3://bucket/path`, or `s3://profile@bucket/path`. See [`Config`] for credentials, [`crate::http`] for what goes on at once.
+//! `s3://bucket/path`, or `s3://profile@bucket/path`. See [`Config`] for credentials. Questions in flight are requests on as
+//! many kept connections, or streams of one where the server offers HTTP/2.
 
 mod config;
 mod xml;
 
 use crate::children::Children;
 use crate::error::{Error, Result};
-use crate::http::{Answer, Http};
+use crate::http::{Answer, Http, ONE_MAX};
 use crate::place::{Place, escaped};
 use crate::question::{Found, Question};
 use crate::session::{Connect, Session};
@@ -88,7 +89,7 @@ impl S3 {
             bad("AWS_ENDPOINT_URL, or endpoint_url in ~/.aws/config, is not http[s]://HOST[:PORT]")
         })?;
         let inner = Inner {
-            http: Http::new(origin, silence)?,
+            http: Http::new(origin, base.scheme() == "https", silence)?,
             base,
             config,
             region: Mutex::new(region),
@@ -199,7 +200,8 @@ impl Inner {
             what: key.into(),
             why: "this cannot be said in a URL".into(),
         })?;
-        self.http.send(request).await
+        // A page has a thousand keys at most.
+        self.http.send(request, ONE_MAX).await
     }
 
     /// Finds the bucket's region, if it is another one than the user said.
@@ -350,7 +352,7 @@ impl Inner {
             let more = self.page(&prefix, "1000", Some(&next)).await?;
             page =
                 more.ok_or_else(|| self.http.nonsense("a listing whose next page is not there"))?;
-            if page.is_empty() && page.next.as_deref() == Some(&next) {
+            if page.next.as_deref() == Some(&next) {
                 return Err(self.http.nonsense("a listing without end"));
             }
             if directories.len() > crate::question::CHILDREN_MAX {

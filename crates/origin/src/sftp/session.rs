@@ -9,6 +9,7 @@ use crate::unix;
 use esker_site_cache::entry::{Attributes, Kind, Wants};
 use futures_util::future::BoxFuture;
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
@@ -76,6 +77,8 @@ struct Wire {
     origin: Box<str>,
     out: mpsc::UnboundedSender<Vec<u8>>,
     open: Mutex<Open>,
+    /// Names of all listings that are being read.
+    names: Arc<AtomicUsize>,
 }
 
 impl Wire {
@@ -310,6 +313,7 @@ impl Talk {
             origin,
             out,
             open: Mutex::new(open),
+            names: Arc::default(),
         });
         let task = tokio::spawn({
             let wire = wire.clone();
@@ -405,7 +409,7 @@ impl Talk {
     async fn read(&self, handle: &Handle) -> Result<Children> {
         let wire = &self.wire;
         let request = Request::ReadDir(handle.bytes.clone());
-        let mut children = Children::default();
+        let mut children = Children::among(&wire.names);
         let mut asked = VecDeque::new();
         let (mut ahead, mut ended, mut empty) = (AHEAD.0, false, 0);
         loop {

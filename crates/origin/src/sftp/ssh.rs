@@ -127,9 +127,9 @@ impl Sftp {
             .to_string_lossy()
             .into_owned();
         let mut child = command.spawn().map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => Error::Unsupported {
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied => Error::Unsupported {
                 origin: origin.clone(),
-                why: format!("there is no program `{program}` here; install OpenSSH's client, or set ESKER_SSH")
+                why: format!("there is no program `{program}` that may be run here; install OpenSSH's client, or set ESKER_SSH")
                     .into(),
             },
             _ => unreachable(format!("`{program}` does not start: {e}")),

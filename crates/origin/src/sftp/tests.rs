@@ -7,6 +7,7 @@ use crate::question::{Found, Question};
 use crate::session::Session;
 use esker_site_cache::entry::Kind;
 use futures_util::future::{BoxFuture, join_all};
+use proptest::prelude::*;
 use std::future::Future;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
@@ -231,4 +232,29 @@ async fn directories_are_closed_when_nobody_waits() {
     assert!(dropped.await.is_err());
     talk.wire_readlink().await;
     assert_eq!(bounded(closes.recv()).await.unwrap(), b"h");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever comes after the greeting, each question has an answer or an error, and soon.
+    #[test]
+    fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..300), kind in 100_u8..107) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let talk = with(move |mut there| async move {
+                greet(&mut there).await;
+                // First likely ones, each the reply to a question, then anything.
+                for part in bytes.chunks(40) {
+                    let Some((_, id, _)) = take(&mut there).await else { return };
+                    send(&mut there, &reply(kind, id, part)).await;
+                }
+                let _ = there.write_all(&bytes).await;
+            });
+            let talk = talk.await.unwrap();
+            let paths = [Question::stat(b"/a"), Question::list(b"/a")];
+            let asked = (0..8).map(|n| talk.ask(paths[n % 2].clone()));
+            bounded(join_all(asked)).await;
+        });
+    }
 }

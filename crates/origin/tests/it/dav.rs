@@ -1,16 +1,18 @@
-//! WsgiDAV on cheroot, and servers that answer what they should not.
+//! `WsgiDAV` on cheroot, and servers that answer what they should not.
 
 use crate::battery::{Lacks, ODD, Site, Tree};
-use crate::servers::{Running, free_port, program};
+use crate::servers::{Running, always, free_port, program, with_body};
 use esker_origin::dav::Dav;
+use esker_origin::session::Connect as _;
 use esker_origin::{Error, Found, Place, Pool, Question, Settings};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 
 /// With a password for one user, or open to all.
 fn serve(root: &Path, scratch: &Path, login: bool) -> Running {
@@ -91,47 +93,21 @@ async fn a_server_that_is_gone_is_said_in_bounded_time() {
     assert!(began.elapsed() < Duration::from_secs(15));
 }
 
-/// A server that answers everything with the same bytes, and then is silent, or hangs up.
-async fn always(answer: Vec<u8>, hangs_up: bool) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    tokio::spawn(async move {
-        loop {
-            let (mut socket, _) = listener.accept().await.unwrap();
-            let answer = answer.clone();
-            tokio::spawn(async move {
-                let mut request = [0; 4096];
-                while let Ok(count @ 1..) = socket.read(&mut request).await {
-                    let answer: &[u8] = if request.starts_with(b"OPTIONS") {
-                        b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
-                    } else if request[..count].starts_with(b"<?xml") {
-                        b""
-                    } else {
-                        &answer
-                    };
-                    if socket.write_all(answer).await.is_err() || (hangs_up && answer.is_empty()) {
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    port
-}
-
-fn with_body(head: &str, body: &str) -> Vec<u8> {
-    format!(
-        "HTTP/1.1 {head}\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    )
-    .into()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_servers_are_found_out() {
     let bomb = "<!DOCTYPE a [<!ENTITY b 'c'>]><a/>";
     let elsewhere = "<d:multistatus xmlns:d='DAV:'/>";
     let nest = "<a>".repeat(100_000);
+    let long = format!("<!--{}", "x".repeat(9 << 20));
+    // About one path that is too long; about many it is read, and no XML.
+    let port = always(with_body("207 Multi-Status", &long)).await;
+    for (question, said) in [
+        (Question::stat(b"/a"), "longer than 8 MiB"),
+        (Question::list(b"/a"), "no XML"),
+    ] {
+        let error = pool(port, None).ask(question).await.unwrap_err();
+        assert!(error.to_string().contains(said), "{error}, not {said}");
+    }
     for (answer, said) in [
         (with_body("207 Multi-Status", "no XML"), "multistatus"),
         (with_body("207 Multi-Status", bomb), "type of its own"),
@@ -158,7 +134,7 @@ async fn hostile_servers_are_found_out() {
         (b"HTTP/1.1 207 X\r\n".to_vec(), "did not answer"),
         (Vec::new(), "did not answer"),
     ] {
-        let port = always(answer, false).await;
+        let port = always(answer).await;
         let began = Instant::now();
         let error = pool(port, None)
             .ask(Question::list(b"/a"))
@@ -166,5 +142,108 @@ async fn hostile_servers_are_found_out() {
             .unwrap_err();
         assert!(error.to_string().contains(said), "{error}, not {said}");
         assert!(began.elapsed() < Duration::from_secs(15), "{said}");
+    }
+}
+
+/// A server with a certificate, which says over which version of HTTP it was asked, and on how many connections so far.
+async fn with_tls(protocol: &'static [u8]) -> u16 {
+    use http_body_util::Full;
+    use hyper::body::Bytes;
+    use hyper_util::rt::{TokioExecutor, TokioIo};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../server/tests/it/tls/");
+    let certificates = CertificateDer::pem_file_iter(format!("{folder}server.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_file(format!("{folder}server.key")).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(certificates.map(Result::unwrap).collect(), key)
+        .unwrap();
+    config.alpn_protocols = vec![protocol.to_vec()];
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let count = Arc::new(AtomicUsize::new(0));
+    tokio::spawn(async move {
+        loop {
+            let (socket, _) = listener.accept().await.unwrap();
+            let (acceptor, count) = (acceptor.clone(), count.clone());
+            tokio::spawn(async move {
+                // Who does not trust the certificate hangs up here.
+                let Ok(stream) = acceptor.accept(socket).await else {
+                    return;
+                };
+                count.fetch_add(1, Ordering::Relaxed);
+                let answer = hyper::service::service_fn(move |request: http::Request<_>| {
+                    let _: &hyper::body::Incoming = request.body();
+                    let body = format!(
+                        "<d:multistatus xmlns:d='DAV:'><d:response><d:href>{}</d:href><d:propstat><d:prop><d:resourcetype/>\
+                         <d:getetag>{:?} {}</d:getetag></d:prop><d:status>HTTP/1.1 200 OK</d:status></d:propstat></d:response>\
+                         </d:multistatus>",
+                        request.uri().path(),
+                        request.version(),
+                        count.load(Ordering::Relaxed)
+                    );
+                    let answer = http::Response::builder().status(207);
+                    std::future::ready(answer.body(Full::new(Bytes::from(body))))
+                });
+                let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+                let _ = builder.serve_connection(TokioIo::new(stream), answer).await;
+            });
+        }
+    });
+    port
+}
+
+/// The part of the test below that needs an environment of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "part of another test"]
+#[expect(clippy::print_stdout, reason = "the other test reads it")]
+async fn asks_over_tls() {
+    let Ok(port) = std::env::var("ESKER_TEST_DAVS") else {
+        return;
+    };
+    let place = Place::parse(&format!("davs://localhost:{port}/"))
+        .unwrap()
+        .0;
+    let dav = Dav::new(place, None, Duration::from_secs(5)).unwrap();
+    let session = match dav.connect().await {
+        Ok(session) => session,
+        Err(error) => return println!("<{error}>"),
+    };
+    let asked = (0..200).map(|n| session.ask(Question::stat(format!("/{n}").as_bytes())));
+    let found = futures_util::future::join_all(asked).await;
+    let Ok(Found::Present(last)) = found.last().unwrap() else {
+        panic!("{found:?}")
+    };
+    println!("<{} {}>", last.more.as_ref().unwrap()[0].1, session.width());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tls_is_checked_and_http_2_is_one_connection() {
+    for (protocol, trusted, wanted) in [
+        (&b"h2"[..], "ca.pem", "<HTTP/2.0 1 64>"),
+        (b"http/1.1", "ca.pem", "<HTTP/1.1 "),
+        (b"h2", "other.pem", "UnknownIssuer"),
+    ] {
+        let port = with_tls(protocol).await;
+        let trusted = format!(
+            "{}/../server/tests/it/tls/{trusted}",
+            env!("CARGO_MANIFEST_DIR")
+        );
+        let child = tokio::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--ignored", "--nocapture", "dav::asks_over_tls"])
+            .env("SSL_CERT_FILE", trusted)
+            .env("ESKER_TEST_DAVS", port.to_string())
+            .output();
+        let child = child.await.unwrap();
+        let said = String::from_utf8_lossy(&child.stdout);
+        assert!(
+            child.status.success() && said.contains(wanted),
+            "{said}, not {wanted}"
+        );
     }
 }

@@ -116,3 +116,29 @@ async fn changes_are_told() {
     let told = told(&mut changes, &path("a/b/again"), |_| true).await;
     assert!(matches!(told, Told::Changed(..)), "{told:?}");
 }
+
+/// How many questions a second are answered: `cargo test -p esker-origin --test it -- --ignored --nocapture local::speed`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement"]
+#[expect(clippy::print_stderr, reason = "what it is for")]
+async fn speed() {
+    let tree = Tree::new(&[]);
+    for watched in [false, true] {
+        let local = local();
+        let changes = watched.then(|| local.changes().unwrap());
+        let session = local.connect().await.unwrap();
+        let began = std::time::Instant::now();
+        let count = 50_000;
+        for part in 0..count / 250 {
+            let asked = (0..250).map(|n| {
+                let name = format!("thousand/n{:04}", (part * 250 + n) % 1000);
+                session.ask(Question::stat(&bytes(&tree.root().join(name))))
+            });
+            let found = futures_util::future::join_all(asked).await;
+            assert!(found.iter().all(Result::is_ok));
+        }
+        let rate = f64::from(count) / began.elapsed().as_secs_f64();
+        eprintln!("watched: {watched}: {rate:.0} stats/s");
+        drop(changes);
+    }
+}

@@ -4,6 +4,7 @@
 mod battery;
 mod dav;
 mod ftp;
+mod irods;
 mod local;
 mod s3;
 mod servers;

@@ -1,7 +1,7 @@
 //! moto's S3, filled by Amazon's own client.
 
 use crate::battery::{Lacks, ODD, Site, Tree};
-use crate::servers::{Running, free_port, program};
+use crate::servers::{Running, always, free_port, program, with_body};
 use esker_origin::s3::{Config, S3};
 use esker_origin::{Error, Found, Place, Pool, Question, Settings};
 use esker_site_cache::entry::Kind;
@@ -30,13 +30,17 @@ fn fill(server: &Running, bucket: &str, root: &Path) {
 }
 
 fn pool(server: &Running, bucket: &str, keys: bool) -> Pool {
+    pool_at(server.port, bucket, keys)
+}
+
+fn pool_at(port: u16, bucket: &str, keys: bool) -> Pool {
     let place = Place::parse(&format!("s3://{bucket}/")).unwrap().0;
     let config = Config {
         keys: keys.then(|| ("key".into(), "secret".into())),
-        endpoint: Some(format!("http://127.0.0.1:{}", server.port).into()),
+        endpoint: Some(format!("http://127.0.0.1:{port}").into()),
         ..Config::default()
     };
-    let s3 = S3::new(place, config, Duration::from_secs(10)).unwrap();
+    let s3 = S3::new(place, config, Duration::from_secs(5)).unwrap();
     Pool::new(Arc::new(s3), Settings::default())
 }
 
@@ -102,4 +106,93 @@ async fn a_bucket_that_is_not_there_is_absent() {
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");
     assert!(began.elapsed() < Duration::from_secs(15));
     assert!(!error.to_string().contains("X-Amz"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_servers_are_found_out() {
+    let page = "<ListBucketResult><Contents><Key>a</Key></Contents><IsTruncated>true</IsTruncated>";
+    let stuck =
+        format!("{page}<NextContinuationToken>x</NextContinuationToken></ListBucketResult>");
+    let lost = format!("{page}</ListBucketResult>");
+    let denied = "<Error><Code>AccessDenied</Code><Message>No\x1b[31m!</Message></Error>";
+    let slow = "<Error><Code>SlowDown</Code><Message>later</Message></Error>";
+    for (answer, keys, said) in [
+        (
+            with_body("200 OK", "no XML"),
+            true,
+            "something else than a listing",
+        ),
+        (with_body("200 OK", &stuck), true, "without end"),
+        (with_body("200 OK", &lost), true, "does not say how"),
+        (
+            with_body("403 No", denied),
+            true,
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE",
+        ),
+        (with_body("403 No", denied), false, "no keys were found"),
+        (
+            with_body("503 Later", slow),
+            true,
+            "is busy: SlowDown: later",
+        ),
+        (b"garbage\r\n\r\n".to_vec(), true, "broke"),
+        (
+            b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nx".to_vec(),
+            true,
+            "did not answer",
+        ),
+    ] {
+        let port = always(answer).await;
+        let began = Instant::now();
+        let error = pool_at(port, "lab", keys)
+            .ask(Question::list(b"/"))
+            .await
+            .unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains(said), "{error}, not {said}");
+        assert!(
+            !error.chars().any(char::is_control) && !error.contains("X-Amz"),
+            "{error}"
+        );
+        assert!(began.elapsed() < Duration::from_secs(25), "{said}");
+    }
+}
+
+/// moto takes any signature; this server takes what Amazon's library would have made of the same request, and no other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signatures_are_what_amazon_makes_them() {
+    let port = free_port();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/s3_verify.py");
+    let mut command = Command::new(program("python"));
+    let _server = Running::start(command.arg(script).arg(port.to_string()), port);
+    for (secret, right) in [("secret", true), ("guess", false)] {
+        let config = Config {
+            keys: Some(("key".into(), secret.into())),
+            token: Some("token".into()),
+            region: Some("eu-west-1".into()),
+            endpoint: Some(format!("http://127.0.0.1:{port}/").into()),
+        };
+        let place = Place::parse("s3://lab/").unwrap().0;
+        let s3 = S3::new(place, config, Duration::from_secs(5)).unwrap();
+        let pool = Pool::new(Arc::new(s3), Settings::default());
+        for path in ["/", "/a/b", "/a b+c*~/\u{e9}'()!", "/x&y=z?#%41/\n"] {
+            let asked = pool.ask(Question::stat(path.as_bytes())).await;
+            let listed = pool.ask(Question::list(path.as_bytes())).await;
+            if right {
+                assert!(matches!(asked, Ok(Found::Present(_))), "{path}: {asked:?}");
+                assert!(listed.is_ok(), "{path}: {listed:?}");
+            } else {
+                assert!(
+                    matches!(asked, Err(Error::Denied { .. })),
+                    "{path}: {asked:?}"
+                );
+                assert!(
+                    listed
+                        .unwrap_err()
+                        .to_string()
+                        .contains("SignatureDoesNotMatch")
+                );
+            }
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 /// A port that was free a moment ago.
 pub(crate) fn free_port() -> u16 {
@@ -59,4 +60,42 @@ impl Running {
         wait_for(port);
         running
     }
+}
+
+/// A server that answers everything with the same bytes, and then is silent.
+pub(crate) async fn always(answer: Vec<u8>) -> u16 {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        loop {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let answer = answer.clone();
+            tokio::spawn(async move {
+                let mut request = [0; 4096];
+                while let Ok(count @ 1..) = socket.read(&mut request).await {
+                    let answer: &[u8] =
+                        if request.starts_with(b"OPTIONS") || request.starts_with(b"HEAD") {
+                            b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+                        } else if request[..count].starts_with(b"<?xml") {
+                            b""
+                        } else {
+                            &answer
+                        };
+                    if socket.write_all(answer).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    port
+}
+
+/// An answer of HTTP with a body of the right length.
+pub(crate) fn with_body(head: &str, body: &str) -> Vec<u8> {
+    format!(
+        "HTTP/1.1 {head}\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into()
 }

@@ -96,6 +96,18 @@ impl Sshd {
         ]
     }
 
+    /// To all relays that run.
+    fn signal(&self, signal: &str) {
+        for entry in fs::read_dir(self.dir.path()).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if let Some(pid) = name.strip_prefix("pid.") {
+                // One that has ended needs none.
+                let script = format!("kill -s {signal} {pid} || true");
+                run(Command::new("bash").args(["-c", &script]));
+            }
+        }
+    }
+
     fn place(&self) -> Place {
         let url = format!("sftp://{}@127.0.0.1:{}/", self.user, self.port);
         Place::parse(&url).unwrap().0
@@ -193,15 +205,29 @@ async fn a_server_that_is_gone_is_said_in_bounded_time() {
     site.stat(b"file").await.unwrap();
     let mut sshd = sshd;
     sshd.process.kill().unwrap();
-    for entry in fs::read_dir(sshd.dir.path()).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        if let Some(pid) = name.strip_prefix("pid.") {
-            run(Command::new("bash").args(["-c", &format!("kill -9 {pid}")]));
-        }
-    }
+    sshd.signal("KILL");
     let began = Instant::now();
     let error = site.stat(b"file").await.unwrap_err();
     assert!(error.to_string().contains("Connection refused"), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(15));
+}
+
+/// A server that hangs, as one does whose file system is away, is found out and another connection asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_is_asked_again_elsewhere() {
+    let sshd = Sshd::start(&relayed(), false);
+    let tree = Tree::new(&[]);
+    let sftp = Sftp::new(sshd.place()).unwrap();
+    let sftp = sftp.with_program(sshd.program("user_key", "known_hosts"));
+    let sftp = sftp.with_silence(Duration::from_secs(2));
+    let site = site(Pool::new(Arc::new(sftp), one()), &tree);
+    site.stat(b"file").await.unwrap();
+    sshd.signal("STOP");
+    let began = Instant::now();
+    site.many(50).await;
+    sshd.signal("KILL");
+    let report = site.pool.report();
+    assert!(report.again > 0 && report.failed == 0, "{report:?}");
     assert!(began.elapsed() < Duration::from_secs(15));
 }
 

@@ -137,9 +137,10 @@ pub(crate) fn ls(args: &LsArgs, context: &mut Context) -> anyhow::Result<Outcome
         }
         let shown = |c: Named| {
             let name = text(&c.name);
-            let name = match many {
-                true => format!("{}/{name}", url.trim_end_matches('/')),
-                false => name,
+            let name = if many {
+                format!("{}/{name}", url.trim_end_matches('/'))
+            } else {
+                name
             };
             (name, c.attributes)
         };

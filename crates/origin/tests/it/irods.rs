@@ -1,0 +1,217 @@
+//! A responder that Python's official client accepts too. No registry has a server of iRODS.
+
+use crate::battery::{Lacks, NO_TEXT, ODD, Site, Tree};
+use crate::servers::{Running, free_port, program};
+use esker_origin::irods::{Irods, Login};
+use esker_origin::{Error, Found, Place, Pool, Question, Settings};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+fn serve(root: &Path, scratch: &Path, version: &str, policy: &str, odd: &str) -> Running {
+    let port = free_port();
+    let mut command = Command::new(program("python"));
+    command
+        .arg(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/it/irods_responder.py"
+        ))
+        .arg(port.to_string())
+        .args([root, scratch])
+        .args([version, policy, odd]);
+    Running::start(&mut command, port)
+}
+
+const CERTIFICATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../server/tests/it/tls");
+
+fn pool(server: &Running, password: &str) -> Pool {
+    pool_with(server, password, |irods| irods)
+}
+
+fn pool_with(server: &Running, password: &str, with: impl Fn(Irods) -> Irods) -> Pool {
+    let place = Place::parse(&format!("irods://127.0.0.1:{}/", server.port))
+        .unwrap()
+        .0;
+    let login = Login {
+        user: "ann".into(),
+        zone: "lab".into(),
+        password: password.into(),
+    };
+    let irods = with(Irods::new(place, login, Duration::from_secs(3)));
+    let settings = Settings {
+        connections: 1,
+        ..Settings::default()
+    };
+    Pool::new(Arc::new(irods), settings)
+}
+
+const EITHER: &str = "CS_NEG_DONT_CARE";
+const WORD: &str = "secret word";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_zone_answers_as_the_file_system_does() {
+    let names: Vec<&[u8]> = ODD.iter().chain(&NO_TEXT).copied().collect();
+    let tree = Tree::plain(&names);
+    fs::create_dir(tree.root().join("it's")).unwrap();
+    fs::create_dir(tree.root().join("it_s")).unwrap();
+    fs::write(tree.root().join("it's/inner"), "x").unwrap();
+    for version in ["4.2.11", "4.3.4"] {
+        let scratch = tempfile::tempdir().unwrap();
+        let server = serve(tree.root(), scratch.path(), version, EITHER, "");
+        let site = Site {
+            pool: pool(&server, WORD),
+            root: tree.root().into(),
+            prefix: b"/lab".into(),
+            lacks: &[Lacks::Links, Lacks::Modes, Lacks::Nanoseconds],
+        };
+        site.many(200).await;
+        let before = fs::read_to_string(scratch.path().join("before")).unwrap();
+        let before: usize = before.parse().unwrap();
+        assert!(
+            (32..=64).contains(&before),
+            "{before} questions before the first answer"
+        );
+        site.all(2_000).await;
+        site.lists(b"it's").await;
+        site.lists(b"it_s").await;
+        let root = site.pool.ask(Question::list(b"/")).await.unwrap();
+        let Found::Listing { children, .. } = root else {
+            panic!("{root:?}")
+        };
+        assert_eq!((&*children[0].name, children.len()), (&b"lab"[..], 1));
+        let report = site.pool.report();
+        assert_eq!(report.about, format!("iRODS rods{version}"));
+        assert_eq!((report.again, report.failed), (0, 0));
+    }
+}
+
+/// More than a server keeps queries open; and questions that are dropped leave none behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn listings_leave_no_queries_behind() {
+    let tree = Tree::plain(&[]);
+    let scratch = tempfile::tempdir().unwrap();
+    let server = serve(tree.root(), scratch.path(), "4.2.11", EITHER, "");
+    let pool = pool(&server, WORD);
+    for round in 0..3 {
+        let asked = (0..40).map(|_| {
+            let pool = pool.clone();
+            tokio::spawn(async move { pool.ask(Question::list(b"/lab/thousand")).await })
+        });
+        let asked: Vec<_> = asked.collect();
+        if round == 1 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            asked.iter().for_each(tokio::task::JoinHandle::abort);
+            continue;
+        }
+        for task in asked {
+            let found = task.await.unwrap().unwrap();
+            assert!(matches!(found, Found::Listing { children, .. } if children.len() == 1000));
+        }
+    }
+    assert_eq!(pool.report().failed, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pythons_client_takes_the_responder_for_a_server() {
+    let tree = Tree::plain(&[]);
+    let tls = format!("tls:{CERTIFICATES}");
+    let trusted = format!("{CERTIFICATES}/ca.pem");
+    for (version, policy, odd, trusted) in [
+        ("4.2.11", EITHER, "", ""),
+        ("4.3.4", EITHER, "", ""),
+        ("4.3.4", "CS_NEG_REQUIRE", &*tls, &*trusted),
+    ] {
+        let scratch = tempfile::tempdir().unwrap();
+        let server = serve(tree.root(), scratch.path(), version, policy, odd);
+        let client = Command::new(program("python"))
+            .arg(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/tests/it/irods_client.py"
+            ))
+            .arg(server.port.to_string())
+            .arg(tree.root())
+            .arg(trusted)
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&client.stderr);
+        assert!(client.status.success(), "{told}");
+        // What is right and wrong for that client is so for this one.
+        let trusting = |irods: Irods| match trusted {
+            "" => irods,
+            file => irods.with_tls(Some(file.into())),
+        };
+        let known = pool_with(&server, WORD, trusting);
+        let found = known.ask(Question::list(b"/lab/thousand")).await.unwrap();
+        assert!(matches!(found, Found::Listing { children, .. } if children.len() == 1000));
+        let stranger = pool_with(&server, "wrong word", trusting);
+        let error = stranger.ask(Question::stat(b"/lab")).await.unwrap_err();
+        assert!(matches!(error, Error::Denied { .. }), "{error}");
+        let error = error.to_string();
+        assert!(
+            error.contains("iinit") && !error.contains("wrong word"),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn certificates_are_checked() {
+    let tree = Tree::plain(&[]);
+    let scratch = tempfile::tempdir().unwrap();
+    let tls = format!("tls:{CERTIFICATES}");
+    let server = serve(
+        tree.root(),
+        scratch.path(),
+        "4.2.11",
+        "CS_NEG_REQUIRE",
+        &tls,
+    );
+    // Demanded by the server; this machine does not trust it, and neither does who trusts another.
+    let other = format!("{CERTIFICATES}/other.pem");
+    for pool in [
+        pool(&server, WORD),
+        pool_with(&server, WORD, |i| i.with_tls(Some(other.clone().into()))),
+    ] {
+        let error = pool.ask(Question::stat(b"/lab")).await.unwrap_err();
+        assert!(
+            error.to_string().contains("irods_ssl_ca_certificate_file"),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_spoken_is_said() {
+    let tree = Tree::plain(&[]);
+    let scratch = tempfile::tempdir().unwrap();
+    for (policy, odd, said) in [
+        ("CS_NEG_REFUSE", "secure", "speaks no TLS"),
+        (EITHER, "garbage", "without a header of iRODS"),
+        (EITHER, "silent", "no connection within"),
+    ] {
+        let server = serve(tree.root(), scratch.path(), "4.2.11", policy, odd);
+        let place = Place::parse(&format!("irods://127.0.0.1:{}/", server.port))
+            .unwrap()
+            .0;
+        let login = Login {
+            user: "ann".into(),
+            zone: "lab".into(),
+            password: WORD.into(),
+        };
+        let settings = Settings {
+            connect: Duration::from_secs(1),
+            ..Settings::default()
+        };
+        let mut irods = Irods::new(place, login, Duration::from_secs(1));
+        if odd == "secure" {
+            irods = irods.with_tls(None);
+        }
+        let pool = Pool::new(Arc::new(irods), settings);
+        let began = Instant::now();
+        let error = pool.ask(Question::stat(b"/lab")).await.unwrap_err();
+        assert!(error.to_string().contains(said), "{error}");
+        assert!(began.elapsed() < Duration::from_secs(15));
+    }
+}

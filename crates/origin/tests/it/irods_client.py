@@ -1,0 +1,45 @@
+"""Python's official client of iRODS against the responder: what it sees is what is in the folder."""
+
+import os
+import sys
+
+from irods.exception import CAT_INVALID_AUTHENTICATION, CollectionDoesNotExist
+from irods.session import iRODSSession
+
+port, folder, trusted = sys.argv[1:]
+secure = {
+    "client_server_negotiation": "request_server_negotiation",
+    "client_server_policy": "CS_NEG_REQUIRE",
+    "encryption_algorithm": "AES-256-CBC",
+    "encryption_key_size": 32,
+    "encryption_num_hash_rounds": 16,
+    "encryption_salt_size": 8,
+    "ssl_ca_certificate_file": trusted,
+    "ssl_verify_server": "hostname",
+}
+
+
+def session(password):
+    return iRODSSession(host="127.0.0.1", port=int(port), user="ann", password=password, zone="lab", **(secure if trusted else {}))
+
+
+with session("secret word") as known:
+    for below in ["", "/dir", "/thousand", "/empty"]:
+        collection = known.collections.get("/lab" + below)
+        entries = list(os.scandir(folder + below))
+        files = {e.name for e in entries if e.is_file()}
+        assert {o.name for o in collection.data_objects} == files, below
+        assert {c.name for c in collection.subcollections} == {e.name for e in entries if e.is_dir()}, below
+    data = known.data_objects.get("/lab/dir/inner")
+    assert {r.status: r.size for r in data.replicas}["1"] == os.stat(folder + "/dir/inner").st_size
+    try:
+        known.collections.get("/lab/nothing")
+        sys.exit("a collection that is not there")
+    except CollectionDoesNotExist:
+        pass
+try:
+    with session("wrong word") as stranger:
+        stranger.collections.get("/lab")
+    sys.exit("a wrong password was taken")
+except CAT_INVALID_AUTHENTICATION:
+    pass
