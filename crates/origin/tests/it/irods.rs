@@ -11,7 +11,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 fn serve(root: &Path, scratch: &Path, version: &str, policy: &str, odd: &str) -> Running {
-    let port = free_port();
+    serve_at(free_port(), root, scratch, version, policy, odd)
+}
+
+fn serve_at(
+    port: u16,
+    root: &Path,
+    scratch: &Path,
+    version: &str,
+    policy: &str,
+    odd: &str,
+) -> Running {
     let mut command = Command::new(program("python"));
     command
         .arg(concat!(
@@ -214,4 +224,37 @@ async fn what_cannot_be_spoken_is_said() {
         assert!(error.to_string().contains(said), "{error}");
         assert!(began.elapsed() < Duration::from_secs(15));
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_dies_and_comes_back_is_asked_again() {
+    let tree = Tree::plain(&[]);
+    let scratch = tempfile::tempdir().unwrap();
+    let mut server = serve(tree.root(), scratch.path(), "4.2.11", EITHER, "");
+    let (pool, port) = (pool(&server, WORD), server.port);
+    // The responder takes half a second for its first answer: all of these are open when it dies.
+    let asked = (0..40).map(|_| {
+        let pool = pool.clone();
+        tokio::spawn(async move { pool.ask(Question::stat(b"/lab/file")).await })
+    });
+    let asked: Vec<_> = asked.collect();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    server.process.kill().unwrap();
+    server.process.wait().unwrap();
+    let began = Instant::now();
+    for task in asked {
+        let error = task.await.unwrap().unwrap_err();
+        assert!(
+            matches!(error, Error::Unreachable { .. } | Error::Broken { .. }),
+            "{error}"
+        );
+    }
+    assert!(began.elapsed() < Duration::from_secs(15));
+    let _server = serve_at(port, tree.root(), scratch.path(), "4.2.11", EITHER, "");
+    let mut found = pool.ask(Question::stat(b"/lab/file")).await;
+    while found.is_err() && began.elapsed() < Duration::from_secs(25) {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        found = pool.ask(Question::stat(b"/lab/file")).await;
+    }
+    assert!(matches!(found, Ok(Found::Present(_))), "{found:?}");
 }
