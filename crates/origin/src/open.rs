@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 /// Connections to an origin, spoken to as its scheme says. The first question makes one.
 pub fn open(place: &Place, settings: Settings) -> Result<Pool> {
-    let silence = settings.patience;
+    // A connection that hangs is found out while there is time to ask again on another one.
+    let silence = settings.patience * 2 / 3;
     let connect: Arc<dyn Connect> = match place.scheme {
         Scheme::Ftp | Scheme::Ftps | Scheme::GridFtp => {
             let own = ftp::Settings {

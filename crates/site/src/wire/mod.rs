@@ -72,7 +72,11 @@ impl Site for Links {
         };
         let (send, receive) = mpsc::unbounded_channel();
         let number = self.node.join(send.clone());
-        tracing::info!(link = number, name = %hello.name, tier = hello.tier, "a link begins");
+        if hello.tier {
+            tracing::info!(link = number, name = %hello.name, "a tier below links");
+        } else {
+            tracing::debug!(link = number, name = %hello.name, "a client links");
+        }
         let joined = Joined {
             node: self.node.clone(),
             number,
@@ -94,7 +98,7 @@ impl Site for Links {
         };
         tokio::spawn(async move {
             reader.read(first, up).await;
-            tracing::info!(link = number, "a link ends");
+            tracing::debug!(link = number, "a link ends");
             drop(joined);
         });
         let stream = tokio_stream::wrappers::ReceiverStream::new(downs);

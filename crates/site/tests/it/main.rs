@@ -1,0 +1,5 @@
+//! Tiers as processes have them: real sockets, real folders as origins.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod http;
+mod tiers;
