@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::extract::{ConnectInfo, RawQuery, State};
 use axum::response::Response;
 use axum::routing::{get, post};
-use esker_origin::place::percent;
+use esker_origin::place::{escaped, percent};
 use esker_origin::{Found, Place};
 use esker_site_cache::entry::Wants;
 use foldhash::fast::FixedState;
@@ -71,7 +71,9 @@ impl Query {
                 "origin" => origin = Some(as_text()?),
                 "path" => path = Some(value),
                 "url" => {
-                    let (place, below) = Place::parse(&as_text()?).map_err(|e| e.to_string())?;
+                    // Whatever is no text stands in a URL as `%FF`; it may have been so once or twice.
+                    let url = escaped(&value, b":/@[]%+,;=!*'()&$");
+                    let (place, below) = Place::parse(&url).map_err(|e| e.to_string())?;
                     origin = Some(place.to_string());
                     path = Some(below);
                 }

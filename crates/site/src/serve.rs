@@ -66,6 +66,7 @@ impl Standing {
         });
         let links = Links {
             node: standing.node.clone(),
+            stopped: stopped.clone(),
         };
         let site = SiteServer::new(links).max_decoding_message_size(64 << 20);
         let router = tonic::service::Routes::new(site)
@@ -108,7 +109,7 @@ async fn tell_events(node: std::sync::Weak<Node>, mut events: mpsc::UnboundedRec
 }
 
 /// Until the tier is to end.
-async fn ended(stopped: &mut watch::Receiver<bool>) {
+pub(crate) async fn ended(stopped: &mut watch::Receiver<bool>) {
     // Whoever could say so is gone: that is an end, too.
     drop(stopped.wait_for(|s| *s).await.map(|_| ()));
 }

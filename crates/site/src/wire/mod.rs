@@ -3,6 +3,7 @@
 pub(crate) mod convert;
 
 use crate::node::{Asked, Down, Node};
+use crate::serve::ended;
 use esker_rpc::proto;
 use esker_rpc::proto::site_server::Site;
 use esker_site_cache::entry::{Happened, Wants};
@@ -12,7 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio_stream::StreamExt as _;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -27,6 +28,8 @@ const CHANGES_MAX: usize = 1 << 20;
 #[derive(Clone)]
 pub(crate) struct Links {
     pub(crate) node: Arc<Node>,
+    /// Whether the tier is to end: links do at once, for they never end by themselves.
+    pub(crate) stopped: watch::Receiver<bool>,
 }
 
 type Downs = Pin<Box<dyn Stream<Item = Result<proto::SiteDown, Status>> + Send>>;
@@ -83,7 +86,8 @@ impl Site for Links {
         };
         let open = Arc::new(Open::default());
         let (down, downs) = mpsc::channel(16);
-        tokio::spawn(tell(receive, down.clone(), open.clone()));
+        let told = tell(receive, down.clone(), open.clone());
+        tokio::spawn(until(self.stopped.clone(), told));
         let who = if hello.tier {
             Who::Tier(number)
         } else {
@@ -96,13 +100,22 @@ impl Site for Links {
             down,
             open,
         };
+        let stopped = self.stopped.clone();
         tokio::spawn(async move {
-            reader.read(first, up).await;
+            until(stopped, reader.read(first, up)).await;
             tracing::debug!(link = number, "a link ends");
             drop(joined);
         });
         let stream = tokio_stream::wrappers::ReceiverStream::new(downs);
         Ok(Response::new(Box::pin(stream)))
+    }
+}
+
+/// Does that until the tier is to end.
+async fn until(mut stopped: watch::Receiver<bool>, what: impl Future<Output = ()>) {
+    tokio::select! {
+        () = what => {}
+        () = ended(&mut stopped) => {}
     }
 }
 
