@@ -6,6 +6,8 @@ need_command() { command -v "$1" >/dev/null 2>&1; }
 missing=()
 need_command cc || missing+=(gcc libc6-dev)
 need_command make || missing+=(make)
+# etcd's client generates its messages when it is built.
+{ need_command protoc && [ -e /usr/include/google/protobuf/descriptor.proto ]; } || missing+=(protobuf-compiler libprotobuf-dev)
 need_command python3 || missing+=(python3)
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
 need_command unzip || missing+=(unzip)

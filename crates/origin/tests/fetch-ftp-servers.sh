@@ -1,5 +1,5 @@
 #!/bin/sh
-# Brings FTP servers from Debian for the tests of origins: vsftpd, ProFTPD and globus-gridftp-server, each unpacked into a
+# Brings servers from Debian for the tests of origins and site caches: vsftpd, ProFTPD, globus-gridftp-server and etcd, each unpacked into a
 # folder of its own with the libraries that this machine lacks. Nothing is installed, and nothing is started: installed, the first
 # two refuse each other, and each would begin to serve. Safe to run twice; does nothing when everything is there.
 #
@@ -32,7 +32,7 @@ fetch() {
     apt-get download -qq -o APT::Sandbox::User=root "$1" >>log 2>&1
 }
 
-for package in vsftpd proftpd-core globus-gridftp-server-progs; do
+for package in vsftpd proftpd-core globus-gridftp-server-progs etcd-server; do
   [ -e "$folder/$package/complete" ] && continue
   command -v apt-get >/dev/null 2>&1 || fail "needs apt-get, or $package unpacked in $folder/$package by hand"
   if ! fetch "$package"; then

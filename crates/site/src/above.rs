@@ -2,11 +2,13 @@
 
 mod cloud;
 mod link;
+mod members;
 mod origins;
 
 pub use cloud::{Member, Parents};
 pub(crate) use link::Event;
 pub use link::Link;
+pub(crate) use members::{follow, register};
 pub use origins::{Origins, Rules};
 
 use crate::given::Refused;

@@ -1,6 +1,6 @@
 //! A tier as a server: links for tiers and Esker's clients, HTTP for everybody, on one port.
 
-use crate::above::{Above, Event, News, Origins, Parents};
+use crate::above::{Above, Event, News, Origins, Parents, follow, register};
 use crate::config::Config;
 use crate::http;
 use crate::node::Node;
@@ -42,7 +42,13 @@ impl Standing {
     pub async fn start(config: Config) -> io::Result<Arc<Self>> {
         let listener = TcpListener::bind(&config.listen).await?;
         let url = config.url(listener.local_addr()?);
-        let (node, origins) = if config.parents.is_empty() {
+        let (stop, stopped) = watch::channel(false);
+        let pool = config.pool.clone().map(|pool| (config.etcd.clone(), pool));
+        let asks_origins = config.services.is_some() || pool.is_none();
+        let (node, origins) = if config.parents.is_empty() && asks_origins {
+            if let Some((etcd, pool)) = pool {
+                tokio::spawn(register(etcd, pool, url.clone(), stopped.clone()));
+            }
             let (origins, news) = Origins::new(config.rules.clone());
             let node = Node::new(&config, origins.clone() as Arc<dyn Above>);
             tokio::spawn(tell(Arc::downgrade(&node), news));
@@ -51,11 +57,13 @@ impl Standing {
             // Whoever asks origins for this tier gives up first.
             let patience = config.rules.settings.patience + Duration::from_secs(5);
             let (parents, events) = Parents::new(&config.name, &config.parents, patience);
+            if let Some((etcd, pool)) = pool {
+                tokio::spawn(follow(etcd, pool, Arc::downgrade(&parents)));
+            }
             let node = Node::new(&config, parents as Arc<dyn Above>);
             tokio::spawn(tell_events(Arc::downgrade(&node), events));
             (node, None)
         };
-        let (stop, stopped) = watch::channel(false);
         let standing = Arc::new(Self {
             node,
             config,
