@@ -9,6 +9,7 @@ pub mod above;
 pub mod client;
 mod clock;
 pub mod config;
+mod disk;
 pub mod far;
 pub mod given;
 mod http;

@@ -6,19 +6,20 @@
 use crate::above::{Above, Fetch, Got, News};
 use crate::clock::{Clock, micros};
 use crate::config::Config;
+use crate::disk::{Disk, Old};
 use crate::given::{Given, Refused, digest};
 use esker_origin::{Found, Named, Place, Told};
-use esker_site_cache::cache::Policy;
 use esker_site_cache::entry::{
     Answer, Change, Child, Failure, Happened, Listing, Request, State, Time, Wants,
 };
 use esker_site_cache::path::{PathId, Paths};
-use esker_site_cache::predict::Choice;
 use esker_site_cache::queue::{Class, Run};
 use esker_site_cache::tier::{
     Ask, Explained, Fetched, Freshness, Output, Reply, Settings, Stats, Tier, Who,
 };
 use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -105,8 +106,9 @@ struct Core {
     running: HashMap<Run, AbortHandle>,
     next: u64,
     next_link: u32,
-    /// How often promises to tell of changes were lost.
+    /// How often promises to tell of changes were lost, and when last.
     cuts: u64,
+    cut_at: Time,
     out: Vec<Output>,
     sweep_at: usize,
 }
@@ -116,6 +118,9 @@ pub struct Node {
     core: Mutex<Core>,
     above: Arc<dyn Above>,
     clock: Clock,
+    disk: Option<Disk>,
+    /// How long what is on disk is believed if nobody tells of changes.
+    ttl: Time,
 }
 
 fn settings(config: &Config) -> Settings {
@@ -143,8 +148,20 @@ fn freshness(config: &Config) -> Freshness {
 }
 
 impl Node {
-    /// A tier that asks `above`.
+    /// A tier that asks `above`. Its folder on disk, if it has one, is opened, and read through.
+    pub fn open(config: &Config, above: Arc<dyn Above>) -> io::Result<Arc<Self>> {
+        let clock = Clock::new();
+        let open = |folder: &PathBuf| Disk::open(folder, config.disk_bytes, clock.now());
+        let disk = config.disk.as_ref().map(open).transpose()?;
+        Ok(Self::with(config, above, clock, disk))
+    }
+
+    /// A tier that asks `above` and keeps nothing on disk.
     pub fn new(config: &Config, above: Arc<dyn Above>) -> Arc<Self> {
+        Self::with(config, above, Clock::new(), None)
+    }
+
+    fn with(config: &Config, above: Arc<dyn Above>, clock: Clock, disk: Option<Disk>) -> Arc<Self> {
         let core = Core {
             tier: Tier::new(settings(config)),
             paths: Paths::new(),
@@ -156,24 +173,22 @@ impl Node {
             next: 0,
             next_link: 0,
             cuts: 0,
+            cut_at: 0,
             out: Vec::new(),
             sweep_at: SWEEP_LEAST,
         };
         Arc::new(Self {
             core: Mutex::new(core),
             above,
-            clock: Clock::new(),
+            clock,
+            disk,
+            ttl: micros(config.ttl),
         })
     }
 
-    /// A small one inside a program, without a predictor: every answer is fetched once, and kept for seconds.
-    pub fn direct(above: Arc<dyn Above>) -> Arc<Self> {
-        let config = Config {
-            predictor: Choice::Lru,
-            policy: Policy::Lru,
-            ..Config::default()
-        };
-        Self::new(&config, above)
+    /// Bytes on disk, and paths there.
+    pub fn on_disk(&self) -> Option<(u64, usize)> {
+        self.disk.as_ref().map(Disk::used)
     }
 
     fn lock(&self) -> MutexGuard<'_, Core> {
@@ -290,12 +305,12 @@ impl Node {
                     };
                     let node = self.clone();
                     let run = sent.run;
-                    let cuts = core.cuts;
-                    let task = tokio::spawn(async move {
-                        let began = node.clock.now();
-                        let got = node.above.fetch(fetch).await;
-                        node.answered(run, began, cuts, got);
-                    });
+                    let sending = Sending {
+                        run,
+                        cuts: core.cuts,
+                        cut_at: core.cut_at,
+                    };
+                    let task = tokio::spawn(node.fetch(sending, fetch));
                     core.running.insert(run, task.abort_handle());
                 }
                 Output::Cancel(run) => {
@@ -323,7 +338,58 @@ impl Node {
         core.out = out;
     }
 
-    fn answered(self: &Arc<Self>, run: Run, began: Time, cuts: u64, got: Result<Got, Refused>) {
+    /// One request: the disk, then whoever is above.
+    async fn fetch(self: Arc<Self>, sent: Sending, mut fetch: Fetch) {
+        let began = self.clock.now();
+        let Some(disk) = &self.disk else {
+            let got = self.above.fetch(fetch).await;
+            return self.answered(sent, began, got, None);
+        };
+        let old = disk.get(&fetch.origin, &fetch.path, fetch.wants, sent.cut_at);
+        if let Some(old) = &old {
+            let age = began.saturating_sub(old.at);
+            let young = fetch.max_age.is_none_or(|most| age <= micros(most));
+            if young && (old.told || age <= self.ttl) {
+                let got = Got::Found {
+                    found: old.found.clone(),
+                    age: Duration::from_micros(age),
+                    told: old.told,
+                };
+                return self.answered(sent, began, Ok(got), None);
+            }
+        }
+        let in_memory = fetch.kept.is_some();
+        if !in_memory {
+            fetch.kept = old.as_ref().map(Old::digest);
+        }
+        let mut got = self.above.fetch(fetch.clone()).await;
+        if let (Ok(Got::Same { age, told }), false, Some(old)) = (&got, in_memory, &old) {
+            got = Ok(Got::Found {
+                found: old.found.clone(),
+                age: *age,
+                told: *told,
+            });
+        }
+        if let Ok(Got::Found { found, age, told }) = &got {
+            let new = Old {
+                found: found.clone(),
+                at: began.saturating_sub(micros(*age)),
+                told: *told,
+            };
+            warn(disk.put(&fetch.origin, &fetch.path, fetch.wants, &new));
+        }
+        self.answered(sent, began, got, old);
+    }
+
+    /// `old` is what the disk had, for those who take old answers where there is no other.
+    fn answered(
+        self: &Arc<Self>,
+        sent: Sending,
+        began: Time,
+        got: Result<Got, Refused>,
+        old: Option<Old>,
+    ) {
+        let run = sent.run;
         let now = self.clock.now();
         let mut core = self.lock();
         let core = &mut *core;
@@ -331,8 +397,12 @@ impl Node {
         let Some(request) = core.tier.running(run) else {
             return;
         };
+        if let (Err(_), Some(old)) = (&got, old) {
+            let answer = answer(request, old.found, old.at, &mut core.paths);
+            core.tier.recall(request, &answer, &core.paths);
+        }
         // Who promised to tell of changes may be gone by now.
-        let holds = cuts == core.cuts;
+        let holds = sent.cuts == core.cuts;
         let at = |age: Duration| began.saturating_sub(micros(age));
         let fetched = match got {
             Ok(Got::Found { found, age, told }) => {
@@ -362,6 +432,7 @@ impl Node {
             News::Cut => {
                 core.tier.cut();
                 core.cuts += 1;
+                core.cut_at = now;
                 // A link that is gone is taken away by whoever holds it.
                 core.links.values().for_each(|l| drop(l.send(Down::Cut)));
                 return;
@@ -376,6 +447,7 @@ impl Node {
         let Ok(path) = self.path(core, &origin, &path) else {
             return;
         };
+        self.note(core, path, &happened, now);
         let change = Change { path, happened };
         let mut out = std::mem::take(&mut core.out);
         core.tier.publish(now, &change, &core.paths, &mut out);
@@ -393,11 +465,19 @@ impl Node {
         let mut core = self.lock();
         let core = &mut *core;
         let path = self.path(core, origin, path)?;
+        self.note(core, path, &happened, now);
         let change = Change { path, happened };
         let mut out = std::mem::take(&mut core.out);
         core.tier.publish(now, &change, &core.paths, &mut out);
         self.carry(core, out, now);
         Ok(())
+    }
+
+    /// The disk hears of a change.
+    fn note(&self, core: &Core, path: PathId, happened: &Happened, now: Time) {
+        if let (Some(disk), Some((origin, path))) = (&self.disk, whole(core, path)) {
+            warn(disk.happened(&origin, &path, happened, now));
+        }
     }
 
     /// A person, or a tier below, says that a path may have changed: it is forgotten here, below and above.
@@ -466,6 +546,21 @@ impl Node {
         core.paths.sweep(|path| held[path.index()]);
         core.sweep_at = SWEEP_LEAST.max(2 * core.paths.len());
     }
+}
+
+/// The disk is a help only: without it all is fetched.
+fn warn(done: io::Result<()>) {
+    if let Err(error) = done {
+        tracing::warn!(%error, "the disk of the cache");
+    }
+}
+
+/// A request on its way, and what was promised when it was sent.
+#[derive(Debug, Clone, Copy)]
+struct Sending {
+    run: Run,
+    cuts: u64,
+    cut_at: Time,
 }
 
 /// What [`Node::explain`] tells.

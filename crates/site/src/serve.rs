@@ -50,7 +50,7 @@ impl Standing {
                 tokio::spawn(register(etcd, pool, url.clone(), stopped.clone()));
             }
             let (origins, news) = Origins::new(config.rules.clone());
-            let node = Node::new(&config, origins.clone() as Arc<dyn Above>);
+            let node = Node::open(&config, origins.clone() as Arc<dyn Above>)?;
             tokio::spawn(tell(Arc::downgrade(&node), news));
             (node, Some(origins))
         } else {
@@ -60,7 +60,7 @@ impl Standing {
             if let Some((etcd, pool)) = pool {
                 tokio::spawn(follow(etcd, pool, Arc::downgrade(&parents)));
             }
-            let node = Node::new(&config, parents as Arc<dyn Above>);
+            let node = Node::open(&config, parents as Arc<dyn Above>)?;
             tokio::spawn(tell_events(Arc::downgrade(&node), events));
             (node, None)
         };

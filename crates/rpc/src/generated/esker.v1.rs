@@ -6486,6 +6486,33 @@ pub struct SiteDown {
     #[prost(bool, tag = "3")]
     pub cut: bool,
 }
+/// What a tier keeps on disk of a path; not sent anywhere.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SiteStored {
+    #[prost(string, tag = "1")]
+    pub origin: ::prost::alloc::string::String,
+    #[prost(bytes = "vec", tag = "2")]
+    pub path: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bool, tag = "3")]
+    pub list: bool,
+    /// When the question was sent, or when it happened, in microseconds since 1970.
+    #[prost(fixed64, tag = "4")]
+    pub at: u64,
+    #[prost(bool, tag = "5")]
+    pub told: bool,
+    /// 0: this is an answer. 1: the path changed. 2: and all below it.
+    #[prost(uint32, tag = "6")]
+    pub touched: u32,
+    /// None: there is nothing at the path.
+    #[prost(message, optional, tag = "7")]
+    pub attributes: ::core::option::Option<SiteAttributes>,
+    #[prost(bool, tag = "8")]
+    pub listing: bool,
+    #[prost(bool, tag = "9")]
+    pub complete: bool,
+    #[prost(message, repeated, tag = "10")]
+    pub children: ::prost::alloc::vec::Vec<SiteChild>,
+}
 /// Generated client implementations.
 pub mod site_client {
     #![allow(

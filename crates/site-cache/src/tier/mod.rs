@@ -562,6 +562,13 @@ impl Tier {
         true
     }
 
+    /// An older answer, from elsewhere, for those who take one where there is no other. It is no newer than it says.
+    pub fn recall(&mut self, request: Request, answer: &Answer, paths: &Paths) {
+        if self.store.stale(request).is_none() {
+            self.keep(request, answer, false, paths);
+        }
+    }
+
     fn keep(&mut self, request: Request, answer: &Answer, unused: bool, paths: &Paths) {
         let bytes = answer.listing.as_ref().map_or(0, |l| l.bytes());
         if unused && !self.predictor.keeps(bytes, self.store.cache.capacity()) {

@@ -114,6 +114,11 @@ pub(super) fn status(standing: &Standing) -> Json {
             "paths": kept,
             "paths_known": known,
         },
+        "disk": standing.node.on_disk().map(|(bytes, paths)| json!({
+            "bytes": bytes,
+            "bytes_max": config.disk_bytes,
+            "paths": paths,
+        })),
         "asked": stats.asked,
         "hits": stats.hits,
         "hit_rate": ratio(stats.hits, stats.asked),

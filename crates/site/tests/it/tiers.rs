@@ -306,3 +306,86 @@ async fn a_person_can_say_that_a_path_has_changed() {
     };
     assert_eq!(kind, Kind::File);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_outlives_its_tier() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("data");
+    std::fs::create_dir(&root).unwrap();
+    for i in 0..50 {
+        std::fs::write(root.join(format!("f{i}")), "x").unwrap();
+    }
+    let disk = folder.path().join("disk");
+    let cloud = cloud(4).await;
+    let first = tier(&[&cloud], |c| {
+        c.disk = Some(disk.clone());
+        // So little memory that nearly all is on disk only.
+        c.memory_bytes = 2048;
+        c.predictor = esker_site_cache::predict::Choice::Lru;
+    })
+    .await;
+    let client = Client::connect(&first.url, "test").await.unwrap();
+    let all = |client: Client| {
+        let root = root.clone();
+        async move {
+            for i in 0..50 {
+                let given = stat(&client, &root.join(format!("f{i}")), None)
+                    .await
+                    .unwrap();
+                assert_eq!(size(&given), Some(1));
+            }
+        }
+    };
+    all(client.clone()).await;
+    let asked = cloud.node.figures().stats.asked;
+    assert_eq!(asked, 50);
+    all(client.clone()).await;
+    assert_eq!(
+        cloud.node.figures().stats.asked,
+        asked,
+        "the disk answers what memory has not"
+    );
+    // What changes is not on disk any more.
+    std::fs::write(root.join("f7"), "four").unwrap();
+    comes("the disk hears of changes", || async {
+        size(&stat(&client, &root.join("f7"), None).await.unwrap()) == Some(4)
+    })
+    .await;
+    first.stop().await;
+    drop(client);
+    drop(first);
+    // In a new run what an old one was promised holds no more, but for as long as answers are believed anyway.
+    let second = loop {
+        let mut config = Config {
+            listen: "127.0.0.1:0".into(),
+            parents: vec![cloud.url.clone()],
+            disk: Some(disk.clone()),
+            ..Config::default()
+        };
+        config.rules.allow = vec!["file://".into()];
+        config.rules.settings.patience = Duration::from_millis(500);
+        // The folder is free when the last task of the first tier has ended.
+        if let Ok(second) = Standing::start(config).await {
+            break second;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert!(second.node.on_disk().unwrap().1 >= 49);
+    let client = Client::connect(&second.url, "test").await.unwrap();
+    let given = stat(&client, &root.join("f8"), None).await.unwrap();
+    assert_eq!(size(&given), Some(1));
+    assert!(given.age > Duration::ZERO && !given.told);
+    assert_eq!(
+        size(&stat(&client, &root.join("f7"), None).await.unwrap()),
+        Some(4)
+    );
+    // And who takes old answers where there is no other has them.
+    cloud.stop().await;
+    let path = root.join("f9");
+    let asked = Asked {
+        max_age: Some(Duration::ZERO),
+        stale_if_error: true,
+        ..Asked::new("file://", path.to_str().unwrap().as_bytes(), Wants::Stat)
+    };
+    assert_eq!(size(&client.ask(asked).await.unwrap()), Some(1));
+}

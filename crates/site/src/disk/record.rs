@@ -1,0 +1,135 @@
+//! One record of the disk: lengths, checksum, key, what was found.
+
+use crate::wire::convert;
+use esker_origin::{Found, Named};
+use esker_rpc::proto;
+use esker_site_cache::entry::{Time, Wants};
+use prost::Message as _;
+
+/// Of a path, at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) origin: Box<str>,
+    pub(super) path: Box<[u8]>,
+    pub(super) wants: Wants,
+    /// When the question was sent, or when it happened.
+    pub(super) at: Time,
+    pub(super) body: Body,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Body {
+    /// What was found there.
+    Answer { found: Found, told: bool },
+    /// It changed, perhaps with all below it.
+    Touched { tree: bool },
+}
+
+/// Length of what follows, and its checksum.
+pub(super) const HEAD: usize = 8;
+
+fn checksum(bytes: &[u8]) -> u32 {
+    let hash = blake3::hash(bytes);
+    let first: [u8; 4] = [
+        hash.as_bytes()[0],
+        hash.as_bytes()[1],
+        hash.as_bytes()[2],
+        hash.as_bytes()[3],
+    ];
+    u32::from_le_bytes(first)
+}
+
+impl Record {
+    /// With head.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let (found, told, touched) = match &self.body {
+            Body::Answer { found, told } => (Some(found), *told, 0),
+            Body::Touched { tree } => (None, false, 1 + u32::from(*tree)),
+        };
+        let mut stored = proto::SiteStored {
+            origin: self.origin.to_string(),
+            path: self.path.to_vec(),
+            list: self.wants == Wants::List,
+            at: self.at,
+            told,
+            touched,
+            ..proto::SiteStored::default()
+        };
+        match found {
+            None | Some(Found::Absent) => {}
+            Some(Found::Present(of)) => stored.attributes = Some(convert::attributes(of)),
+            Some(Found::Listing {
+                attributes,
+                children,
+                complete,
+            }) => {
+                stored.attributes = Some(convert::attributes(attributes));
+                stored.listing = true;
+                stored.complete = *complete;
+                let child = |c: &Named| proto::SiteChild {
+                    name: c.name.to_vec(),
+                    attributes: Some(convert::attributes(&c.attributes)),
+                };
+                stored.children = children.iter().map(child).collect();
+            }
+        }
+        let mut out = vec![0; HEAD];
+        out.extend_from_slice(&stored.encode_to_vec());
+        let length = (out.len() - HEAD) as u32;
+        let sum = checksum(&out[HEAD..]);
+        out[..4].copy_from_slice(&length.to_le_bytes());
+        out[4..HEAD].copy_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    /// Lengths and checksum of a head.
+    pub(super) fn head(bytes: [u8; HEAD]) -> (usize, u32) {
+        let [a, b, c, d, e, f, g, h] = bytes;
+        let length = u32::from_le_bytes([a, b, c, d]) as usize;
+        (length, u32::from_le_bytes([e, f, g, h]))
+    }
+
+    /// Without head; nothing if it is not whole.
+    pub(super) fn decode(bytes: &[u8], sum: u32) -> Option<Self> {
+        if checksum(bytes) != sum {
+            return None;
+        }
+        let stored = proto::SiteStored::decode(bytes).ok()?;
+        let body = match (stored.touched, stored.attributes) {
+            (0, None) => Body::Answer {
+                found: Found::Absent,
+                told: stored.told,
+            },
+            (0, Some(of)) if stored.listing => {
+                let child = |c: proto::SiteChild| Named {
+                    name: c.name.into(),
+                    attributes: convert::of_attributes(c.attributes.unwrap_or_default()),
+                };
+                Body::Answer {
+                    found: Found::Listing {
+                        attributes: convert::of_attributes(of),
+                        children: stored.children.into_iter().map(child).collect(),
+                        complete: stored.complete,
+                    },
+                    told: stored.told,
+                }
+            }
+            (0, Some(of)) => Body::Answer {
+                found: Found::Present(convert::of_attributes(of)),
+                told: stored.told,
+            },
+            (touched, _) => Body::Touched { tree: touched > 1 },
+        };
+        Some(Self {
+            origin: stored.origin.into(),
+            path: stored.path.into(),
+            wants: if stored.list {
+                Wants::List
+            } else {
+                Wants::Stat
+            },
+            at: stored.at,
+            body,
+        })
+    }
+}
