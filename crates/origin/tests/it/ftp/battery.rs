@@ -440,6 +440,23 @@ async fn speed() {
         let _ = writeln!(std::io::stderr(), "{line}");
     };
     for kind in [Kind::Vsftpd, Kind::Proftpd, Kind::Globus] {
+        let server = Server::start(kind);
+        fs::create_dir(server.tree.at(b"many")).unwrap();
+        for n in 0..100_000 {
+            fs::write(server.tree.at(format!("many/name-{n}").as_bytes()), b"").unwrap();
+        }
+        let pool = server.pool(1, 64);
+        let began = Instant::now();
+        let listed = pool.ask(Question::list(&server.path(b"many"))).await;
+        let Ok(Found::Listing { children, .. }) = listed else {
+            panic!("{kind:?}: {listed:?}")
+        };
+        let took = began.elapsed().as_secs_f64();
+        say(format!(
+            "{kind:?}: {} names listed in {took:.2} s",
+            children.len()
+        ));
+        drop(server);
         for (delay, windows) in [(0, &[1, 64][..]), (16, &[1, 64])] {
             for window in windows {
                 let server = Server::start(kind);
