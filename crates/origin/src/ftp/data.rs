@@ -7,7 +7,6 @@ use super::session::Control;
 use crate::error::{Error, Result};
 use bytes::BytesMut;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::TcpStream;
@@ -16,13 +15,13 @@ use tokio::time::timeout;
 /// Bytes that a line may have.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// Gives up the connection unless the listing came to an end.
-struct Midway<'a>(&'a AtomicBool, bool);
+/// Gives up the connection unless the listing came to an end: replies would not match any more.
+struct Midway<'a>(&'a Control, bool);
 
 impl Drop for Midway<'_> {
     fn drop(&mut self) {
         if !self.1 {
-            self.0.store(true, Ordering::Relaxed);
+            self.0.give_up();
         }
     }
 }
@@ -31,7 +30,7 @@ impl Control {
     /// A listing over a data channel.
     pub(super) async fn by_data(&self, words: &[u8], format: Format) -> Result<Said<Listed>> {
         let _alone = self.calm.write().await;
-        let mut midway = Midway(&self.lost, false);
+        let mut midway = Midway(self, false);
         let result = self.by_data_alone(words, format).await;
         // Whatever came back, no reply is awaited any more, unless the connection is said to be of no use.
         midway.1 = !matches!(result, Err(Error::Late { .. } | Error::Nonsense { .. }));

@@ -30,6 +30,7 @@ use crate::stream::Limits;
 use can::Can;
 use futures_util::future::BoxFuture;
 use session::Control;
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -77,6 +78,8 @@ impl Default for Settings {
 struct Known {
     /// It loses or refuses commands that are sent before the reply to the one before.
     one_at_a_time: bool,
+    /// Directories that `STAT` takes too long for. `ProFTPD` takes the square of their names.
+    slow: HashSet<Box<[u8]>>,
     /// What a server that says this of itself can do.
     can: Option<(Vec<String>, Can)>,
 }

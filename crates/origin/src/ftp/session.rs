@@ -16,7 +16,7 @@ use esker_site_cache::entry::{Attributes, Kind, Wants};
 use futures_util::future::BoxFuture;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::RwLock;
 use tokio::time::timeout;
@@ -24,6 +24,8 @@ use tokio::time::timeout;
 /// Bytes that a path in a command may have.
 const PATH_BYTES_MAX: usize = 8 << 10;
 
+/// Directories that are remembered to be slow.
+const SLOW_MAX: usize = 10_000;
 /// Commands that one question sends at once at most.
 const COMMANDS: usize = 3;
 
@@ -54,8 +56,8 @@ pub(super) struct Control {
     trying: tokio::sync::Mutex<()>,
     /// Held while a command is asked; taken alone for a listing over a data channel.
     pub(super) calm: RwLock<()>,
-    /// A listing over a data channel was given up half-way, so that replies no longer match.
-    pub(super) lost: AtomicBool,
+    /// It was given up.
+    lost: AtomicBool,
 }
 
 fn now() -> i64 {
@@ -137,7 +139,7 @@ impl Control {
         let before = can.clone();
         change(&mut can);
         if *can != before {
-            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.known();
             known.can = Some((self.features.clone(), can.clone()));
         }
     }
@@ -365,8 +367,17 @@ impl Control {
             }
         }
         if self.stat_lists().await? {
+            if can.mlsd && self.known().slow.contains(path) {
+                return self.look_by_data(path).await;
+            }
             let gather = self.gather(Format::Unix(now()), None);
-            let said = self.say(listing(&said(b"STAT -a", path), gather)).await?;
+            let asked = self.say(listing(&said(b"STAT -a", path), gather));
+            let said = if can.mlsd {
+                let asked = timeout(self.silence / 4, asked).await;
+                asked.unwrap_or_else(|_| Err(self.too_slow(path)))?
+            } else {
+                asked.await?
+            };
             return Ok(match said {
                 // Some take names for patterns here.
                 Said::Yes(listed)
@@ -379,6 +390,29 @@ impl Control {
             });
         }
         self.look_by_data(path).await
+    }
+
+    /// The server reads through a directory, and there is no way to stop it but to go away; next time it is asked otherwise.
+    fn too_slow(&self, path: &[u8]) -> Error {
+        let mut known = self.known();
+        if known.slow.len() < SLOW_MAX {
+            known.slow.insert(path.into());
+        }
+        drop(known);
+        self.give_up();
+        Error::Broken {
+            origin: self.origin.clone(),
+            why: format!("{}: a listing by STAT takes too long", shown(path)).into(),
+        }
+    }
+
+    pub(super) fn give_up(&self) {
+        self.lost.store(true, Ordering::Relaxed);
+        self.stream.give_up();
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn look_by_data(&self, path: &[u8]) -> Result<Looked> {

@@ -125,6 +125,7 @@ impl<C: Codec, S: AsyncRead + AsyncWrite + Send + 'static> Driver<C, S> {
                         Err(error) => return Err(self.broken(&error.to_string())),
                     }
                 }
+                () = self.shared.given_up.notified() => return Err(self.broken("it was given up")),
                 () = sleep_until(deadline), if !self.flying.is_empty() => self.look()?,
             }
         }

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 /// How a protocol's bytes become items: replies, or parts of replies that are worth looking at before the rest has come.
 pub trait Codec: Send + 'static {
@@ -89,6 +89,8 @@ impl Default for Limits {
 struct Shared {
     origin: Box<str>,
     width: AtomicUsize,
+    /// Told when the connection is of no use to who has it.
+    given_up: Notify,
     /// Why the connection is of no use, once it is.
     ended: OnceLock<Error>,
 }
@@ -118,6 +120,7 @@ impl<C: Codec> Stream<C> {
         let shared = Arc::new(Shared {
             origin: origin.into(),
             width: AtomicUsize::new(limits.in_flight.max(1)),
+            given_up: Notify::new(),
             ended: OnceLock::new(),
         });
         // Not bounded by itself: each asker waits for its own chain, and how many may ask is the pool's business.
@@ -146,6 +149,11 @@ impl<C: Codec> Stream<C> {
     /// Changes how many commands may be in flight; those that are, stay.
     pub fn set_width(&self, width: usize) {
         self.shared.width.store(width.max(1), Ordering::Relaxed);
+    }
+
+    /// Ends it with all that is open on it.
+    pub fn give_up(&self) {
+        self.shared.given_up.notify_one();
     }
 
     /// Whether it has ended.
