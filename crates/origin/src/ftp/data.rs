@@ -56,7 +56,9 @@ impl Control {
                 None => Box::new(tcp),
             };
             let gather = self.gather(format, None);
-            read(wire, gather, self.silence, &self.origin).await
+            // On the control channel nothing comes meanwhile.
+            let comes = || self.stream.is_at_work();
+            read(wire, gather, self.silence, &self.origin, comes).await
         };
         tokio::pin!(reply, read);
         // A refusal comes while the data channel stays silent.
@@ -147,6 +149,7 @@ pub(super) async fn read<R: AsyncRead + Unpin>(
     mut gather: Gather,
     silence: Duration,
     origin: &str,
+    comes: impl Fn(),
 ) -> Result<Listed> {
     let mut bytes = BytesMut::new();
     loop {
@@ -167,6 +170,7 @@ pub(super) async fn read<R: AsyncRead + Unpin>(
                 });
             }
         };
+        comes();
         while let Some(at) = bytes.iter().position(|b| *b == b'\n') {
             let line = bytes.split_to(at + 1);
             gather.line(line.get(..at).unwrap_or_default())?;
