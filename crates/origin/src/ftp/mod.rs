@@ -6,7 +6,7 @@
 //! many at once; else by `MLSD` or `LIST` over a data channel, one at a time. A refusal is read for what it means (`words`),
 //! and where its words do not tell, the directory above is looked at: nothing is called absent because it could not be seen.
 //!
-//! Suggested reading order: `reply`, `facts`, `unix`, `words`, `listing`, `login`, `can`, `session`, `doubt`, `data`.
+//! Suggested reading order: `reply`, `facts`, `unix`, `words`, `listing`, `login`, `can`, `session`, `doubt`, `together`, `data`.
 
 mod can;
 mod data;
@@ -19,6 +19,7 @@ pub mod reply;
 mod session;
 mod time;
 mod tls;
+mod together;
 pub mod unix;
 pub mod words;
 

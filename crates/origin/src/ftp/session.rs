@@ -5,6 +5,7 @@ use super::listing::{Fact, Format, Gather, Listed, Said, is_name_of, listing, ml
 use super::login::Made;
 use super::reply::{Lines, Reply, command};
 use super::tls::Tls;
+use super::together::Together;
 use super::words::{self, Refusal};
 use super::{Known, Settings};
 use crate::error::{Error, Result, shown};
@@ -58,6 +59,7 @@ pub(super) struct Control {
     pub(super) calm: RwLock<()>,
     /// It was given up.
     lost: AtomicBool,
+    pub(super) together: Together,
 }
 
 fn now() -> i64 {
@@ -123,6 +125,7 @@ impl Control {
             trying: tokio::sync::Mutex::new(()),
             calm: RwLock::new(()),
             lost: AtomicBool::new(false),
+            together: Together::default(),
         }
     }
 
@@ -294,12 +297,12 @@ impl Control {
         let Some((parent, name)) = divide(path) else {
             return Ok(None);
         };
-        let Looked::Listed(listed, _) = self.look(parent).await? else {
+        let looked = self.look_together(parent).await?;
+        let Looked::Listed(listed, _) = &*looked else {
             return Ok(None);
         };
-        let mut children = listed.children.into_iter();
-        let child = children.find(|c| &*c.name == name);
-        Ok(child.map(|c| c.attributes).filter(is_link))
+        let child = listed.children.iter().find(|c| &*c.name == name);
+        Ok(child.map(|c| c.attributes.clone()).filter(is_link))
     }
 
     /// One name out of the directory above. No name there does not mean that there is none: names of links may be hidden so.

@@ -431,6 +431,30 @@ async fn commands_go_out_ahead_of_replies() {
     }
 }
 
+/// Names that are not there: the directory above is listed, but not for each of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_absent_names_take_few_listings() {
+    if !is_root() {
+        return;
+    }
+    let server = Server::start(Kind::Vsftpd);
+    let pool = server.pool(1, 64);
+    let asked = (0..500).map(|n| {
+        let path = server.path(format!("thousand/nothing{n}").as_bytes());
+        let pool = pool.clone();
+        async move { pool.ask(Question::stat(&path)).await }
+    });
+    for found in futures_util::future::join_all(asked).await {
+        assert!(matches!(found, Ok(Found::Absent)), "{found:?}");
+    }
+    let log = fs::read_to_string(server.dir.path().join("log")).unwrap();
+    let listings = log.matches("STAT -a /thousand\"").count();
+    assert!(
+        (1..=60).contains(&listings),
+        "{listings} listings for 500 names"
+    );
+}
+
 /// Not a test but a measurement: `cargo test -p esker-origin --test it speed -- --ignored --nocapture`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement"]
