@@ -70,7 +70,11 @@ impl Control {
                 }
                 (reply, read.await?)
             }
-            listed = &mut read => (reply.await?, listed?),
+            listed = &mut read => {
+                // Of a channel that broke or stayed silent nothing can be hoped for any more.
+                let listed = listed?;
+                (reply.await?, listed)
+            }
         };
         match reply.code {
             200..300 => Ok(Said::Yes(listed)),
