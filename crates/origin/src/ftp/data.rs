@@ -7,7 +7,6 @@ use super::session::Control;
 use crate::error::{Error, Result};
 use bytes::BytesMut;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::TcpStream;
@@ -16,13 +15,13 @@ use tokio::time::timeout;
 /// Bytes that a line may have.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// Gives up the connection unless the listing came to an end.
-struct Midway<'a>(&'a AtomicBool, bool);
+/// Gives up the connection unless the listing came to an end: replies would not match any more.
+struct Midway<'a>(&'a Control, bool);
 
 impl Drop for Midway<'_> {
     fn drop(&mut self) {
         if !self.1 {
-            self.0.store(true, Ordering::Relaxed);
+            self.0.give_up();
         }
     }
 }
@@ -31,7 +30,7 @@ impl Control {
     /// A listing over a data channel.
     pub(super) async fn by_data(&self, words: &[u8], format: Format) -> Result<Said<Listed>> {
         let _alone = self.calm.write().await;
-        let mut midway = Midway(&self.lost, false);
+        let mut midway = Midway(self, false);
         let result = self.by_data_alone(words, format).await;
         // Whatever came back, no reply is awaited any more, unless the connection is said to be of no use.
         midway.1 = !matches!(result, Err(Error::Late { .. } | Error::Nonsense { .. }));
@@ -57,7 +56,9 @@ impl Control {
                 None => Box::new(tcp),
             };
             let gather = self.gather(format, None);
-            read(wire, gather, self.silence, &self.origin).await
+            // On the control channel nothing comes meanwhile.
+            let comes = || self.stream.is_at_work();
+            read(wire, gather, self.silence, &self.origin, comes).await
         };
         tokio::pin!(reply, read);
         // A refusal comes while the data channel stays silent.
@@ -69,7 +70,11 @@ impl Control {
                 }
                 (reply, read.await?)
             }
-            listed = &mut read => (reply.await?, listed?),
+            listed = &mut read => {
+                // Of a channel that broke or stayed silent nothing can be hoped for any more.
+                let listed = listed?;
+                (reply.await?, listed)
+            }
         };
         match reply.code {
             200..300 => Ok(Said::Yes(listed)),
@@ -148,6 +153,7 @@ pub(super) async fn read<R: AsyncRead + Unpin>(
     mut gather: Gather,
     silence: Duration,
     origin: &str,
+    comes: impl Fn(),
 ) -> Result<Listed> {
     let mut bytes = BytesMut::new();
     loop {
@@ -168,6 +174,7 @@ pub(super) async fn read<R: AsyncRead + Unpin>(
                 });
             }
         };
+        comes();
         while let Some(at) = bytes.iter().position(|b| *b == b'\n') {
             let line = bytes.split_to(at + 1);
             gather.line(line.get(..at).unwrap_or_default())?;

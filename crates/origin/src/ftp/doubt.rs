@@ -42,21 +42,21 @@ impl Control {
         let Some((parent, name)) = divide(path) else {
             return Err(self.denied(path, &why.shown()));
         };
-        match self.look(parent).await? {
+        match &*self.look_together(parent).await? {
             Looked::Listed(listed, complete) => {
                 let at = listed.children.binary_search_by(|c| (*c.name).cmp(name));
                 match at {
                     Ok(at) => {
-                        let child = listed.children.into_iter().nth(at);
-                        let attributes = child.map(|c| c.attributes).unwrap_or_default();
+                        let child = listed.children.get(at);
+                        let attributes = child.map(|c| c.attributes.clone()).unwrap_or_default();
                         Ok(Found::Present(attributes))
                     }
-                    Err(_) if complete => Ok(Found::Absent),
+                    Err(_) if *complete => Ok(Found::Absent),
                     Err(_) => self.parts(path, false).await,
                 }
             }
-            Looked::Refused(reply) if words::read(&reply, parent) == Refusal::Busy => {
-                Err(self.busy(&reply))
+            Looked::Refused(reply) if words::read(reply, parent) == Refusal::Busy => {
+                Err(self.busy(reply))
             }
             Looked::Nothing | Looked::Refused(_) => match self.stat(parent).await {
                 Ok(
@@ -85,14 +85,13 @@ impl Control {
                 _ => Err(self.garbled(path)),
             };
         }
-        match self.look(parent).await? {
+        match &*self.look_together(parent).await? {
             Looked::Listed(listed, complete) => {
-                let mut children = listed.children.into_iter();
-                if let Some(child) = children.find(|c| &*c.name == name) {
+                if let Some(child) = listed.children.iter().find(|c| &*c.name == name) {
                     self.learn(|can| can.bytes = Some(false));
-                    return Ok(Found::Present(child.attributes));
+                    return Ok(Found::Present(child.attributes.clone()));
                 }
-                if complete {
+                if *complete {
                     Ok(Found::Absent)
                 } else {
                     Err(self.garbled(path))

@@ -159,7 +159,7 @@ mod tests {
 
         #[test]
         fn any_facts_are_read(
-            facts in prop::collection::vec(("[Tt]ype|size|modify|UNIX.mode|UNIX.slink|x", "[^; ]{0,20}"), 0..60),
+            facts in prop::collection::vec(("Type|type|size|modify|UNIX.mode|UNIX.slink|x", "[^; ]{0,20}"), 0..60),
             name in "[^\r\n]{1,30}",
         ) {
             let facts: String = facts.iter().flat_map(|(key, value)| [key, "=", value, ";"]).collect();

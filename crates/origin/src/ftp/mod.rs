@@ -6,7 +6,7 @@
 //! many at once; else by `MLSD` or `LIST` over a data channel, one at a time. A refusal is read for what it means (`words`),
 //! and where its words do not tell, the directory above is looked at: nothing is called absent because it could not be seen.
 //!
-//! Suggested reading order: `reply`, `facts`, `unix`, `words`, `listing`, `login`, `can`, `session`, `doubt`, `data`.
+//! Suggested reading order: `reply`, `facts`, `unix`, `words`, `listing`, `login`, `can`, `session`, `doubt`, `together`, `data`.
 
 mod can;
 mod data;
@@ -19,6 +19,7 @@ pub mod reply;
 mod session;
 mod time;
 mod tls;
+mod together;
 pub mod unix;
 pub mod words;
 
@@ -30,6 +31,7 @@ use crate::stream::Limits;
 use can::Can;
 use futures_util::future::BoxFuture;
 use session::Control;
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -77,6 +79,8 @@ impl Default for Settings {
 struct Known {
     /// It loses or refuses commands that are sent before the reply to the one before.
     one_at_a_time: bool,
+    /// Directories that `STAT` takes too long for. `ProFTPD` takes the square of their names.
+    slow: HashSet<Box<[u8]>>,
     /// What a server that says this of itself can do.
     can: Option<(Vec<String>, Can)>,
 }

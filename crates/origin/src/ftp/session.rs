@@ -5,6 +5,7 @@ use super::listing::{Fact, Format, Gather, Listed, Said, is_name_of, listing, ml
 use super::login::Made;
 use super::reply::{Lines, Reply, command};
 use super::tls::Tls;
+use super::together::Together;
 use super::words::{self, Refusal};
 use super::{Known, Settings};
 use crate::error::{Error, Result, shown};
@@ -16,7 +17,7 @@ use esker_site_cache::entry::{Attributes, Kind, Wants};
 use futures_util::future::BoxFuture;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::RwLock;
 use tokio::time::timeout;
@@ -24,6 +25,8 @@ use tokio::time::timeout;
 /// Bytes that a path in a command may have.
 const PATH_BYTES_MAX: usize = 8 << 10;
 
+/// Directories that are remembered to be slow.
+const SLOW_MAX: usize = 10_000;
 /// Commands that one question sends at once at most.
 const COMMANDS: usize = 3;
 
@@ -54,8 +57,9 @@ pub(super) struct Control {
     trying: tokio::sync::Mutex<()>,
     /// Held while a command is asked; taken alone for a listing over a data channel.
     pub(super) calm: RwLock<()>,
-    /// A listing over a data channel was given up half-way, so that replies no longer match.
-    pub(super) lost: AtomicBool,
+    /// It was given up.
+    lost: AtomicBool,
+    pub(super) together: Together,
 }
 
 fn now() -> i64 {
@@ -121,6 +125,7 @@ impl Control {
             trying: tokio::sync::Mutex::new(()),
             calm: RwLock::new(()),
             lost: AtomicBool::new(false),
+            together: Together::default(),
         }
     }
 
@@ -137,7 +142,7 @@ impl Control {
         let before = can.clone();
         change(&mut can);
         if *can != before {
-            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.known();
             known.can = Some((self.features.clone(), can.clone()));
         }
     }
@@ -292,12 +297,12 @@ impl Control {
         let Some((parent, name)) = divide(path) else {
             return Ok(None);
         };
-        let Looked::Listed(listed, _) = self.look(parent).await? else {
+        let looked = self.look_together(parent).await?;
+        let Looked::Listed(listed, _) = &*looked else {
             return Ok(None);
         };
-        let mut children = listed.children.into_iter();
-        let child = children.find(|c| &*c.name == name);
-        Ok(child.map(|c| c.attributes).filter(is_link))
+        let child = listed.children.iter().find(|c| &*c.name == name);
+        Ok(child.map(|c| c.attributes.clone()).filter(is_link))
     }
 
     /// One name out of the directory above. No name there does not mean that there is none: names of links may be hidden so.
@@ -365,8 +370,17 @@ impl Control {
             }
         }
         if self.stat_lists().await? {
+            if can.mlsd && self.known().slow.contains(path) {
+                return self.look_by_data(path).await;
+            }
             let gather = self.gather(Format::Unix(now()), None);
-            let said = self.say(listing(&said(b"STAT -a", path), gather)).await?;
+            let asked = self.say(listing(&said(b"STAT -a", path), gather));
+            let said = if can.mlsd {
+                let asked = timeout(self.silence / 4, asked).await;
+                asked.unwrap_or_else(|_| Err(self.too_slow(path)))?
+            } else {
+                asked.await?
+            };
             return Ok(match said {
                 // Some take names for patterns here.
                 Said::Yes(listed)
@@ -379,6 +393,29 @@ impl Control {
             });
         }
         self.look_by_data(path).await
+    }
+
+    /// The server reads through a directory, and there is no way to stop it but to go away; next time it is asked otherwise.
+    fn too_slow(&self, path: &[u8]) -> Error {
+        let mut known = self.known();
+        if known.slow.len() < SLOW_MAX {
+            known.slow.insert(path.into());
+        }
+        drop(known);
+        self.give_up();
+        Error::Broken {
+            origin: self.origin.clone(),
+            why: format!("{}: a listing by STAT takes too long", shown(path)).into(),
+        }
+    }
+
+    pub(super) fn give_up(&self) {
+        self.lost.store(true, Ordering::Relaxed);
+        self.stream.give_up();
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn look_by_data(&self, path: &[u8]) -> Result<Looked> {

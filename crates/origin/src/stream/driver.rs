@@ -125,6 +125,7 @@ impl<C: Codec, S: AsyncRead + AsyncWrite + Send + 'static> Driver<C, S> {
                         Err(error) => return Err(self.broken(&error.to_string())),
                     }
                 }
+                () = self.shared.given_up.notified() => return Err(self.broken("it was given up")),
                 () = sleep_until(deadline), if !self.flying.is_empty() => self.look()?,
             }
         }
@@ -208,7 +209,12 @@ impl<C: Codec, S: AsyncRead + AsyncWrite + Send + 'static> Driver<C, S> {
     }
 
     /// Whether what is awaited comes at all, and fast enough.
-    fn look(&self) -> Result<(), Error> {
+    fn look(&mut self) -> Result<(), Error> {
+        if self.shared.at_work.swap(false, Ordering::Relaxed) {
+            self.heard = Instant::now();
+            self.front = (self.heard, 0);
+            return Ok(());
+        }
         let late = |waited: Duration| Error::Late {
             origin: self.shared.origin.clone(),
             seconds: waited.as_secs().max(1),

@@ -19,11 +19,11 @@ use crate::question::ANSWER_BYTES_MAX;
 use bytes::BytesMut;
 use chain::Job;
 use driver::Driver;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 /// How a protocol's bytes become items: replies, or parts of replies that are worth looking at before the rest has come.
 pub trait Codec: Send + 'static {
@@ -89,6 +89,10 @@ impl Default for Limits {
 struct Shared {
     origin: Box<str>,
     width: AtomicUsize,
+    /// Something else shows that the server is at work on the oldest command.
+    at_work: AtomicBool,
+    /// Told when the connection is of no use to who has it.
+    given_up: Notify,
     /// Why the connection is of no use, once it is.
     ended: OnceLock<Error>,
 }
@@ -118,6 +122,8 @@ impl<C: Codec> Stream<C> {
         let shared = Arc::new(Shared {
             origin: origin.into(),
             width: AtomicUsize::new(limits.in_flight.max(1)),
+            at_work: AtomicBool::new(false),
+            given_up: Notify::new(),
             ended: OnceLock::new(),
         });
         // Not bounded by itself: each asker waits for its own chain, and how many may ask is the pool's business.
@@ -146,6 +152,16 @@ impl<C: Codec> Stream<C> {
     /// Changes how many commands may be in flight; those that are, stay.
     pub fn set_width(&self, width: usize) {
         self.shared.width.store(width.max(1), Ordering::Relaxed);
+    }
+
+    /// Something shows that the server is at work on what it was asked, though it says nothing here: its silence counts from now.
+    pub fn is_at_work(&self) {
+        self.shared.at_work.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends it with all that is open on it.
+    pub fn give_up(&self) {
+        self.shared.given_up.notify_one();
     }
 
     /// Whether it has ended.

@@ -331,3 +331,34 @@ fn silence_slowness_and_nonsense_end_it() {
     let (first, ..) = ask(b".\n", Duration::ZERO);
     assert!(matches!(first, Error::Nonsense { .. }), "{first}");
 }
+
+#[test]
+fn what_is_given_up_ends_for_all() {
+    run(async {
+        let (near, _far) = duplex(1 << 16);
+        let stream = Stream::new(near, Lines, "model", limits(8));
+        let ask = stream.ask(Chain::<Lines, ()>::new("1:1\n", |_| Verdict::Next));
+        let (answer, ()) = tokio::join!(ask, async { stream.give_up() });
+        assert!(matches!(answer, Err(Error::Broken { .. })), "{answer:?}");
+        assert!(stream.is_broken());
+    });
+}
+
+#[test]
+fn who_is_seen_at_work_may_be_silent() {
+    run(async {
+        let (near, _far) = duplex(1 << 16);
+        let stream = Stream::new(near, Lines, "model", limits(8));
+        let began = tokio::time::Instant::now();
+        let ask = stream.ask(Chain::<Lines, ()>::new("1:1\n", |_| Verdict::Next));
+        let work = async {
+            for _ in 0..100 {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                stream.is_at_work();
+            }
+        };
+        let (answer, ()) = tokio::join!(ask, work);
+        assert!(matches!(answer, Err(Error::Late { .. })), "{answer:?}");
+        assert!((100..=110).contains(&began.elapsed().as_secs()));
+    });
+}

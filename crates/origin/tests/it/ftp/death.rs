@@ -3,7 +3,9 @@
 use super::relay::Relay;
 use super::servers::{Kind, Server, is_root};
 use super::tree::{Times, same};
+use esker_origin::ftp::{Ftp, Settings};
 use esker_origin::{Found, Pool, Question};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -60,6 +62,47 @@ async fn cut_connections_lose_no_question() {
         // Three times, each on a connection that is cut again, would be needed for one to fail.
         assert_eq!((good, bad), (6_000, 0), "{kind:?}");
     }
+}
+
+/// `ProFTPD` takes seconds for `STAT` of a large directory, and nothing stops it: that connection is given up, and the
+/// directory is listed over a data channel.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listing_that_takes_too_long_is_had_otherwise() {
+    if !is_root() {
+        return;
+    }
+    let server = Server::start(Kind::Proftpd);
+    std::fs::create_dir(server.tree.at(b"large directory")).unwrap();
+    for n in 0..20_000 {
+        let path = server.tree.at(format!("large directory/{n}").as_bytes());
+        std::fs::write(path, b"").unwrap();
+    }
+    let settings = Settings {
+        silence: Duration::from_secs(2),
+        ..server.settings()
+    };
+    let ftp = Ftp::new(server.place(server.port), settings).unwrap();
+    let pool = Pool::new(Arc::new(ftp), esker_origin::Settings::default());
+    // Who asked on the same connection is answered on another one.
+    let list = pool.ask(Question::list(b"/large directory"));
+    let more = (0..50).map(|_| pool.ask(Question::stat(b"/file")));
+    let (listed, more) = tokio::join!(list, futures_util::future::join_all(more));
+    for found in more {
+        assert!(matches!(found, Ok(Found::Present(_))), "{found:?}");
+    }
+    let Ok(Found::Listing {
+        children, complete, ..
+    }) = listed
+    else {
+        panic!("{listed:?}")
+    };
+    assert_eq!((children.len(), complete), (20_000, true));
+    assert!(pool.report().again > 0);
+    // What is small is still listed on the control channel.
+    let listed = pool.ask(Question::list(b"/dir")).await;
+    assert!(matches!(listed, Ok(Found::Listing { .. })), "{listed:?}");
+    let about = pool.report().about;
+    assert!(about.contains("listings by STAT"), "{about}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -28,7 +28,7 @@ pub(super) enum Kind {
     ProftpdData,
     /// With accounts and passwords of its own, `ann` and `s3cret pass`.
     ProftpdLogin,
-    /// The same with nothing but `SIZE`, `MDTM`, `CWD` and `LIST`.
+    /// The same with nothing but `SIZE`, `MDTM`, `CWD`, `PASV` and `LIST`.
     ProftpdBare,
     /// MLSC.
     Globus,
@@ -298,7 +298,7 @@ fn proftpd(tree: &Tree, dir: &tempfile::TempDir, port: u16, kind: Kind) -> Comma
     let modules = program.parent().unwrap().join("../lib/proftpd");
     let limits = match kind {
         Kind::ProftpdData => "<Limit STAT>\nDenyAll\n</Limit>\n",
-        Kind::ProftpdBare => "<Limit STAT MLST MLSD>\nDenyAll\n</Limit>\n",
+        Kind::ProftpdBare => "<Limit STAT MLST MLSD EPSV>\nDenyAll\n</Limit>\n",
         _ => "",
     };
     let advertised = match kind {
