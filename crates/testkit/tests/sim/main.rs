@@ -73,10 +73,11 @@ fn play_files(weather: Weather, seeds: Range<u64>) {
         total.applied += played.applied;
         total.messages += played.messages;
         total.promises += played.promises;
+        total.tables += played.tables;
     }
     println!(
-        "{runs} runs of files, {weather:?}: {} calls, {} changes done, {} messages, {} promises",
-        total.records, total.applied, total.messages, total.promises
+        "{runs} runs of files, {weather:?}: {} calls, {} changes done, {} messages, {} promises, {} tables read",
+        total.records, total.applied, total.messages, total.promises, total.tables
     );
     assert!(total.applied as u64 > 8 * runs, "runs that do nothing");
     assert!(
@@ -102,7 +103,7 @@ fn one_client_is_answered_as_by_the_model() {
 #[test]
 fn one_client_is_answered_about_files_as_by_one_engine() {
     let world = Ground::new(1).world;
-    let (mut splits, mut rows) = (0, 0);
+    let (mut splits, mut rows, mut tables) = (0, 0, 0);
     // The last ones found attributes of `/` that were old, and groups that merged trees did not take over.
     for seed in (0..40).chain([44, 52, 99, 148]) {
         let played = explain(
@@ -113,8 +114,9 @@ fn one_client_is_answered_about_files_as_by_one_engine() {
         );
         splits += played.records;
         rows += played.applied;
+        tables += played.tables;
     }
-    println!("{splits} directories had split, {rows} rows");
+    println!("{splits} directories had split, {rows} rows, {tables} tables read");
     assert!(splits > 40 && rows > 400, "runs that do nothing");
 }
 
@@ -344,9 +346,10 @@ fn these_runs() {
         let played = std::panic::catch_unwind(|| explain(&name, &world, events, &run));
         match played {
             Ok(p) => println!(
-                "{seed} ok: {} calls, {} applied, {} polls, {} messages, {:?}",
+                "{seed} ok: {} calls, {} applied, {} tables, {} polls, {} messages, {:?}",
                 p.records,
                 p.applied,
+                p.tables,
                 p.polls,
                 p.messages,
                 begin.elapsed()

@@ -176,6 +176,7 @@ fn change() -> impl Strategy<Value = Change> {
             vertex,
             splits,
             rows,
+            table: None,
             degrees: degrees
                 .into_iter()
                 .map(|(t, n)| (EdgeTypeId(t), n))

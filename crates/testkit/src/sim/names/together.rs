@@ -9,7 +9,7 @@ use super::{NamesTold, Outcome, Refusal, whole};
 use crate::names::path;
 use crate::rng::Rng;
 use crate::sim::ask::{Ask, Told};
-use crate::sim::cluster::{Cluster, Subject};
+use crate::sim::cluster::{Cluster, Share, Subject};
 use crate::sim::exec::WORLD;
 use crate::sim::facade::Facade;
 use crate::sim::play::{Played, Scenario, Weather, started};
@@ -66,6 +66,8 @@ pub fn play(seed: u64, weather: Weather, tracing: bool) -> Played {
     if weather != Weather::Flood {
         scenario.shape.engine.promises = [0, 20, 100, 400][(seed % 4) as usize];
     }
+    // Deaths and lost messages are enough to leave files behind.
+    scenario.shape.share = Share::of(seed, weather != Weather::Calm || seed.is_multiple_of(2));
     let cluster = Cluster::new(seed ^ 0x6669_6c65, scenario.shape, tracing);
     let mut played = Played::default();
     if let Err(why) = play_on(&scenario, &cluster, &mut played) {
@@ -115,9 +117,16 @@ fn play_on(scenario: &Scenario, cluster: &Rc<Cluster>, played: &mut Played) -> R
     played.records = all.records.get();
     played.applied = all.applied.get();
     played.promises = all.promises.get();
+    played.tables = cluster.files.read_count();
     played.findings.append(&mut all.findings.borrow_mut());
     all.at_rest(&facade, &mut played.findings)?;
     whole::check(cluster, &mut played.findings)?;
+    let left = cluster.files.names();
+    if !left.is_empty() {
+        played
+            .findings
+            .push(format!("files are left on shared storage: {left:?}"));
+    }
     Ok(())
 }
 
