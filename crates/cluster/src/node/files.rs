@@ -22,8 +22,8 @@ pub trait SharedFiles: Send + Sync {
     fn list(&self) -> BoxFuture<'static, Result<Vec<String>>>;
 }
 
-/// For so long storage is waited for, in milliseconds: a directory stands still meanwhile.
-const WAIT_MAX: u64 = 4_000;
+/// For so long storage is waited for, in milliseconds: a directory stands still meanwhile, once for the writing and once for the reading.
+const WAIT_MAX: u64 = 2_000;
 
 /// How partitions of directories have moved from here to other servers since the node was opened.
 #[derive(Debug, Default)]

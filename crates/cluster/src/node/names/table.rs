@@ -276,7 +276,7 @@ mod tests {
             writer.push(&dentry_key(directory(), n, 0), &value);
         }
         let (about, bytes) = writer.end();
-        assert!(about.bytes > 4 * BLOCK_BYTES as u64);
+        assert!(about.bytes > 3 * BLOCK_BYTES as u64);
         assert_eq!(read(&about, directory(), &bytes).unwrap().len(), 40_000);
     }
 

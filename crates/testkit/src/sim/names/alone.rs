@@ -39,7 +39,8 @@ pub fn play(seed: u64, tracing: bool) -> Played {
             delay_max: 20,
             wait: 2_000_000,
         },
-        share: Share::of(seed, seed.is_multiple_of(2)),
+        // Who waits for storage that does not answer may be told so: here everything is answered.
+        share: Share::of(seed, seed.is_multiple_of(2)).map(Share::prompt),
         ..scenario.shape
     };
     let cluster = Cluster::new(seed, scenario.shape, tracing);
