@@ -88,7 +88,11 @@ fn what_came_stands_before_what_was_removed() {
     assert_eq!(found(&small.engine), (200, 101));
     // It is changed like any other, before and after it is opened again.
     put(&small.engine, 4, vec![(row(120, "").0, None)]);
-    put(&small.engine, 5, vec![(row(120, "").0, Some(b"came".to_vec()))]);
+    put(
+        &small.engine,
+        5,
+        vec![(row(120, "").0, Some(b"came".to_vec()))],
+    );
     assert_eq!(found(&small.engine), (200, 101));
     let again = small.after_crash(small.fault.unsynced());
     assert_eq!(found(&again.engine), (200, 101));
