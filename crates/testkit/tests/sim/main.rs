@@ -86,6 +86,18 @@ fn play_files(weather: Weather, seeds: Range<u64>) {
     );
 }
 
+fn play_back(seeds: Range<u64>) {
+    let world = Ground::new(1).world;
+    let mut tables = 0;
+    for seed in seeds {
+        let name = format!("files that come back, seed {seed}");
+        let play = |tracing| names::together::play_back(seed, tracing);
+        tables += explain(&name, &world, 100, &play).tables;
+    }
+    println!("{tables} tables read");
+    assert!(tables > 0, "runs that move nothing");
+}
+
 fn play_alone(seeds: Range<u64>) {
     let world = Ground::new(5).world;
     for seed in seeds {
@@ -169,6 +181,11 @@ fn files_of_clients_together() {
 #[test]
 fn files_while_messages_are_lost() {
     play_files(Weather::Rain, 0..60);
+}
+
+#[test]
+fn files_come_back_to_servers_that_have_given_them() {
+    play_back(0..60);
 }
 
 #[test]
@@ -302,7 +319,7 @@ fn very_many_runs() {
 }
 
 /// `ESKER_SIM=storm:100..200` plays those and counts what it finds, `objects-storm:100..200` the same with objects,
-/// `files-storm:100..200` with files, `windows-storm:100..200` with stores that die; one seed alone tells all its events.
+/// `files-storm:100..200` with files, `files-back:100..200` with those that come back, `windows-storm:100..200` with stores that die; one seed alone tells all its events.
 #[test]
 #[ignore = "for those who look for something"]
 fn these_runs() {
@@ -335,6 +352,7 @@ fn these_runs() {
             scenario.shape.windows = of_windows.is_some();
         }
         let run = |tracing| match (&scenario, kind) {
+            _ if weather == "files-back" => names::together::play_back(seed, tracing),
             (_, Some(kind)) if of_files.is_some() => names::together::play(seed, kind, tracing),
             (_, None) if of_files.is_some() => names::alone::play(seed, tracing),
             (_, Some(kind)) if of_files.is_some() => names::together::play(seed, kind, tracing),
