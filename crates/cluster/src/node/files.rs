@@ -28,10 +28,11 @@ const WAIT_MAX: u64 = 2_000;
 /// How partitions of directories have moved from here to other servers since the node was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Moved {
-    /// As tables: how many, their rows, the bytes of their files, for how long their directories stood still (in microseconds).
-    pub(crate) tables: [AtomicU64; 4],
-    /// In messages: how many, their rows, their bytes, for how long.
-    pub(crate) messages: [AtomicU64; 4],
+    /// As tables: how many, their rows, the bytes of their files, those of the messages that they took, for how long their directories stood
+    /// still (in microseconds).
+    pub(crate) tables: [AtomicU64; 5],
+    /// In messages: the same.
+    pub(crate) messages: [AtomicU64; 5],
     /// Tables that the receiver could not read, or that could not be written.
     pub(crate) unread: AtomicU64,
 }
@@ -43,8 +44,10 @@ pub struct MovedBy {
     pub partitions: u64,
     /// Their rows.
     pub rows: u64,
-    /// Bytes of rows: of files, as they are packed; of messages.
-    pub bytes: u64,
+    /// Bytes of files, as they are packed.
+    pub file_bytes: u64,
+    /// Bytes of the message that has the partition, or says where it lies.
+    pub message_bytes: u64,
     /// For how long their directories stood still, in microseconds.
     pub micros: u64,
 }
@@ -60,18 +63,28 @@ pub struct MovedFigures {
     pub unread: u64,
 }
 
-fn add(to: &[AtomicU64; 4], by: MovedBy) {
-    for (to, n) in to.iter().zip([by.partitions, by.rows, by.bytes, by.micros]) {
+fn add(to: &[AtomicU64; 5], by: MovedBy) {
+    let MovedBy {
+        partitions,
+        rows,
+        file_bytes,
+        message_bytes,
+        micros,
+    } = by;
+    let all = [partitions, rows, file_bytes, message_bytes, micros];
+    for (to, n) in to.iter().zip(all) {
         to.fetch_add(n, Ordering::Relaxed);
     }
 }
 
-fn read(from: &[AtomicU64; 4]) -> MovedBy {
-    let [partitions, rows, bytes, micros] = from.each_ref().map(|n| n.load(Ordering::Relaxed));
+fn read(from: &[AtomicU64; 5]) -> MovedBy {
+    let [partitions, rows, file_bytes, message_bytes, micros] =
+        from.each_ref().map(|n| n.load(Ordering::Relaxed));
     MovedBy {
         partitions,
         rows,
-        bytes,
+        file_bytes,
+        message_bytes,
         micros,
     }
 }

@@ -349,17 +349,10 @@ impl Node {
     pub(super) async fn move_partition(
         self: &Arc<Self>,
         to: ServerId,
-        adopt: Adopt,
+        part: Part,
         beside: Beside,
         splits: (VertexId, SplitState),
     ) -> Result<Attempt> {
-        let part = Part {
-            ops: vec![PartOp {
-                index: 0,
-                at: None,
-                change: Change::Adopt(adopt),
-            }],
-        };
         let beside = Aside {
             beside,
             splits: Some(splits),
@@ -423,6 +416,17 @@ impl Drop for Transaction {
         }
         let (tx, asked) = (self.tx, std::mem::take(&mut self.asked));
         node.spawn(|node| node.give_up(tx, asked));
+    }
+}
+
+/// The receiver's part of a partition's move.
+pub(super) fn adoption(adopt: Adopt) -> Part {
+    Part {
+        ops: vec![PartOp {
+            index: 0,
+            at: None,
+            change: Change::Adopt(adopt),
+        }],
     }
 }
 

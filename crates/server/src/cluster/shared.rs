@@ -98,7 +98,7 @@ impl SharedFiles for SharedFolder {
 /// What Prometheus reads of partitions that this server has given.
 pub(super) fn metrics(moved: &MovedFigures, out: &mut String) {
     type Figure = fn(&MovedBy) -> f64;
-    let figures: [(&str, &str, Figure); 4] = [
+    let figures: [(&str, &str, Figure); 5] = [
         (
             "esker_given_partitions_total",
             "Partitions of directories that were given to other servers.",
@@ -106,9 +106,14 @@ pub(super) fn metrics(moved: &MovedFigures, out: &mut String) {
         ),
         ("esker_given_rows_total", "Rows of them.", |m| m.rows as f64),
         (
-            "esker_given_bytes_total",
-            "Bytes of them: of files, or in messages.",
-            |m| m.bytes as f64,
+            "esker_given_file_bytes_total",
+            "Bytes of the files that they were.",
+            |m| m.file_bytes as f64,
+        ),
+        (
+            "esker_given_message_bytes_total",
+            "Bytes of the messages that had them, or said which files they were.",
+            |m| m.message_bytes as f64,
         ),
         (
             "esker_given_seconds_total",

@@ -124,8 +124,13 @@ impl Node {
         };
         for name in names {
             let whose = TableFile::parse_name(&name);
-            let old =
-                |(giver, incarnation)| giver == self.settings.id && incarnation < self.incarnation;
+            let servers = self.map.servers();
+            let first = servers.first() == Some(&self.settings.id);
+            let old = |(giver, incarnation)| {
+                giver == self.settings.id && incarnation < self.incarnation
+                    // There were more servers once.
+                    || first && !servers.contains(&giver)
+            };
             if whose.is_some_and(old) {
                 // What stays is tried again at the next start.
                 let _ = self.in_time(files.remove(name)).await;

@@ -8,6 +8,7 @@ use crate::node::hashed::Map;
 use crate::node::split::Frozen;
 use crate::node::state::State;
 use crate::node::transaction::Attempt;
+use crate::node::transaction::adoption;
 use crate::node::{MovedBy, Node};
 use crate::peer::{Adopt, RawRow, RawTable, entries_of};
 use crate::placement::{Partition, SplitState, Splits, Tree};
@@ -158,45 +159,73 @@ impl Node {
         going: (u64, u64),
         state: SplitState,
     ) -> Result<bool> {
-        let id = entries_of(directory);
-        let began = self.time.monotonic_micros();
-        let micros = || self.time.monotonic_micros().saturating_sub(began);
-        if let Some(table) = self.write_table(server, directory, going).await {
-            let (rows, bytes) = (table.rows, table.bytes);
-            let name = table.name();
-            let adopt = Adopt {
-                vertex: id,
-                splits: state.encode(),
-                rows: Vec::new(),
-                table: Some(table),
-                degrees: Vec::new(),
-            };
-            let splits = (id, state.clone());
-            let moved = self
-                .move_partition(server, adopt, Beside::default(), splits)
-                .await;
-            // It was read when it was prepared.
-            self.drop_table(name);
-            match moved? {
-                Attempt::Done(..) => {
-                    self.moved.by_table(MovedBy {
-                        partitions: 1,
-                        rows,
-                        bytes,
-                        micros: micros(),
-                    });
-                    return Ok(true);
-                }
-                Attempt::Again => return Ok(false),
-                Attempt::Unread => self.table_failed(server),
-            }
+        match self.give_table(server, directory, going, &state).await? {
+            Some(done) => Ok(done),
+            None => self.give_rows(server, directory, going, state).await,
         }
+    }
+
+    /// As a table by its name; `None` if that does not go.
+    async fn give_table(
+        self: &Arc<Self>,
+        server: ServerId,
+        directory: VertexId,
+        going: (u64, u64),
+        state: &SplitState,
+    ) -> Result<Option<bool>> {
         let began = self.time.monotonic_micros();
-        let mut bytes = 0;
+        let Some(table) = self.write_table(server, directory, going).await else {
+            return Ok(None);
+        };
+        let (rows, file_bytes, name) = (table.rows, table.bytes, table.name());
+        let part = adoption(Adopt {
+            vertex: entries_of(directory),
+            splits: state.encode(),
+            rows: Vec::new(),
+            table: Some(table),
+            degrees: Vec::new(),
+        });
+        let message_bytes = part.encode().len() as u64;
+        let splits = (entries_of(directory), state.clone());
+        let moved = self
+            .move_partition(server, part, Beside::default(), splits)
+            .await;
+        // It was read when it was prepared.
+        self.drop_table(name);
+        Ok(match moved? {
+            Attempt::Done(..) => {
+                self.moved.by_table(MovedBy {
+                    partitions: 1,
+                    rows,
+                    file_bytes,
+                    message_bytes,
+                    micros: self.time.monotonic_micros().saturating_sub(began),
+                });
+                Some(true)
+            }
+            Attempt::Again => Some(false),
+            Attempt::Unread => {
+                self.table_failed(server);
+                None
+            }
+        })
+    }
+
+    /// In a message.
+    async fn give_rows(
+        self: &Arc<Self>,
+        server: ServerId,
+        directory: VertexId,
+        going: (u64, u64),
+        state: SplitState,
+    ) -> Result<bool> {
+        let began = self.time.monotonic_micros();
+        let mut message_bytes = 0;
         let mut beside = Beside::default();
         let mut rows = Vec::new();
         self.rows_between(directory, going, &mut |key, value| {
-            bytes += (key.len() + value.len()) as u64;
+            // A table, and two lengths.
+            message_bytes += (key.len() + value.len()) as u64 + 3;
             beside.rows.push((Table::Names, key.to_vec(), None));
             rows.push(RawRow {
                 table: RawTable::Names,
@@ -205,23 +234,23 @@ impl Node {
             });
             Flow::Continue(())
         })?;
-        let adopt = Adopt {
-            vertex: id,
+        let count = rows.len() as u64;
+        let part = adoption(Adopt {
+            vertex: entries_of(directory),
             splits: state.encode(),
             rows,
             table: None,
             degrees: Vec::new(),
-        };
-        let count = adopt.rows.len() as u64;
-        let moved = self
-            .move_partition(server, adopt, beside, (id, state))
-            .await?;
+        });
+        let splits = (entries_of(directory), state);
+        let moved = self.move_partition(server, part, beside, splits).await?;
         let done = matches!(moved, Attempt::Done(..));
         if done {
             self.moved.by_message(MovedBy {
                 partitions: 1,
                 rows: count,
-                bytes,
+                file_bytes: 0,
+                message_bytes,
                 micros: self.time.monotonic_micros().saturating_sub(began),
             });
         }
