@@ -2,7 +2,7 @@
 
 use super::ask::{Ask, Service, Told};
 use super::exec::{Exec, Group, Shared, oneshot, within};
-use super::files::{FileFaults, SimFiles};
+use super::files::{FileFaults, Share, SimFiles};
 use super::liar::{Liar, Lie};
 use super::net::{Faults, Net, Peer, Times};
 use crate::archive::MemoryArchive;
@@ -76,52 +76,6 @@ pub struct Shape {
     pub windows: bool,
     /// Storage that servers have in common, if they have any.
     pub share: Option<Share>,
-}
-
-/// Storage that servers have in common.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
-    /// Partitions with so many rows move as tables.
-    pub least: u64,
-    /// What goes wrong with files.
-    pub faults: FileFaults,
-    /// One of so many servers does not see it; none, if it is 0.
-    pub blind: usize,
-}
-
-impl Share {
-    /// What a seed stands for; without faults unless something is to go wrong.
-    pub fn of(seed: u64, wrong: bool) -> Option<Self> {
-        let mut rng = Rng::new(seed ^ 0x7368_6172);
-        if rng.percent(20) {
-            return None;
-        }
-        let mut often = |most: usize| if wrong { rng.below(most) } else { 0 };
-        let faults = FileFaults {
-            write_fails: often(100),
-            torn: often(100),
-            damaged: often(100),
-            vanishes: often(100),
-            read_fails: often(100),
-            hangs: often(30),
-        };
-        Some(Self {
-            least: *rng.pick(&[0, 1, 2, 4]),
-            faults,
-            blind: *rng.pick(&[0, 0, 0, 3]),
-        })
-    }
-
-    /// The same, but it answers always.
-    #[must_use]
-    pub fn prompt(mut self) -> Self {
-        self.faults.hangs = 0;
-        self
-    }
-
-    fn sees(&self, server: usize) -> bool {
-        self.blind == 0 || server % self.blind != 1
-    }
 }
 
 struct Server {
