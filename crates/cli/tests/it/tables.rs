@@ -140,7 +140,7 @@ fn a_directory_splits_by_tables_whoever_is_killed() {
     });
     exact(&cluster, FILES);
     tables += given(&cluster, "table");
-    println!(
+    eprintln!(
         "{tables} partitions and more went as tables; {} in messages, by servers as they are now",
         given(&cluster, "message")
     );

@@ -119,10 +119,10 @@ impl ServerHost {
             Arc::new(folder) as Arc<dyn SharedFiles>
         });
         Ok(Arc::new(Self {
-            files,
             runtime,
             peers,
             window,
+            files,
         }))
     }
 
