@@ -202,7 +202,7 @@ impl Node {
         let commit = self.do_part(&part, decided.version, &decided.later, beside)?;
         // Once it is acknowledged, the decision is forgotten.
         self.harden()?;
-        if part.ops.iter().any(|op| op.change.is_adopted()) {
+        if part.ops.iter().any(|op| op.change.is_table()) {
             self.engine.persist()?;
         }
         let mut state = self.state();

@@ -200,7 +200,7 @@ impl Node {
         let mut all = self.decided_for(server);
         for decided in &mut all {
             if let Some(part) = &mut decided.part
-                && part.ops.iter().any(|op| op.change.is_adopted())
+                && part.ops.iter().any(|op| op.change.is_table())
             {
                 // As in `tell`.
                 self.engine.persist()?;

@@ -326,7 +326,7 @@ impl Node {
             })
         };
         let part = decision.parts.get(&server).cloned().unwrap_or_default();
-        if part.ops.iter().any(|op| op.change.is_adopted()) {
+        if part.ops.iter().any(|op| op.change.is_table()) {
             // Who takes rows takes them for good: no failure of the power here may leave them in two places.
             self.engine.persist()?;
         }

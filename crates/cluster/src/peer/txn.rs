@@ -257,9 +257,9 @@ impl Change {
         )
     }
 
-    /// Whether it is a partition that comes.
-    pub fn is_adopted(&self) -> bool {
-        matches!(self, Self::Adopt(_))
+    /// Whether it is a partition that comes as a table: its giver keeps the rows until the receiver has them on its disk.
+    pub fn is_table(&self) -> bool {
+        matches!(self, Self::Adopt(adopt) if adopt.table.is_some())
     }
 
     /// Whether it concerns the namespace.
