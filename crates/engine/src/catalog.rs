@@ -7,6 +7,7 @@
 //!  retained            u64, what was then, or at any later time, is told by the live store alone: see compact
 //!  bulk                present while a bulk load is under way: counters are to be recounted
 //!  subtree             ids of directories whose rows are there and that nothing leads to yet: they are to be taken out
+//!  arriving            ranges of keys of `names` whose rows come from another engine and are not yet this one's: they are to be taken out
 //!  once/<marker>       u64 version: batches applied before
 //!  once/<sender>       which of a sender's batches were applied: `txn::senders`
 //!  pending/<slot 4>    changes of counters of one commit, to be merged into `counts`, and its rows of `names`
@@ -30,6 +31,7 @@ pub(crate) const NEWEST_KEY: &[u8] = b"newest";
 pub(crate) const RETAINED_KEY: &[u8] = b"retained";
 pub(crate) const BULK_KEY: &[u8] = b"bulk";
 pub(crate) const SUBTREE_KEY: &[u8] = b"subtree";
+pub(crate) const ARRIVING_KEY: &[u8] = b"arriving";
 pub(crate) const MERGED_KEY: &[u8] = b"merged";
 pub(crate) const PENDING_PREFIX: &[u8] = b"pending/";
 

@@ -121,6 +121,7 @@ impl Engine {
         }
         engine.recover_bulk_load()?;
         engine.recover_subtree()?;
+        engine.recover_arriving()?;
         engine.load_unindexed()?;
         Ok(engine)
     }

@@ -10,6 +10,8 @@
 //! ```
 //!
 //! A **segment** holds the commits `first` to `last` of a store, in order. A **base** holds all rows as they were after commit `last`.
+//! A **table** holds `last` rows on their way from one store to another, in the order of their keys: `store` is the number of the server that
+//! gives them, `first` counts what it gave in this opening.
 //! A block holds whole commits; it is packed by LZ4 where that makes it shorter, and else as it is (both lengths are the same then).
 //! All is big-endian. A checksum is the first 8 bytes of the BLAKE3 hash of what comes before it in its part of the file.
 //!
@@ -24,7 +26,8 @@ use std::io::{self, Read as _};
 const MAGIC: &[u8; 8] = b"ESKERWIN";
 const FORMAT: u8 = 1;
 const HEAD_BYTES: usize = 8 + 2 + 4 * 8;
-const CHECKSUM_BYTES: usize = 8;
+/// How long a checksum is.
+pub const CHECKSUM_BYTES: usize = 8;
 /// The flag of a removal, beside the table's number.
 const REMOVES: u8 = 0x80;
 /// Commits are gathered into blocks of about so many bytes.
@@ -39,6 +42,8 @@ pub enum Kind {
     Segment,
     /// All rows.
     Base,
+    /// Rows that go to another store.
+    Table,
 }
 
 /// What a file says of itself.
@@ -46,13 +51,13 @@ pub enum Kind {
 pub struct Head {
     /// What it holds.
     pub kind: Kind,
-    /// Whose: a number that no two stores have.
+    /// Whose: a number that no two stores have; of a table the server's.
     pub store: u64,
     /// Which opening of the store wrote it.
     pub generation: u64,
-    /// The first commit in it; of a base always 0.
+    /// The first commit in it; of a base always 0, of a table its own number.
     pub first: u64,
-    /// The last commit in it.
+    /// The last commit in it; of a table how many rows it has.
     pub last: u64,
 }
 
@@ -70,7 +75,8 @@ pub enum SegmentError {
     Io(io::Error),
 }
 
-fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
+/// The first bytes of the BLAKE3 hash of all of it.
+pub fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
     let mut sum = [0; CHECKSUM_BYTES];
     for (to, from) in sum.iter_mut().zip(blake3::hash(bytes).as_bytes()) {
         *to = *from;
@@ -134,6 +140,7 @@ impl SegmentWriter {
         out.push(match head.kind {
             Kind::Segment => 1,
             Kind::Base => 2,
+            Kind::Table => 3,
         });
         put_u64(out, head.store);
         put_u64(out, head.generation);
@@ -227,6 +234,7 @@ impl<R: io::Read> SegmentReader<R> {
         let kind = match r.u8("a kind").map_err(damaged)? {
             1 => Kind::Segment,
             2 => Kind::Base,
+            3 => Kind::Table,
             _ => return Err(not(9, "a kind of file that this build knows")),
         };
         let mut number = || r.u64("a number").map_err(damaged);

@@ -105,6 +105,18 @@ fn thresholds() {
 }
 
 #[test]
+fn splits_of_a_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = "splits --servers 2 --files 900 --directory-threshold 100";
+    let report = bench(folder.path(), &args.split(' ').collect::<Vec<_>>());
+    assert_eq!(column(&report, "way"), ["message", "table"]);
+    positive(&report, &["splits", "rows", "ms", "message_bytes"]);
+    let bytes = column(&report, "message_bytes");
+    let bytes: Vec<f64> = bytes.iter().map(|n| n.as_f64().unwrap()).collect();
+    assert!(bytes[1] * 10.0 < bytes[0], "{bytes:?}");
+}
+
+#[test]
 fn traversals_and_scans() {
     let folder = tempfile::tempdir().unwrap();
     let args = "travel --servers 2 --graph rmat:7:300 --steps 1,4 --threshold 8";

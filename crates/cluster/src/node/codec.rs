@@ -111,7 +111,7 @@ fn take_later(r: &mut Reader<'_>) -> Result<Vec<(u32, Version)>, DecodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peer::{Adopt, Change, PartOp, RawRow, RawTable};
+    use crate::peer::{Adopt, Change, PartOp, RawRow, RawTable, TableFile};
     use esker_model::key::EdgeKey;
     use esker_model::object::{Identity, ObjectId};
     use esker_model::{EdgeTypeId, Op, Properties, VertexRef, VertexTypeId};
@@ -195,7 +195,23 @@ mod tests {
                     key: vec![1],
                     value: vec![],
                 }],
+                table: None,
                 degrees: vec![(EdgeTypeId(9), 12)],
+            }),
+            Change::Adopt(Adopt {
+                vertex: vertex.id,
+                splits: vec![4],
+                rows: vec![],
+                table: Some(TableFile {
+                    giver: ServerId(5),
+                    incarnation: 3,
+                    number: 17,
+                    rows: 9_000,
+                    bytes: 1 << 20,
+                    checksum: [7; 8],
+                    hashes: (1 << 63, u64::MAX),
+                }),
+                degrees: vec![],
             }),
         ];
         let op = |(index, change)| PartOp {

@@ -178,8 +178,8 @@ impl Node {
                     }
                     return Ok((commit, hardened || has_rows));
                 }
-                Attempt::Again if pause == 0 => pause = 1,
-                Attempt::Again => {
+                Attempt::Again | Attempt::Unread if pause == 0 => pause = 1,
+                Attempt::Again | Attempt::Unread => {
                     self.host.sleep(pause).await;
                     pause = (2 * pause).min(50);
                 }

@@ -11,6 +11,7 @@ mod clock;
 pub(crate) mod codec;
 mod coordinate;
 pub(crate) mod define;
+mod files;
 mod find;
 pub(crate) mod hashed;
 mod local;
@@ -43,6 +44,7 @@ use crate::vnode::{ServerId, VnodeMap, Vnodes};
 use clock::{Clock as Hybrid, STRIDE};
 use esker_engine::{Clock, Engine};
 use esker_model::{Error, Result, Version};
+pub use files::{MovedBy, MovedFigures, SharedFiles};
 use state::State;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -63,6 +65,11 @@ pub trait Host: Send + Sync {
 
     /// Runs a future beside the others.
     fn spawn(&self, task: BoxFuture<'static, ()>);
+
+    /// Storage that all servers see, if there is such.
+    fn files(&self) -> Option<Arc<dyn SharedFiles>> {
+        None
+    }
 
     /// What no checkpoint holds yet, if the engine's store dies with its machine.
     fn window(&self) -> Option<Arc<dyn Window>> {
@@ -85,6 +92,9 @@ pub struct Settings {
     pub threshold: u64,
     /// Entries that a partition of a directory holds at most before it splits.
     pub directory_threshold: u64,
+    /// Entries that go to another server are passed on as a sorted table by its name, where servers share storage, from so many
+    /// rows on; fewer go in a message.
+    pub table_least: u64,
     /// Where stores die with their machines: for how long a server that was restored takes only what clients send again, in
     /// milliseconds.
     pub replay_millis: u64,
@@ -107,6 +117,9 @@ pub struct Node {
     clock: Hybrid,
     incarnation: u64,
     window: Option<Arc<dyn Window>>,
+    /// Storage that all servers see.
+    files: Option<Arc<dyn SharedFiles>>,
+    moved: files::Moved,
     state: Mutex<State>,
     /// Held while it is written how a vertex has split: one writes what another has written, and more.
     splits_write: Mutex<()>,
@@ -155,6 +168,8 @@ impl Node {
             window.harden()?;
             state.serving &= !window.may_have_lost();
         }
+        // A store that dies with its machine keeps nothing for others.
+        let files = host.files().filter(|_| window.is_none());
         let clock = Hybrid::new(place as u64, engine.newest_given());
         let node = Arc::new_cyclic(|me| Self {
             settings,
@@ -166,6 +181,8 @@ impl Node {
             clock,
             incarnation,
             window,
+            files,
+            moved: files::Moved::default(),
             state: Mutex::new(state),
             splits_write: Mutex::default(),
             travels: Mutex::default(),

@@ -3,12 +3,13 @@
 use super::Node;
 use super::codec::{done_key, split_key};
 use super::hashed::Map;
+use super::names::ranges_of;
 use super::state::State;
 use crate::peer::{
     Change, Decided, Part, PartOp, Prepared, RawTable, Response, TxId, entries_of, is_object,
 };
 use crate::placement::SplitState;
-use esker_engine::{Absent, Beside, PartChange};
+use esker_engine::{Absent, Arriving, Beside, PartChange};
 use esker_model::key::Counter;
 use esker_model::namespace::record::{Lies, decode_dentry_key, lies};
 use esker_model::{Commit, EdgeKey, Error, Op, Result, Version, VertexId};
@@ -29,6 +30,9 @@ impl Node {
         seen: Version,
         part: Arc<Part>,
     ) -> Result<Response> {
+        let Ok(part) = self.with_table(part).await else {
+            return Ok(Response::Unknown);
+        };
         let mut sources: Vec<VertexId> = Vec::with_capacity(part.ops.len());
         for op in &part.ops {
             op.change.depends_on(&mut |id| sources.push(id));
@@ -47,6 +51,10 @@ impl Node {
             }
             if let Some(moved) = self.moved(state, &part) {
                 return Some(Taken::Moved(moved));
+            }
+            // What was given of that directory is to be gone before anything of it comes back.
+            if Self::gives(state, &part) {
+                return Some(Taken::Over);
             }
             // A coordinator that was started anew has forgotten it, and nobody would end it.
             if state.incarnations.get(&tx.server) > Some(&tx.incarnation) {
@@ -194,6 +202,9 @@ impl Node {
         let commit = self.do_part(&part, decided.version, &decided.later, beside)?;
         // Once it is acknowledged, the decision is forgotten.
         self.harden()?;
+        if part.ops.iter().any(|op| op.change.is_table()) {
+            self.engine.persist()?;
+        }
         let mut state = self.state();
         if noted {
             for tx in forgotten {
@@ -354,7 +365,21 @@ impl Node {
             return Ok(None);
         }
         let splits = self.with_stored(adopt.vertex, splits);
-        for row in &adopt.rows {
+        if let Some(table) = &adopt.table {
+            if adopt.rows.len() as u64 != table.rows {
+                return Err(Error::Unavailable(format!(
+                    "a partition came with {} rows of {}; it will be sent again",
+                    adopt.rows.len(),
+                    table.rows
+                )));
+            }
+            let rows = adopt.rows.iter();
+            beside.arriving = Some(Arriving {
+                ranges: ranges_of(entries_of(adopt.vertex), table.hashes),
+                rows: rows.map(|r| (r.key.clone(), r.value.clone())).collect(),
+            });
+        }
+        for row in adopt.rows.iter().filter(|_| adopt.table.is_none()) {
             let table = match row.table {
                 RawTable::Rows => Table::Rows,
                 RawTable::History => Table::History,

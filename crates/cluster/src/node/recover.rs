@@ -101,6 +101,7 @@ impl Node {
     pub async fn join(self: &Arc<Self>, waiting: &(dyn Fn(ServerId) + Sync)) -> Result<()> {
         let others = self.map.servers().iter().copied();
         let others: Vec<ServerId> = others.filter(|s| *s != self.settings.id).collect();
+        self.sweep_tables().await;
         let hellos = others.iter().map(|to| self.say_hello(*to, waiting));
         for done in join_all(hellos).await {
             done?;
@@ -121,7 +122,7 @@ impl Node {
                 server: self.settings.id,
                 incarnation,
                 number,
-            });
+            })?;
         }
         self.replay_all().await?;
         let mut state = self.state();
@@ -137,7 +138,7 @@ impl Node {
         waiting: &(dyn Fn(ServerId) + Sync),
     ) -> Result<()> {
         loop {
-            let decided = self.undelivered_to(to);
+            let decided = self.undelivered_to(to)?;
             match self.ask(to, Request::Hello { decided }).await {
                 Ok(Response::Undelivered {
                     decided,
@@ -189,13 +190,27 @@ impl Node {
         }
         let over = self.state().own.over();
         Ok(Response::Undelivered {
-            decided: self.undelivered_to(from),
+            decided: self.undelivered_to(from)?,
             incarnation: self.incarnation,
             over,
         })
     }
 
-    pub(crate) fn undelivered_to(&self, server: ServerId) -> Vec<Decided> {
+    pub(crate) fn undelivered_to(&self, server: ServerId) -> Result<Vec<Decided>> {
+        let mut all = self.decided_for(server);
+        for decided in &mut all {
+            if let Some(part) = &mut decided.part
+                && part.ops.iter().any(|op| op.change.is_table())
+            {
+                // As in `tell`.
+                self.engine.persist()?;
+                *part = self.with_kept(part)?;
+            }
+        }
+        Ok(all)
+    }
+
+    fn decided_for(&self, server: ServerId) -> Vec<Decided> {
         let state = self.state();
         let decided = state.own.decided.iter().filter(|(_, d)| d.durable);
         let decided = decided.filter_map(|((incarnation, number), d)| {

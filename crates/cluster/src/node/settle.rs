@@ -50,11 +50,15 @@ pub fn settle(
             if node.settings.id == other.settings.id {
                 continue;
             }
-            for decided in node.undelivered_to(other.settings.id) {
+            for decided in node.undelivered_to(other.settings.id)? {
                 other.commit(decided)?;
                 delivered += 1;
             }
         }
+    }
+    // What was given as a table would be found twice.
+    for node in &nodes {
+        node.remove_all_given()?;
     }
     Ok(delivered)
 }

@@ -6,6 +6,7 @@
 
 use super::Node;
 use super::codec::split_key;
+use super::transaction::{Attempt, adoption};
 use crate::peer::{Adopt, Change, Part, PartOp, RawRow, RawTable};
 use crate::placement::{Growth, Split, SplitState, Splits, Tree};
 use crate::vnode::ServerId;
@@ -261,10 +262,14 @@ impl Node {
             vertex: id,
             splits: state.encode(),
             rows,
+            table: None,
             degrees: degrees.into_iter().collect(),
         };
         // From here on who reads its edges waits to learn where they are; see `State::deciding`.
-        let moved = self.move_partition(to, adopt, beside, (id, state)).await?;
+        let moved = self
+            .move_partition(to, adoption(adopt), beside, (id, state))
+            .await?;
+        let moved = matches!(moved, Attempt::Done(..));
         if moved {
             self.state().growth.remove(&id);
         }

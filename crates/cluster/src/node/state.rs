@@ -69,6 +69,8 @@ pub(crate) struct State {
     pub(crate) calls: Map<ServerId, super::names::Calls>,
     /// What is known of all servers' files.
     pub(crate) known: crate::peer::KnownOfFiles,
+    /// Tables of entries that go to other servers.
+    pub(crate) giving: super::names::Giving,
     /// Splits that did not succeed, and when they may be tried again, in milliseconds.
     pub(crate) postponed: Map<VertexId, u64>,
     /// Whoever waits for something of the above to change.

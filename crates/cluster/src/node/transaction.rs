@@ -44,6 +44,8 @@ pub(super) enum Attempt {
     Done(Commit, bool),
     /// Something is known now that was not: try again.
     Again,
+    /// Nothing was done: a file that has the rows of a part cannot be read by who is to take them.
+    Unread,
 }
 
 impl Node {
@@ -92,7 +94,7 @@ impl Node {
         let answers = join_all(prepare).await;
         let mut prepared = vec![here];
         let mut incarnations = Vec::with_capacity(answers.len());
-        let mut again = false;
+        let (mut again, mut unread) = (false, false);
         let mut failure = None;
         for (server, answer) in parts.keys().zip(answers) {
             match answer {
@@ -105,6 +107,7 @@ impl Node {
                     again = true;
                 }
                 Ok((Response::Over, _)) => again = true,
+                Ok((Response::Unknown, _)) => unread = true,
                 Ok(_) => failure = Some(unexpected(*server)),
                 Err(e) => {
                     // What cannot be done at all says more than who could not be asked.
@@ -119,6 +122,9 @@ impl Node {
         }
         if let Some(failure) = failure {
             return Err(failure);
+        }
+        if unread {
+            return Ok(Attempt::Unread);
         }
         if again {
             return Ok(Attempt::Again);
@@ -250,11 +256,10 @@ impl Node {
         for (_, version) in &decision.later {
             commit.version = commit.version.max(*version);
         }
-        if left.is_empty() {
-            self.delivered(tx);
-        } else {
-            self.spawn(|node| node.deliver_later(tx, decision, left));
+        if left.is_empty() && self.delivered(tx).is_ok() {
+            return;
         }
+        self.spawn(|node| node.deliver_later(tx, decision, left));
     }
 
     /// Goes on telling those that did not answer.
@@ -268,7 +273,7 @@ impl Node {
         let host = Arc::clone(&self.host);
         let mut pause = RETRY_FIRST;
         drop(self);
-        while !left.is_empty() {
+        loop {
             host.sleep(pause).await;
             pause = (2 * pause).min(RETRY_LAST);
             let Some(node) = me.upgrade() else { return };
@@ -279,22 +284,30 @@ impl Node {
                 }
             }
             left = still;
-        }
-        if let Some(node) = me.upgrade() {
-            node.delivered(tx);
+            if left.is_empty() && node.delivered(tx).is_ok() {
+                return;
+            }
         }
     }
 
-    /// All have acknowledged it: nobody needs it any more.
-    pub(crate) fn delivered(&self, tx: TxId) {
+    /// All have acknowledged it: nobody needs it any more. If its rows cannot be removed it stays as it is.
+    pub(crate) fn delivered(&self, tx: TxId) -> Result<()> {
+        let slot = (tx.incarnation, tx.number);
+        let decision = {
+            let state = self.state();
+            let decided = state.own.decided.get(&slot);
+            decided.map(|d| Arc::clone(&d.decision))
+        };
+        let gone = decision.map_or(Ok(false), |decision| self.remove_given(tx, &decision))?;
         let mut state = self.state();
-        let known = state.own.decided.remove(&(tx.incarnation, tx.number));
-        if known.is_some() {
+        let known = state.own.decided.remove(&slot);
+        if known.is_some() && !gone {
             state.own.done.push(decided_key(tx.incarnation, tx.number));
         }
         if tx.incarnation == self.incarnation {
             state.own.end(tx.number);
         }
+        Ok(())
     }
 
     /// Tells one server to do its part; what was new there.
@@ -312,9 +325,14 @@ impl Node {
                 part,
             })
         };
+        let part = decision.parts.get(&server).cloned().unwrap_or_default();
+        if part.ops.iter().any(|op| op.change.is_table()) {
+            // Who takes rows takes them for good: no failure of the power here may leave them in two places.
+            self.engine.persist()?;
+        }
         let mut answer = self.ask(server, decided(None)).await?;
         if answer == Response::Unknown {
-            let part = decision.parts.get(&server).cloned().unwrap_or_default();
+            let part = self.with_kept(&part)?;
             answer = self.ask(server, decided(Some(part))).await?;
         }
         match answer {
@@ -328,30 +346,21 @@ impl Node {
     }
 
     /// Moves a partition: the receiver's part, and what is done here with the decision.
-    pub(crate) async fn move_partition(
+    pub(super) async fn move_partition(
         self: &Arc<Self>,
         to: ServerId,
-        adopt: Adopt,
+        part: Part,
         beside: Beside,
         splits: (VertexId, SplitState),
-    ) -> Result<bool> {
-        let part = Part {
-            ops: vec![PartOp {
-                index: 0,
-                at: None,
-                change: Change::Adopt(adopt),
-            }],
-        };
+    ) -> Result<Attempt> {
         let beside = Aside {
             beside,
             splits: Some(splits),
             marker: None,
             seen: Version::ZERO,
         };
-        let attempt = self
-            .attempt(Parts::from([(to, Arc::new(part))]), beside)
-            .await?;
-        Ok(matches!(attempt, Attempt::Done(..)))
+        self.attempt(Parts::from([(to, Arc::new(part))]), beside)
+            .await
     }
 
     /// Takes back what was prepared, wherever that may be.
@@ -407,6 +416,17 @@ impl Drop for Transaction {
         }
         let (tx, asked) = (self.tx, std::mem::take(&mut self.asked));
         node.spawn(|node| node.give_up(tx, asked));
+    }
+}
+
+/// The receiver's part of a partition's move.
+pub(super) fn adoption(adopt: Adopt) -> Part {
+    Part {
+        ops: vec![PartOp {
+            index: 0,
+            at: None,
+            change: Change::Adopt(adopt),
+        }],
     }
 }
 

@@ -1,6 +1,7 @@
 //! Parts as bytes: in a coordinator's store, and on the wire.
 
-use super::{Adopt, Change, Part, PartOp, RawRow, RawTable};
+use super::{Adopt, Change, Part, PartOp, RawRow, RawTable, TableFile};
+use crate::vnode::ServerId;
 use esker_model::codec::{DecodeError, Reader, put_bytes, put_u16, put_u32, put_u64, put_varint};
 use esker_model::key::{Counter, EDGE_KEY_BYTES, EdgeKey};
 use esker_model::object::{Identity, ObjectId};
@@ -61,7 +62,13 @@ fn put_change(out: &mut Vec<u8>, change: &Change) {
             properties.encode(out);
         }
         Change::Adopt(adopt) => {
-            out.push(17);
+            match &adopt.table {
+                None => out.push(17),
+                Some(table) => {
+                    out.push(21);
+                    put_table(out, table);
+                }
+            }
             out.extend_from_slice(&adopt.vertex.0);
             put_bytes(out, &adopt.splits);
             put_varint(out, adopt.rows.len() as u64);
@@ -95,6 +102,28 @@ fn put_change(out: &mut Vec<u8>, change: &Change) {
             put_u64(out, object.0);
         }
     }
+}
+
+fn put_table(out: &mut Vec<u8>, table: &TableFile) {
+    put_u32(out, table.giver.0);
+    for n in [table.incarnation, table.number, table.rows, table.bytes] {
+        put_u64(out, n);
+    }
+    out.extend_from_slice(&table.checksum);
+    put_u64(out, table.hashes.0);
+    put_u64(out, table.hashes.1);
+}
+
+fn take_table(r: &mut Reader<'_>) -> Result<TableFile, DecodeError> {
+    Ok(TableFile {
+        giver: ServerId(r.u32("a server")?),
+        incarnation: r.u64("an incarnation")?,
+        number: r.u64("a number")?,
+        rows: r.u64("a number of rows")?,
+        bytes: r.u64("a length")?,
+        checksum: r.array("a checksum")?,
+        hashes: (r.u64("a hash")?, r.u64("a hash")?),
+    })
 }
 
 pub(super) fn put_identity(out: &mut Vec<u8>, identity: &Identity) {
@@ -135,7 +164,8 @@ fn take_change(r: &mut Reader<'_>) -> Result<Change, DecodeError> {
                 asked: flags & 2 != 0,
             })
         }
-        17 => {
+        17 | 21 => {
+            let table = (kind == 21).then(|| take_table(r)).transpose()?;
             let vertex = VertexId(r.array("a vertex id")?);
             let splits = r.bytes("a split state")?.to_vec();
             let count = r.count(3, "a number of rows")?;
@@ -164,6 +194,7 @@ fn take_change(r: &mut Reader<'_>) -> Result<Change, DecodeError> {
                 vertex,
                 splits,
                 rows,
+                table,
                 degrees: degrees.collect::<Result<_, DecodeError>>()?,
             }))
         }
@@ -280,7 +311,7 @@ fn take_op(r: &mut Reader<'_>, kind: u8) -> Result<Op, DecodeError> {
                 to: take_identity(r)?,
             });
         }
-        _ => return Err(r.error("a kind of change (0 to 6, 16 to 19)")),
+        _ => return Err(r.error("a kind of change (0 to 6, 16 to 21)")),
     }
     let type_id = VertexTypeId(r.u16("a vertex type")?);
     let id = VertexId(r.array("a vertex id")?);

@@ -19,8 +19,8 @@ pub use travel::{
 };
 pub(crate) use txn::is_object;
 pub use txn::{
-    Adopt, Change, Decided, Part, PartOp, Prepared, RawRow, RawTable, TxId, entries_of, row_lock,
-    stands_for, vertex_of,
+    Adopt, Change, Decided, Part, PartOp, Prepared, RawRow, RawTable, TableFile, TxId, entries_of,
+    row_lock, stands_for, vertex_of,
 };
 
 use crate::vnode::ServerId;
@@ -255,7 +255,8 @@ pub enum Response {
         /// Changes that found everything as they would have left it.
         unchanged: u64,
     },
-    /// To [`Request::Commit`]: the part is not known here, send it along.
+    /// To [`Request::Commit`]: the part is not known here, send it along. To [`Request::Prepare`]: the file that has its rows cannot be
+    /// read here, send them along.
     Unknown,
     /// Done, nothing to say.
     Done,

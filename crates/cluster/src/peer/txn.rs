@@ -5,6 +5,7 @@ use esker_model::key::EdgeKey;
 use esker_model::namespace::record::{Lies, lies};
 use esker_model::object::{Identity, ObjectId};
 use esker_model::{EdgeTypeId, Op, Properties, Version, VertexId};
+use esker_store::segment::CHECKSUM_BYTES;
 use std::sync::Arc;
 
 /// A transaction: who coordinates it, and which of its it is.
@@ -79,10 +80,58 @@ pub struct Adopt {
     pub vertex: VertexId,
     /// How it has split then, as [`crate::placement::SplitState`] encodes it.
     pub splits: Vec<u8>,
-    /// Rows that were not staged before, or have changed since.
+    /// Rows that come with it; none if they lie in a file and the message does not bring them.
     pub rows: Vec<RawRow>,
+    /// The file of entries that its rows make, on storage that all servers share.
+    pub table: Option<TableFile>,
     /// How many edges of each type come.
     pub degrees: Vec<(EdgeTypeId, u64)>,
+}
+
+/// A file with the entries of a partition that changes its server: a sorted table that is passed on by its name.
+///
+/// It is read once, when the receiver prepares its part; what was given stays with the giver until the receiver has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableFile {
+    /// Who wrote it.
+    pub giver: ServerId,
+    /// How often that server had been started.
+    pub incarnation: u64,
+    /// Counted since then.
+    pub number: u64,
+    /// How many rows it has.
+    pub rows: u64,
+    /// How long it is.
+    pub bytes: u64,
+    /// Of all of it: [`esker_store::segment::checksum`].
+    pub checksum: [u8; CHECKSUM_BYTES],
+    /// The first and the last hash of the partition's names.
+    pub hashes: (u64, u64),
+}
+
+impl TableFile {
+    /// What it is called.
+    pub fn name(&self) -> String {
+        Self::name_of(self.giver, self.incarnation, self.number)
+    }
+
+    /// What a file is called that a server writes.
+    pub fn name_of(giver: ServerId, incarnation: u64, number: u64) -> String {
+        format!("split-{}-{incarnation:x}-{number:x}.table", giver.0)
+    }
+
+    /// Who wrote a file of that name, and how often that server had been started; `None` if it is another one's.
+    pub fn parse_name(name: &str) -> Option<(ServerId, u64)> {
+        let mut parts = name
+            .strip_prefix("split-")?
+            .strip_suffix(".table")?
+            .split('-');
+        let giver = ServerId(parts.next()?.parse().ok()?);
+        let mut number = || u64::from_str_radix(parts.next()?, 16).ok();
+        let (incarnation, number) = (number()?, number()?);
+        let same = Self::name_of(giver, incarnation, number) == name;
+        same.then_some((giver, incarnation))
+    }
 }
 
 /// A row as it lies in the store.
@@ -208,11 +257,19 @@ impl Change {
         )
     }
 
+    /// Whether it is a partition that comes as a table: its giver keeps the rows until the receiver has them on its disk.
+    pub fn is_table(&self) -> bool {
+        matches!(self, Self::Adopt(adopt) if adopt.table.is_some())
+    }
+
     /// Whether it concerns the namespace.
     pub fn is_names(&self) -> bool {
         match self {
             Self::Names(_) => true,
-            Self::Adopt(adopt) => adopt.rows.iter().any(|row| row.table == RawTable::Names),
+            Self::Adopt(adopt) => {
+                let named = |row: &RawRow| row.table == RawTable::Names;
+                adopt.table.is_some() || adopt.rows.iter().any(named)
+            }
             _ => false,
         }
     }

@@ -44,6 +44,9 @@ pub const THRESHOLD_DEFAULT: u64 = 128;
 /// Entries that a partition of a directory holds at most before it splits, unless somebody chose otherwise (GIGA+ was
 /// measured with 8,000).
 pub const DIRECTORY_THRESHOLD_DEFAULT: u64 = 8_192;
+/// Rows from which on a partition of a directory goes to another server as a sorted table on shared storage, unless somebody chose
+/// otherwise.
+pub const TABLE_LEAST_DEFAULT: u64 = 1_024;
 
 /// What edges are spread over: a server or, with virtual nodes, a vnode; numbered from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,6 +5,7 @@
 
 mod again;
 mod apart;
+mod arrive;
 mod ask;
 mod attributes;
 mod change;
@@ -35,6 +36,7 @@ use crate::counts::PendingCounters;
 use crate::txn::{Effects, Overlay, Txn, Writer, repeat};
 use apart::Apart;
 pub use apart::{DirectorySums, Fetched, Need, Placed, Ran, RowPlace};
+pub use arrive::Arriving;
 pub use ask::{RawEntry, path_of};
 use directory::{Directories, Directory};
 use esker_model::{Error, Result};

@@ -6,6 +6,7 @@
 use super::checks::{check_properties, check_row};
 use super::{Effects, Mark, Overlay, Txn, Writer, lock};
 use crate::Engine;
+use crate::names::Arriving;
 use crate::object::{BulkTag, GroupTag};
 use esker_model::key::{Counter, EdgeKey};
 use esker_model::limits::PROPERTIES_MAX;
@@ -66,6 +67,8 @@ pub struct Beside {
     pub counters: Vec<(Counter, i64)>,
     /// Whose edges of which type it changes.
     pub touched: Vec<(VertexId, EdgeTypeId)>,
+    /// Rows of table `names` that come from another engine in large numbers, as a sorted table past the log.
+    pub arriving: Option<Arriving>,
     /// The batch's marker ([`esker_model::Batch::once`]): if it was applied before, nothing is done.
     pub once: Option<Vec<u8>>,
 }
@@ -181,7 +184,10 @@ impl Engine {
             edges_created: effects.edges_created,
             unchanged: effects.unchanged,
         };
-        let committed = self.commit_group(writer, overlay, &mut effects);
+        let committed = match &beside.arriving {
+            Some(arriving) => self.commit_arriving(writer, overlay, &mut effects, arriving),
+            None => self.commit_group(writer, overlay, &mut effects),
+        };
         writer.senders.end(committed.is_ok());
         committed.map(|()| commit)
     }

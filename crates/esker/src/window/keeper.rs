@@ -428,6 +428,8 @@ impl Keeper {
                 let old = match head.kind {
                     Kind::Segment => head.last <= last,
                     Kind::Base => (head.generation, head.last) != (self.generation, last),
+                    // No store leaves such.
+                    Kind::Table => false,
                 };
                 if old {
                     let _ = std::fs::remove_file(folder.join(name.text()));

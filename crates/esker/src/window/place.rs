@@ -30,6 +30,7 @@ impl Name {
         let end = match kind {
             Kind::Segment => "seg",
             Kind::Base => "base",
+            Kind::Table => "table",
         };
         format!("{store:016x}-{generation:x}-{first:x}-{last:x}.{end}")
     }

@@ -4,7 +4,9 @@ use crate::config::Draft;
 use crate::settings::Settings;
 use esker::{Durability, WindowOptions};
 use esker_cluster::node::SERVERS_MAX;
-use esker_cluster::placement::{DIRECTORY_THRESHOLD_DEFAULT, THRESHOLD_DEFAULT};
+use esker_cluster::placement::{
+    DIRECTORY_THRESHOLD_DEFAULT, TABLE_LEAST_DEFAULT, THRESHOLD_DEFAULT,
+};
 use esker_cluster::vnode::VNODES_DEFAULT;
 use esker_cluster::{Kind, ServerId, Vnodes};
 use esker_config::{self as config, DeValue, Filled, Key, Source, count, integer, take_by, text};
@@ -37,6 +39,10 @@ pub struct ClusterConfig {
     pub threshold: u64,
     /// Entries that a partition of a directory holds at most before it splits.
     pub directory_threshold: u64,
+    /// A folder that all servers see, if there is one: partitions of directories pass through it as sorted tables.
+    pub shared: Option<PathBuf>,
+    /// Partitions with fewer rows go in messages.
+    pub shared_least: u64,
     /// How many virtual nodes there are.
     pub vnodes: u32,
     /// What an acknowledged write survives.
@@ -77,6 +83,8 @@ struct Half {
     placement: Kind,
     threshold: u64,
     directory_threshold: u64,
+    shared: Option<PathBuf>,
+    shared_least: u64,
     vnodes: u32,
     durability: Durability,
     window: bool,
@@ -119,7 +127,7 @@ enum Servers {
     Count(usize),
 }
 
-const OWN: [Key<Half>; 17] = [
+const OWN: [Key<Half>; 19] = [
     Key {
         path: "name",
         expected: "text",
@@ -151,6 +159,19 @@ const OWN: [Key<Half>; 17] = [
         expected: config::COUNT,
         set: |d, v| {
             d.directory_threshold = integer(v).filter(|n| *n > 0)?;
+            Some(())
+        },
+    },
+    Key {
+        path: "shared",
+        expected: "the path of a folder that all servers see",
+        set: |d, v| text(v).map(|t| d.shared = Some(t.into())),
+    },
+    Key {
+        path: "shared_least",
+        expected: config::COUNT,
+        set: |d, v| {
+            d.shared_least = integer(v)?;
             Some(())
         },
     },
@@ -316,6 +337,8 @@ impl ClusterConfig {
             placement: Kind::Dido,
             threshold: THRESHOLD_DEFAULT,
             directory_threshold: DIRECTORY_THRESHOLD_DEFAULT,
+            shared: None,
+            shared_least: TABLE_LEAST_DEFAULT,
             vnodes: VNODES_DEFAULT,
             durability: Durability::Relaxed,
             window: false,
@@ -396,6 +419,8 @@ impl ClusterConfig {
             placement: half.placement,
             threshold: half.threshold,
             directory_threshold: half.directory_threshold,
+            shared: half.shared.map(|shared| folder.join(shared)),
+            shared_least: half.shared_least,
             vnodes: half.vnodes,
             durability: half.durability,
             memory_bytes: half.memory_bytes,

@@ -1,8 +1,9 @@
 //! What a node needs of the world: connections to the other servers, a clock that ticks, threads.
 
 use super::config::ClusterConfig;
+use super::shared::SharedFolder;
 use super::wire;
-use esker_cluster::node::{BoxFuture, Window};
+use esker_cluster::node::{BoxFuture, SharedFiles, Window};
 use esker_cluster::peer::{Answer, Question, Request};
 use esker_cluster::{Host, ServerId};
 use esker_model::{Error, Result};
@@ -30,6 +31,7 @@ pub(super) struct ServerHost {
     /// By number; `None` for this one.
     peers: Vec<Option<Arc<Peer>>>,
     window: Option<Arc<dyn Window>>,
+    files: Option<Arc<dyn SharedFiles>>,
 }
 
 /// The window of a server's store.
@@ -111,10 +113,16 @@ impl ServerHost {
         };
         let peers = config.ids().map(peer).collect::<Result<_>>()?;
         let window = window.map(|w| Arc::new(StoreWindow(w)) as Arc<dyn Window>);
+        let shared = config.shared.clone();
+        let files = shared.map(|folder| {
+            let folder = SharedFolder::new(folder, runtime.clone());
+            Arc::new(folder) as Arc<dyn SharedFiles>
+        });
         Ok(Arc::new(Self {
             runtime,
             peers,
             window,
+            files,
         }))
     }
 
@@ -192,6 +200,10 @@ impl Host for ServerHost {
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         self.runtime.spawn(task);
+    }
+
+    fn files(&self) -> Option<Arc<dyn SharedFiles>> {
+        self.files.clone()
     }
 
     fn window(&self) -> Option<Arc<dyn Window>> {

@@ -11,6 +11,7 @@ mod host;
 mod names;
 mod placed;
 mod questions;
+mod shared;
 mod storage;
 mod wire;
 
@@ -98,6 +99,7 @@ impl Cluster {
             placement: config.placement,
             threshold: config.threshold,
             directory_threshold: config.directory_threshold,
+            table_least: config.shared_least,
             replay_millis: config.checkpoint.as_ref().map_or(0, |c| {
                 u64::try_from(c.replay.as_millis()).unwrap_or(u64::MAX)
             }),
@@ -286,6 +288,7 @@ impl Cluster {
     /// What Prometheus reads.
     pub(crate) fn metrics(&self, database: &Database, out: &mut String) {
         self.host.metrics(out);
+        shared::metrics(&self.node.partitions_given(), out);
         if let Some(window) = database.window() {
             window_metrics(&window.figures(), out);
         }

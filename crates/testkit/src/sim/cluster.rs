@@ -2,6 +2,7 @@
 
 use super::ask::{Ask, Service, Told};
 use super::exec::{Exec, Group, Shared, oneshot, within};
+use super::files::{FileFaults, Share, SimFiles};
 use super::liar::{Liar, Lie};
 use super::net::{Faults, Net, Peer, Times};
 use crate::archive::MemoryArchive;
@@ -73,6 +74,8 @@ pub struct Shape {
     pub engine: esker_engine::Settings,
     /// Whether a store dies with its server, but for what was persisted.
     pub windows: bool,
+    /// Storage that servers have in common, if they have any.
+    pub share: Option<Share>,
 }
 
 struct Server {
@@ -175,6 +178,8 @@ pub struct Cluster {
     pub net: Net,
     /// What it is like.
     pub shape: Shape,
+    /// Storage that its servers have in common.
+    pub files: Arc<SimFiles>,
     servers: RefCell<Vec<Server>>,
     rng: RefCell<Rng>,
     faults: Cell<Faults>,
@@ -191,9 +196,12 @@ impl Cluster {
         let mut rng = Rng::new(seed ^ 0x736b_6577);
         let server = |i| Server::new(i, shape.skew, &mut rng, exec.shared());
         let servers = (0..shape.servers).map(server).collect();
+        let faults = shape.share.map_or_else(FileFaults::default, |s| s.faults);
+        let files = SimFiles::new(exec.shared(), seed, faults);
         Rc::new(Self {
             net,
             shape,
+            files,
             servers: RefCell::new(servers),
             rng: RefCell::new(rng),
             faults: Cell::default(),
@@ -295,6 +303,7 @@ impl Cluster {
             placement: self.shape.placement,
             threshold: self.shape.threshold,
             directory_threshold: self.shape.threshold,
+            table_least: self.shape.share.map_or(0, |share| share.least),
             replay_millis: 0,
         }
     }
@@ -376,7 +385,9 @@ impl Cluster {
         let settings = self.settings(id);
         let window = self.servers.borrow().get(at).and_then(|s| s.live.clone());
         let window = window.map(|live| Arc::new(SimWindow(live)) as Arc<dyn Window>);
-        let host = self.net.host(id, group, window);
+        let files = self.shape.share.filter(|share| share.sees(at));
+        let files = files.map(|_| Arc::clone(&self.files));
+        let host = self.net.host(id, group, window, files);
         let weak = Arc::downgrade(&engine);
         let node = Node::open(engine, clock, host, settings)?;
         self.net.add(id, group, Arc::clone(&node) as Arc<dyn Peer>);

@@ -14,6 +14,7 @@ pub mod client;
 pub mod cluster;
 pub mod exec;
 pub mod facade;
+pub mod files;
 pub mod liar;
 pub mod names;
 pub mod net;

@@ -1,8 +1,9 @@
 //! A network that delays, reorders, loses and repeats, and servers that are not there.
 
 use super::exec::{Exec, Group, LocalFuture, Receiver, Sender, Shared, oneshot, within};
+use super::files::{SimFiles, SimShare};
 use crate::rng::Rng;
-use esker_cluster::node::{BoxFuture, Window};
+use esker_cluster::node::{BoxFuture, SharedFiles, Window};
 use esker_cluster::peer::{Answer, Question};
 use esker_cluster::{Host, Node, ServerId};
 use esker_model::{Error, Result};
@@ -239,9 +240,11 @@ impl Net {
         id: ServerId,
         group: Group,
         window: Option<Arc<dyn Window>>,
+        files: Option<Arc<SimFiles>>,
     ) -> Arc<dyn Host> {
         Arc::new(SimHost {
             window,
+            files,
             id,
             group,
             net: self.clone(),
@@ -405,6 +408,7 @@ struct SimHost {
     group: Group,
     net: Net,
     window: Option<Arc<dyn Window>>,
+    files: Option<Arc<SimFiles>>,
 }
 
 impl Host for SimHost {
@@ -428,6 +432,11 @@ impl Host for SimHost {
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         self.net.shared.spawn(self.group, task);
+    }
+
+    fn files(&self) -> Option<Arc<dyn SharedFiles>> {
+        let files = self.files.clone()?;
+        Some(Arc::new(SimShare(files)))
     }
 
     fn window(&self) -> Option<Arc<dyn Window>> {
@@ -497,7 +506,7 @@ mod tests {
         fn asked(&self) -> Result<Answer> {
             let call = self
                 .net
-                .host(ServerId(0), WORLD, None)
+                .host(ServerId(0), WORLD, None, None)
                 .call(ServerId(1), ping());
             self.exec.block_on(call, 10_000_000).unwrap()
         }

@@ -108,6 +108,7 @@ impl Scenario {
                 promises: 0,
             },
             windows: false,
+            share: None,
         };
         let wet = weather != Weather::Calm;
         let mut often = |most: usize| if wet { rng.below(most) } else { 0 };
@@ -339,6 +340,8 @@ pub struct Played {
     pub applied: usize,
     /// Promises that were made.
     pub promises: usize,
+    /// Partitions of directories that were read as tables.
+    pub tables: u64,
     /// How often a task went on.
     pub polls: u64,
     /// Messages between servers.

@@ -73,16 +73,29 @@ fn play_files(weather: Weather, seeds: Range<u64>) {
         total.applied += played.applied;
         total.messages += played.messages;
         total.promises += played.promises;
+        total.tables += played.tables;
     }
     println!(
-        "{runs} runs of files, {weather:?}: {} calls, {} changes done, {} messages, {} promises",
-        total.records, total.applied, total.messages, total.promises
+        "{runs} runs of files, {weather:?}: {} calls, {} changes done, {} messages, {} promises, {} tables read",
+        total.records, total.applied, total.messages, total.promises, total.tables
     );
     assert!(total.applied as u64 > 8 * runs, "runs that do nothing");
     assert!(
         weather == Weather::Flood || total.promises as u64 > runs,
         "runs that promise nothing"
     );
+}
+
+fn play_back(seeds: Range<u64>) {
+    let world = Ground::new(1).world;
+    let mut tables = 0;
+    for seed in seeds {
+        let name = format!("files that come back, seed {seed}");
+        let play = |tracing| names::together::play_back(seed, tracing);
+        tables += explain(&name, &world, 100, &play).tables;
+    }
+    println!("{tables} tables read");
+    assert!(tables > 0, "runs that move nothing");
 }
 
 fn play_alone(seeds: Range<u64>) {
@@ -102,7 +115,7 @@ fn one_client_is_answered_as_by_the_model() {
 #[test]
 fn one_client_is_answered_about_files_as_by_one_engine() {
     let world = Ground::new(1).world;
-    let (mut splits, mut rows) = (0, 0);
+    let (mut splits, mut rows, mut tables) = (0, 0, 0);
     // The last ones found attributes of `/` that were old, and groups that merged trees did not take over.
     for seed in (0..40).chain([44, 52, 99, 148]) {
         let played = explain(
@@ -113,8 +126,9 @@ fn one_client_is_answered_about_files_as_by_one_engine() {
         );
         splits += played.records;
         rows += played.applied;
+        tables += played.tables;
     }
-    println!("{splits} directories had split, {rows} rows");
+    println!("{splits} directories had split, {rows} rows, {tables} tables read");
     assert!(splits > 40 && rows > 400, "runs that do nothing");
 }
 
@@ -167,6 +181,11 @@ fn files_of_clients_together() {
 #[test]
 fn files_while_messages_are_lost() {
     play_files(Weather::Rain, 0..60);
+}
+
+#[test]
+fn files_come_back_to_servers_that_have_given_them() {
+    play_back(0..60);
 }
 
 #[test]
@@ -300,7 +319,7 @@ fn very_many_runs() {
 }
 
 /// `ESKER_SIM=storm:100..200` plays those and counts what it finds, `objects-storm:100..200` the same with objects,
-/// `files-storm:100..200` with files, `windows-storm:100..200` with stores that die; one seed alone tells all its events.
+/// `files-storm:100..200` with files, `files-back:100..200` with those that come back, `windows-storm:100..200` with stores that die; one seed alone tells all its events.
 #[test]
 #[ignore = "for those who look for something"]
 fn these_runs() {
@@ -333,6 +352,7 @@ fn these_runs() {
             scenario.shape.windows = of_windows.is_some();
         }
         let run = |tracing| match (&scenario, kind) {
+            _ if weather == "files-back" => names::together::play_back(seed, tracing),
             (_, Some(kind)) if of_files.is_some() => names::together::play(seed, kind, tracing),
             (_, None) if of_files.is_some() => names::alone::play(seed, tracing),
             (_, Some(kind)) if of_files.is_some() => names::together::play(seed, kind, tracing),
@@ -344,9 +364,10 @@ fn these_runs() {
         let played = std::panic::catch_unwind(|| explain(&name, &world, events, &run));
         match played {
             Ok(p) => println!(
-                "{seed} ok: {} calls, {} applied, {} polls, {} messages, {:?}",
+                "{seed} ok: {} calls, {} applied, {} tables, {} polls, {} messages, {:?}",
                 p.records,
                 p.applied,
+                p.tables,
                 p.polls,
                 p.messages,
                 begin.elapsed()

@@ -42,6 +42,8 @@ pub(crate) enum Workload {
     Scan(ScanArgs),
     /// Create files in one directory (Figure 18)
     Mdtest(MdtestArgs),
+    /// Splits of a directory, its entries as a table on shared storage and in a message
+    Splits(SplitsArgs),
 }
 
 impl Workload {
@@ -53,6 +55,7 @@ impl Workload {
             Self::Travel(_) => "cluster travel",
             Self::Scan(_) => "cluster scan",
             Self::Mdtest(_) => "cluster mdtest",
+            Self::Splits(_) => "cluster splits",
         }
     }
 
@@ -64,6 +67,7 @@ impl Workload {
             Self::Travel(args) => &args.shared,
             Self::Scan(args) => &args.shared,
             Self::Mdtest(args) => &args.shared,
+            Self::Splits(args) => &args.shared,
         }
     }
 }
@@ -274,6 +278,22 @@ pub(crate) struct MdtestArgs {
     pub(crate) no_cache: bool,
     /// Files that each client creates, one after the other
     #[arg(long, value_name = "N", default_value_t = 4000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) files: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SplitsArgs {
+    #[command(flatten)]
+    pub(crate) shared: Shared,
+    /// How many servers
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub(crate) servers: u32,
+    /// A partition of the directory with more entries than that splits; several numbers are measured one after the other
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [DIRECTORY_THRESHOLD_DEFAULT],
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) directory_threshold: Vec<u64>,
+    /// Files that are created in the directory
+    #[arg(long, value_name = "N", default_value_t = 60_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) files: u32,
 }
 

@@ -119,6 +119,7 @@ fn once(bench: &Bench<'_>, args: &HotArgs, case: &Case, hot: bool) -> anyhow::Re
         placement: case.placement,
         threshold: args.split.threshold,
         directory_threshold: DIRECTORY_THRESHOLD_DEFAULT,
+        shared: false,
         memory: super::MEMORY,
     };
     let mut servers = Servers::start(bench, &spec)?;

@@ -110,6 +110,7 @@ fn once(bench: &Bench<'_>, args: &InsertArgs, graph: &Graph, case: &Case) -> any
         placement: case.placement,
         threshold: args.split.threshold,
         directory_threshold: DIRECTORY_THRESHOLD_DEFAULT,
+        shared: false,
         memory: super::MEMORY,
     };
     let mut servers = Servers::start(bench, &spec)?;

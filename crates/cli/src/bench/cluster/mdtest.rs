@@ -122,6 +122,7 @@ fn once(bench: &Bench<'_>, args: &MdtestArgs, servers: u32) -> anyhow::Result<Do
         placement: args.placement,
         threshold: args.split.threshold,
         directory_threshold: args.directory_threshold,
+        shared: false,
         memory: super::MEMORY,
     };
     let count = servers * args.clients_per_server;

@@ -5,7 +5,7 @@
 //! processes together. `docs/book/paper-graphmeta.md` puts the figures beside GraphMeta's.
 //!
 //! Suggested reading order: [`args`], [`servers`], [`work`] (clients), then a workload: [`insert`], [`hot_vertex`],
-//! [`threshold`], [`travel`], [`scan`], [`mdtest`]. [`report`] prints and [`plot`] draws.
+//! [`threshold`], [`travel`], [`scan`], [`mdtest`], [`splits`]. [`report`] prints and [`plot`] draws.
 
 mod args;
 mod hot_vertex;
@@ -15,6 +15,7 @@ mod plot;
 mod report;
 mod scan;
 mod servers;
+mod splits;
 mod threshold;
 mod travel;
 mod work;
@@ -81,6 +82,7 @@ pub(crate) fn run(args: &ClusterBenchArgs, context: &mut Context) -> anyhow::Res
         Workload::Travel(args) => travel::run(&mut bench, args),
         Workload::Scan(args) => scan::run(&mut bench, args),
         Workload::Mdtest(args) => mdtest::run(&mut bench, args),
+        Workload::Splits(args) => splits::run(&mut bench, args),
     };
     let stopped = match ran {
         Ok(()) => false,

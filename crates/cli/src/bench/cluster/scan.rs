@@ -143,6 +143,7 @@ fn one_placement(
         placement,
         threshold: args.split.threshold,
         directory_threshold: DIRECTORY_THRESHOLD_DEFAULT,
+        shared: false,
         memory: super::MEMORY_SMALL,
     };
     let mut servers = Servers::start(bench, &spec)?;

@@ -29,6 +29,8 @@ pub(super) struct Spec {
     pub(super) threshold: u64,
     /// Entries of a partition of a directory.
     pub(super) directory_threshold: u64,
+    /// Whether they share a folder, through which partitions of directories pass.
+    pub(super) shared: bool,
     /// Of each server, in bytes, where the command line says nothing.
     pub(super) memory: u64,
 }
@@ -112,6 +114,22 @@ impl Servers {
             .iter()
             .map(|child| machine::seconds_of(&child.id().to_string()))
             .sum()
+    }
+
+    /// A figure of `/metrics`, all servers together.
+    pub(super) fn figure(&self, name: &str) -> anyhow::Result<f64> {
+        let mut sum = 0.0;
+        for address in &self.config.servers {
+            let metrics = ask(address, "/metrics")
+                .with_context(|| format!("asking {address} for its metrics"))?;
+            let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+            let line = line.with_context(|| format!("{address} has no figure {name}"))?;
+            sum += line
+                .trim()
+                .parse::<f64>()
+                .with_context(|| format!("{address} says that {name} is `{line}`"))?;
+        }
+        Ok(sum)
     }
 
     /// Stops all in good order.
@@ -198,6 +216,10 @@ fn described(bench: &Bench<'_>, spec: &Spec) -> anyhow::Result<String> {
     writeln!(text, "placement = \"{}\"", spec.placement.name())?;
     writeln!(text, "threshold = {}", spec.threshold)?;
     writeln!(text, "directory_threshold = {}", spec.directory_threshold)?;
+    if spec.shared {
+        writeln!(text, "shared = \"between\"")?;
+        writeln!(text, "shared_least = 0")?;
+    }
     writeln!(text, "vnodes = {}", bench.shared.vnodes)?;
     writeln!(text, "durability = \"{durability}\"")?;
     writeln!(text, "memory = \"{memory}\"")?;
@@ -224,6 +246,19 @@ fn spawn(config: &ClusterConfig, file: &Path, id: ServerId) -> anyhow::Result<Ch
         .process_group(0)
         .spawn()
         .with_context(|| format!("starting {id}"))
+}
+
+/// What a server answers over HTTP, with its head.
+fn ask(address: &str, path: &str) -> anyhow::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address.parse()?, PROBE_MAX)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nhost: esker\r\nconnection: close\r\n\r\n"
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
 }
 
 /// Whether `/readyz` says so.

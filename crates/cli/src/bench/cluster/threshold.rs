@@ -102,6 +102,7 @@ fn once(bench: &Bench<'_>, args: &ThresholdArgs, case: &mut Case) -> anyhow::Res
         placement: args.placement,
         threshold: case.threshold,
         directory_threshold: DIRECTORY_THRESHOLD_DEFAULT,
+        shared: false,
         memory: super::MEMORY,
     };
     let mut servers = Servers::start(bench, &spec)?;

@@ -344,7 +344,7 @@ impl Node {
                     let version = done.version.max(commit.version);
                     return Ok(Done { version, ..done });
                 }
-                Ok(Attempt::Again) => {}
+                Ok(Attempt::Again | Attempt::Unread) => {}
                 // The graph does not know of the file.
                 Err(Error::NoVertex { .. }) if !keep_vertices => keep_vertices = true,
                 Err(e) => return Err(e),

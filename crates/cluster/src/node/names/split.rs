@@ -4,14 +4,17 @@
 //! A partition is one range of keys, so only what moves is read.
 
 use super::place::Cut;
-use crate::node::Node;
 use crate::node::hashed::Map;
 use crate::node::split::Frozen;
 use crate::node::state::State;
+use crate::node::transaction::Attempt;
+use crate::node::transaction::adoption;
+use crate::node::{MovedBy, Node};
 use crate::peer::{Adopt, RawRow, RawTable, entries_of};
 use crate::placement::{Partition, SplitState, Splits, Tree};
+use crate::vnode::ServerId;
 use esker_engine::{Absent, Beside};
-use esker_model::namespace::record::{dentry_key, left_key};
+use esker_model::namespace::record::dentry_key;
 use esker_model::{Flow, Result, VertexId};
 use esker_store::{KeyRange, Table};
 use std::sync::Arc;
@@ -140,9 +143,89 @@ impl Node {
             self.set_count(directory, to, moved);
             return Ok(Outcome::Done);
         }
+        if !self.give_entries(server, directory, going, state).await? {
+            return Ok(Outcome::Postponed);
+        }
+        let left = self.count_range(directory, cut.range(from, level + 1))?;
+        self.set_count(directory, from, left);
+        Ok(Outcome::Done)
+    }
+
+    /// Gives entries to another server, with the new bitmap; whether that was done.
+    async fn give_entries(
+        self: &Arc<Self>,
+        server: ServerId,
+        directory: VertexId,
+        going: (u64, u64),
+        state: SplitState,
+    ) -> Result<bool> {
+        match self.give_table(server, directory, going, &state).await? {
+            Some(done) => Ok(done),
+            None => self.give_rows(server, directory, going, state).await,
+        }
+    }
+
+    /// As a table by its name; `None` if that does not go.
+    async fn give_table(
+        self: &Arc<Self>,
+        server: ServerId,
+        directory: VertexId,
+        going: (u64, u64),
+        state: &SplitState,
+    ) -> Result<Option<bool>> {
+        let began = self.time.monotonic_micros();
+        let Some(table) = self.write_table(server, directory, going).await else {
+            return Ok(None);
+        };
+        let (rows, file_bytes, name) = (table.rows, table.bytes, table.name());
+        let part = adoption(Adopt {
+            vertex: entries_of(directory),
+            splits: state.encode(),
+            rows: Vec::new(),
+            table: Some(table),
+            degrees: Vec::new(),
+        });
+        let message_bytes = part.encode().len() as u64;
+        let splits = (entries_of(directory), state.clone());
+        let moved = self
+            .move_partition(server, part, Beside::default(), splits)
+            .await;
+        // It was read when it was prepared.
+        self.drop_table(name);
+        Ok(match moved? {
+            Attempt::Done(..) => {
+                self.moved.by_table(MovedBy {
+                    partitions: 1,
+                    rows,
+                    file_bytes,
+                    message_bytes,
+                    micros: self.time.monotonic_micros().saturating_sub(began),
+                });
+                Some(true)
+            }
+            Attempt::Again => Some(false),
+            Attempt::Unread => {
+                self.table_failed(server);
+                None
+            }
+        })
+    }
+
+    /// In a message.
+    async fn give_rows(
+        self: &Arc<Self>,
+        server: ServerId,
+        directory: VertexId,
+        going: (u64, u64),
+        state: SplitState,
+    ) -> Result<bool> {
+        let began = self.time.monotonic_micros();
+        let mut message_bytes = 0;
         let mut beside = Beside::default();
         let mut rows = Vec::new();
-        self.entry_rows(directory, going, &mut |key, value| {
+        self.rows_between(directory, going, &mut |key, value| {
+            // A table, and two lengths.
+            message_bytes += (key.len() + value.len()) as u64 + 3;
             beside.rows.push((Table::Names, key.to_vec(), None));
             rows.push(RawRow {
                 table: RawTable::Names,
@@ -151,21 +234,27 @@ impl Node {
             });
             Flow::Continue(())
         })?;
-        let adopt = Adopt {
-            vertex: id,
+        let count = rows.len() as u64;
+        let part = adoption(Adopt {
+            vertex: entries_of(directory),
             splits: state.encode(),
             rows,
+            table: None,
             degrees: Vec::new(),
-        };
-        if !self
-            .move_partition(server, adopt, beside, (id, state))
-            .await?
-        {
-            return Ok(Outcome::Postponed);
+        });
+        let splits = (entries_of(directory), state);
+        let moved = self.move_partition(server, part, beside, splits).await?;
+        let done = matches!(moved, Attempt::Done(..));
+        if done {
+            self.moved.by_message(MovedBy {
+                partitions: 1,
+                rows: count,
+                file_bytes: 0,
+                message_bytes,
+                micros: self.time.monotonic_micros().saturating_sub(began),
+            });
         }
-        let left = self.count_range(directory, cut.range(from, level + 1))?;
-        self.set_count(directory, from, left);
-        Ok(Outcome::Done)
+        Ok(done)
     }
 
     /// A partition of a directory has come here.
@@ -253,23 +342,6 @@ impl Node {
             Flow::Continue(())
         })?;
         Ok(count)
-    }
-
-    /// Entries of a range of hashes, and what has left it.
-    fn entry_rows(
-        &self,
-        directory: VertexId,
-        (first, last): (u64, u64),
-        sink: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
-    ) -> Result<()> {
-        self.dentries(directory, (first, last), sink)?;
-        let mut until = left_key(directory, last).to_vec();
-        until.push(0);
-        let range = KeyRange {
-            from: left_key(directory, first).to_vec(),
-            until: Some(until),
-        };
-        self.engine.store().scan(Table::Names, &range, sink)
     }
 
     fn dentries(

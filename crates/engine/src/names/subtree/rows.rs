@@ -141,7 +141,8 @@ impl Engine {
         self.store.commit(done, Durability::Sync)
     }
 
-    fn remove_all(&self, range: &KeyRange) -> Result<()> {
+    /// Takes out all rows of a range that nothing leads to.
+    pub(in crate::names) fn remove_all(&self, range: &KeyRange) -> Result<()> {
         loop {
             let mut batch = WriteBatch::default();
             self.store.scan(Table::Names, range, &mut |key, _| {

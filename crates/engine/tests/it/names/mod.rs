@@ -1,6 +1,7 @@
 //! The namespace: what a file system does, and what only Esker keeps.
 
 mod again;
+mod arrive;
 mod disk;
 mod graph;
 mod kept;

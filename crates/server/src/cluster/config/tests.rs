@@ -39,6 +39,10 @@ fn what_is_left_out_has_a_default() {
     assert_eq!(config.proxy_after, Some(Duration::from_millis(1500)));
     assert_eq!(config.map(), Some("/lab/lab.cluster/map".into()));
     assert_eq!(config.checkpoint, None);
+    assert_eq!((config.shared, config.shared_least), (None, 1_024));
+    let config = read("servers = 2\nshared = \"between\"\nshared_least = 0\n").unwrap();
+    assert_eq!(config.shared, Some("/lab/between".into()));
+    assert_eq!(config.shared_least, 0);
     let config = read(
         "servers = 2\ndurability = \"window\"\n[checkpoint]\nlive = \"/dev/shm/x\"\nto = [\"/bb\", \"pfs\"]\nevery = \"5s\"\n",
     )

@@ -153,11 +153,28 @@ fn row() -> impl Strategy<Value = RawRow> {
     (table, bytes(), bytes()).prop_map(|(table, key, value)| RawRow { table, key, value })
 }
 
+fn table() -> impl Strategy<Value = TableFile> {
+    let numbers = any::<(u64, u64, u64, u64)>();
+    let hashes = any::<(u64, u64)>();
+    (any::<u32>(), numbers, any::<[u8; 8]>(), hashes).prop_map(
+        |(giver, (incarnation, number, rows, bytes), checksum, hashes)| TableFile {
+            giver: esker_cluster::ServerId(giver),
+            incarnation,
+            number,
+            rows,
+            bytes,
+            checksum,
+            hashes,
+        },
+    )
+}
+
 fn change() -> impl Strategy<Value = Change> {
     let adopt = (
         id(),
         vec(any::<u8>(), 0..5),
         vec(row(), 0..3),
+        option::of(table()),
         vec((any::<u16>(), any::<u64>()), 0..3),
     );
     prop_oneof![
@@ -172,15 +189,18 @@ fn change() -> impl Strategy<Value = Change> {
                 asked
             }
         ),
-        adopt.prop_map(|(vertex, splits, rows, degrees)| Change::Adopt(Adopt {
-            vertex,
-            splits,
-            rows,
-            degrees: degrees
-                .into_iter()
-                .map(|(t, n)| (EdgeTypeId(t), n))
-                .collect(),
-        })),
+        adopt.prop_map(
+            |(vertex, splits, rows, table, degrees)| Change::Adopt(Adopt {
+                vertex,
+                splits,
+                rows,
+                table,
+                degrees: degrees
+                    .into_iter()
+                    .map(|(t, n)| (EdgeTypeId(t), n))
+                    .collect(),
+            })
+        ),
     ]
 }
 

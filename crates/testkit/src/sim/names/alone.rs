@@ -9,6 +9,7 @@ use crate::rng::Rng;
 use crate::sim::ask::{Ask, Told};
 use crate::sim::cluster::{Cluster, Shape, Subject};
 use crate::sim::facade::Facade;
+use crate::sim::files::Share;
 use crate::sim::net::Times;
 use crate::sim::play::{Played, Scenario, Weather, started};
 use crate::world::schema_changes;
@@ -39,6 +40,8 @@ pub fn play(seed: u64, tracing: bool) -> Played {
             delay_max: 20,
             wait: 2_000_000,
         },
+        // Who waits for storage that does not answer may be told so: here everything is answered.
+        share: Share::of(seed, seed.is_multiple_of(2)).map(Share::prompt),
         ..scenario.shape
     };
     let cluster = Cluster::new(seed, scenario.shape, tracing);
@@ -128,6 +131,13 @@ pub fn play(seed: u64, tracing: bool) -> Played {
         }
         played.applied = whole::check(&cluster, &mut played.findings)?;
         let splits = (0..cluster.len()).filter_map(|at| cluster.node(at));
+        played.tables = cluster.files.read_count();
+        let left = cluster.files.names();
+        if !left.is_empty() {
+            played
+                .findings
+                .push(format!("files are left on shared storage: {left:?}"));
+        }
         played.records = splits.map(|node| node.splits_here()).sum();
         Ok(())
     };

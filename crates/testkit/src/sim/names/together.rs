@@ -12,8 +12,11 @@ use crate::sim::ask::{Ask, Told};
 use crate::sim::cluster::{Cluster, Subject};
 use crate::sim::exec::WORLD;
 use crate::sim::facade::Facade;
+use crate::sim::files::{FileFaults, Share};
+use crate::sim::net::Faults;
 use crate::sim::play::{Played, Scenario, Weather, started};
 use crate::sim::weather::through;
+use esker_cluster::Kind;
 use esker_model::namespace::{
     Call, Change, Changes, Errno, Inode, Looked, Make, NamePath, Open, SetAttributes,
 };
@@ -66,9 +69,44 @@ pub fn play(seed: u64, weather: Weather, tracing: bool) -> Played {
     if weather != Weather::Flood {
         scenario.shape.engine.promises = [0, 20, 100, 400][(seed % 4) as usize];
     }
+    // Deaths and lost messages are enough to leave files behind.
+    scenario.shape.share = Share::of(seed, weather != Weather::Calm || seed.is_multiple_of(2));
+    play_as(&scenario, tracing)
+}
+
+/// Partitions come back to servers that have given them, and whose givers do not know yet that they have arrived: where partition `n`
+/// lies on the `n`-th of three servers, the third comes from the first, which had the second one's. Most answers are lost.
+pub fn play_back(seed: u64, tracing: bool) -> Played {
+    let mut scenario = Scenario::of(seed, Weather::Rain, Subject::Nodes);
+    scenario.clients = 4;
+    scenario.calls = 30;
+    scenario.shape.servers = 3;
+    scenario.shape.vnodes = 64;
+    scenario.shape.threshold = 2 + seed % 4;
+    scenario.shape.placement = if seed.is_multiple_of(2) {
+        Kind::Dido
+    } else {
+        Kind::GigaPlus
+    };
+    scenario.faults = Faults {
+        lost_questions: 0,
+        lost_answers: 200,
+        repeated: 0,
+        late: 0,
+    };
+    scenario.shape.share = Some(Share {
+        least: 0,
+        faults: FileFaults::default(),
+        blind: 0,
+    });
+    play_as(&scenario, tracing)
+}
+
+fn play_as(scenario: &Scenario, tracing: bool) -> Played {
+    let seed = scenario.seed;
     let cluster = Cluster::new(seed ^ 0x6669_6c65, scenario.shape, tracing);
     let mut played = Played::default();
-    if let Err(why) = play_on(&scenario, &cluster, &mut played) {
+    if let Err(why) = play_on(scenario, &cluster, &mut played) {
         played.findings.push(why);
     }
     played.findings.extend(cluster.complaints());
@@ -115,9 +153,16 @@ fn play_on(scenario: &Scenario, cluster: &Rc<Cluster>, played: &mut Played) -> R
     played.records = all.records.get();
     played.applied = all.applied.get();
     played.promises = all.promises.get();
+    played.tables = cluster.files.read_count();
     played.findings.append(&mut all.findings.borrow_mut());
     all.at_rest(&facade, &mut played.findings)?;
     whole::check(cluster, &mut played.findings)?;
+    let left = cluster.files.names();
+    if !left.is_empty() {
+        played
+            .findings
+            .push(format!("files are left on shared storage: {left:?}"));
+    }
     Ok(())
 }
 

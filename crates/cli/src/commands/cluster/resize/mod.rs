@@ -208,6 +208,8 @@ fn make(
             placement: config.placement,
             threshold: config.threshold,
             directory_threshold: config.directory_threshold,
+            // Nothing splits while nobody runs.
+            table_least: config.shared_least,
             replay_millis: 0,
         };
         settle(&engines, &time, &settings)?

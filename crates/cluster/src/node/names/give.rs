@@ -1,0 +1,313 @@
+//! Partitions of directories on their way to other servers as sorted tables (TableFS and GIGA+ together; Ren, Patil & Gibson: "bulk
+//! insert sorted tables into TableFS of target server, by passing only pathnames").
+//!
+//! ```text
+//!  giver                                   shared storage              receiver
+//!  rows of the partition ─────────────────► split-G-I-N.table
+//!  Prepare: name, rows, bytes, checksum, hashes ──────────────────────► reads it, once; or says that it cannot
+//!  the decision, with the new bitmap; the rows stay
+//!  Commit ────────────────────────────────────────────────────────────► a sorted table past the log, with the bitmap
+//!                                          (removed)
+//!  the rows go, with the decision
+//! ```
+//!
+//! So the file is needed while the receiver prepares its part, and at no other time; whatever becomes of it, nothing is lost. The rows that
+//! were given stay where they were, and nobody sees them, until the receiver has said that it has them. A receiver that has
+//! forgotten its part is sent them in a message. Until the giver has removed them it takes nothing of that directory.
+
+use super::table::{TableWriter, ranges_of, read};
+use crate::node::Node;
+use crate::node::codec::{Decision, decided_key};
+use crate::node::state::State;
+use crate::peer::{Adopt, Change, Part, PartOp, RawRow, RawTable, TableFile, TxId, entries_of};
+use crate::vnode::ServerId;
+use esker_engine::{Absent, Beside};
+use esker_model::{Error, Flow, Result, VertexId};
+use esker_store::{KeyRange, Table};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Rows that are removed at once.
+const PORTION: usize = 1 << 13;
+/// For so long nothing is given as a table after that did not go, in milliseconds.
+const PAUSE: u64 = 60_000;
+/// A longer file is not read.
+const FILE_BYTES_MAX: u64 = 1 << 30;
+
+/// Tables that this server writes.
+#[derive(Debug, Default)]
+pub(crate) struct Giving {
+    /// How many it has begun.
+    begun: u64,
+    /// Receivers that could not read one, or this server if it could not write one, and when that is tried again, in milliseconds.
+    pauses: Vec<(ServerId, u64)>,
+}
+
+impl Giving {
+    fn pauses(&mut self, server: ServerId, now: u64) -> bool {
+        self.pauses.retain(|(_, until)| *until > now);
+        self.pauses.iter().any(|(id, _)| *id == server)
+    }
+}
+
+impl Node {
+    /// Writes entries that go to another server as a table on shared storage; `None` if they are to go in a message.
+    pub(super) async fn write_table(
+        &self,
+        to: ServerId,
+        directory: VertexId,
+        hashes: (u64, u64),
+    ) -> Option<TableFile> {
+        let files = self.files.clone()?;
+        let number = {
+            let mut state = self.state();
+            let now = self.time.now_millis();
+            if state.giving.pauses(to, now) || state.giving.pauses(self.settings.id, now) {
+                return None;
+            }
+            state.giving.begun += 1;
+            state.giving.begun
+        };
+        let written = async {
+            let (mut rows, place) = (0, (self.incarnation, number));
+            self.rows_between(directory, hashes, &mut |_, _| {
+                rows += 1;
+                Flow::Continue(())
+            })?;
+            if rows < self.settings.table_least {
+                return Ok(None);
+            }
+            let mut writer = TableWriter::new(self.settings.id, place, hashes, rows);
+            self.rows_between(directory, hashes, &mut |key, value| {
+                writer.push(key, value);
+                Flow::Continue(())
+            })?;
+            let (about, bytes) = writer.end();
+            self.in_time(files.write(about.name(), bytes)).await?;
+            Ok::<_, Error>(Some(about))
+        };
+        if let Ok(table) = written.await {
+            return table;
+        }
+        self.table_failed(self.settings.id);
+        self.drop_table(TableFile::name_of(
+            self.settings.id,
+            self.incarnation,
+            number,
+        ));
+        None
+    }
+
+    /// A table did not go to that server, or could not be written by this one.
+    pub(super) fn table_failed(&self, server: ServerId) {
+        self.moved.unread.fetch_add(1, Ordering::Relaxed);
+        let until = self.time.now_millis() + PAUSE;
+        self.state().giving.pauses.push((server, until));
+    }
+
+    /// Removes a file that nobody needs any more.
+    pub(super) fn drop_table(&self, name: String) {
+        if let Some(files) = &self.files {
+            let removed = self.in_time_of_its_own(files.remove(name));
+            self.host.spawn(removed);
+        }
+    }
+
+    /// Removes files that earlier starts have left: those of the parts that were prepared then are in their receivers' memory, or
+    /// will never be asked for.
+    pub(crate) async fn sweep_tables(&self) {
+        let Some(files) = self.files.clone() else {
+            return;
+        };
+        let Ok(names) = self.in_time(files.list()).await else {
+            return;
+        };
+        for name in names {
+            let whose = TableFile::parse_name(&name);
+            let servers = self.map.servers();
+            let first = servers.first() == Some(&self.settings.id);
+            let old = |(giver, incarnation)| {
+                giver == self.settings.id && incarnation < self.incarnation
+                    // There were more servers once.
+                    || first && !servers.contains(&giver)
+            };
+            if whose.is_some_and(old) {
+                // What stays is tried again at the next start.
+                let _ = self.in_time(files.remove(name)).await;
+            }
+        }
+    }
+
+    /// A part with the rows of its table, if it has one; fails if that cannot be read.
+    pub(crate) async fn with_table(&self, part: Arc<Part>) -> Result<Arc<Part>> {
+        let awaits = |op: &PartOp| matches!(&op.change, Change::Adopt(a) if a.awaits_rows());
+        if !part.ops.iter().any(awaits) {
+            return Ok(part);
+        }
+        let mut part = Part::clone(&part);
+        for op in &mut part.ops {
+            if let Change::Adopt(adopt) = &mut op.change
+                && let Some(table) = adopt.table.clone().filter(|_| adopt.awaits_rows())
+            {
+                adopt.rows = self.read_table(&table, entries_of(adopt.vertex)).await?;
+            }
+        }
+        Ok(Arc::new(part))
+    }
+
+    async fn read_table(&self, table: &TableFile, directory: VertexId) -> Result<Vec<RawRow>> {
+        let files = self.files.as_ref().ok_or_else(|| {
+            Error::Unavailable(format!(
+                "{} has no storage in common with others",
+                self.settings.id
+            ))
+        })?;
+        if table.bytes > FILE_BYTES_MAX {
+            return Err(Error::Limit {
+                what: "a partition as a table, in bytes,".into(),
+                got: table.bytes,
+                limit: FILE_BYTES_MAX,
+            });
+        }
+        let name = table.name();
+        let bytes = self.in_time(files.read(name.clone(), table.bytes)).await?;
+        read(table, directory, &bytes)
+            .map_err(|why| Error::Unavailable(format!("`{name}` on shared storage: {why}")))
+    }
+
+    /// A part of a decision with the rows of its table: as long as it is to be delivered, they are here.
+    pub(crate) fn with_kept(&self, part: &Arc<Part>) -> Result<Arc<Part>> {
+        let awaits = |op: &PartOp| matches!(&op.change, Change::Adopt(a) if a.awaits_rows());
+        if !part.ops.iter().any(awaits) {
+            return Ok(Arc::clone(part));
+        }
+        let mut part = Part::clone(part);
+        for op in &mut part.ops {
+            if let Change::Adopt(adopt) = &mut op.change
+                && let Some(table) = adopt.table.as_ref().filter(|_| adopt.awaits_rows())
+            {
+                let (directory, rows) = (entries_of(adopt.vertex), &mut adopt.rows);
+                self.rows_between(directory, table.hashes, &mut |key, value| {
+                    rows.push(RawRow {
+                        table: RawTable::Names,
+                        key: key.to_vec(),
+                        value: value.to_vec(),
+                    });
+                    Flow::Continue(())
+                })?;
+            }
+        }
+        Ok(Arc::new(part))
+    }
+
+    /// Entries between two hashes, and what has left there, in the order of keys.
+    pub(super) fn rows_between(
+        &self,
+        directory: VertexId,
+        hashes: (u64, u64),
+        sink: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
+    ) -> Result<()> {
+        let mut ended = false;
+        for (from, until) in ranges_of(directory, hashes) {
+            let range = KeyRange::between(&from, &until);
+            self.engine
+                .store()
+                .scan(Table::Names, &range, &mut |key, value| {
+                    let flow = sink(key, value);
+                    ended = flow.is_break();
+                    flow
+                })?;
+            if ended {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// All have done their parts of a decision: what was given as a table goes, with the decision. Whether there was any.
+    pub(crate) fn remove_given(&self, tx: TxId, decision: &Decision) -> Result<bool> {
+        let tables: Vec<(VertexId, (u64, u64))> = decision
+            .parts
+            .values()
+            .flat_map(|part| &part.ops)
+            .filter_map(|op| match &op.change {
+                Change::Adopt(a) => Some((entries_of(a.vertex), a.table.as_ref()?.hashes)),
+                _ => None,
+            })
+            .collect();
+        if tables.is_empty() {
+            return Ok(false);
+        }
+        loop {
+            let mut beside = Beside::default();
+            for (directory, hashes) in &tables {
+                self.rows_between(*directory, *hashes, &mut |key, _| {
+                    beside.rows.push((Table::Names, key.to_vec(), None));
+                    if beside.rows.len() < PORTION {
+                        Flow::Continue(())
+                    } else {
+                        Flow::Break(())
+                    }
+                })?;
+            }
+            let last = beside.rows.len() < PORTION;
+            if last {
+                let key = decided_key(tx.incarnation, tx.number);
+                beside.rows.push((Table::Meta, key, None));
+            }
+            let version = self.clock.tick(self.time.now_millis());
+            self.engine
+                .apply_part(version, &[], Absent::Refuse, beside)?;
+            if last {
+                break;
+            }
+        }
+        // Rows of that directory may come back from now on: no failure of the power may remove them then.
+        self.engine.persist()?;
+        Ok(true)
+    }
+
+    /// The same for all decisions: all of them have been done everywhere.
+    pub(crate) fn remove_all_given(&self) -> Result<()> {
+        let decided: Vec<_> = {
+            let state = self.state();
+            let all = state.own.decided.iter();
+            all.map(|(slot, d)| (*slot, Arc::clone(&d.decision)))
+                .collect()
+        };
+        for ((incarnation, number), decision) in decided {
+            let tx = TxId {
+                server: self.settings.id,
+                incarnation,
+                number,
+            };
+            if self.remove_given(tx, &decision)? {
+                self.state().own.decided.remove(&(incarnation, number));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what this server has given of a directory is still here.
+    pub(crate) fn gives(state: &State, part: &Part) -> bool {
+        if state.own.decided.is_empty() {
+            return false;
+        }
+        let given = |id: VertexId| {
+            let adopts = |op: &PartOp| matches!(&op.change, Change::Adopt(a) if a.vertex == id && a.table.is_some());
+            let mut decided = state.own.decided.values();
+            decided.any(|d| d.decision.parts.values().any(|p| p.ops.iter().any(adopts)))
+        };
+        part.ops.iter().any(|op| match &op.change {
+            Change::Adopt(adopt) => given(adopt.vertex),
+            _ => false,
+        })
+    }
+}
+
+impl Adopt {
+    /// Whether its rows lie in a file only.
+    fn awaits_rows(&self) -> bool {
+        self.table.is_some() && self.rows.is_empty()
+    }
+}
