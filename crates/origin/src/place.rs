@@ -27,9 +27,11 @@ pub enum Scheme {
     File,
     /// Another Esker.
     Esker,
+    /// Another Esker, over TLS.
+    EskerTls,
 }
 
-const SCHEMES: [(&str, Scheme, u16); 12] = [
+const SCHEMES: [(&str, Scheme, u16); 13] = [
     ("ftp", Scheme::Ftp, 21),
     ("ftps", Scheme::Ftps, 21),
     ("gridftp", Scheme::GridFtp, 2811),
@@ -42,6 +44,7 @@ const SCHEMES: [(&str, Scheme, u16); 12] = [
     ("s3", Scheme::S3, 443),
     ("file", Scheme::File, 0),
     ("esker", Scheme::Esker, 7400),
+    ("esker+tls", Scheme::EskerTls, 7400),
 ];
 
 impl Scheme {
