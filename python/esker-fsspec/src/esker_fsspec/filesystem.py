@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 from urllib.parse import unquote_to_bytes
 
-from fsspec.spec import AbstractFileSystem
+from fsspec.spec import AbstractFileSystem  # type: ignore[import-untyped]
 
-from .tier import Tier, TierError
+from .tier import Tier
 
 # What stands before a path: as sftp://ann@host:22, or file:// with nothing behind it.
 ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
@@ -22,7 +22,7 @@ NUMBERS = ("uid", "gid", "links")
 Info = dict[str, Any]
 
 
-class EskerSiteFileSystem(AbstractFileSystem):
+class EskerSiteFileSystem(AbstractFileSystem):  # type: ignore[misc]
     """Metadata of one origin's files, as a tier of Esker's site cache tells it.
 
     Parameters
@@ -156,7 +156,8 @@ class EskerSiteFileSystem(AbstractFileSystem):
         on_error: str | Callable[[OSError], Any] = "omit",
         **kwargs: Any,
     ) -> Iterator[tuple[str, Any, Any]]:
-        """As fsspec's, but `omit` passes over what is gone or not shown only: a tier that cannot be asked is an error."""
+        """As fsspec's, but `omit` passes over what is gone, and over what is not shown below the path: whoever cannot be asked, or
+        lets nobody in, is an error."""
         if maxdepth is not None and maxdepth < 1:
             raise ValueError("maxdepth must be at least 1")
         detail = kwargs.pop("detail", False)
@@ -167,7 +168,8 @@ class EskerSiteFileSystem(AbstractFileSystem):
             try:
                 listing = self.ls(here, detail=True)
             except OSError as error:
-                if on_error == "raise" or (on_error == "omit" and isinstance(error, TierError)):
+                passed = isinstance(error, FileNotFoundError) or (isinstance(error, PermissionError) and depth > 1)
+                if on_error == "raise" or (on_error == "omit" and not passed):
                     raise
                 if callable(on_error):
                     on_error(error)

@@ -76,7 +76,8 @@ class Tier:
 
     def ask(self, method: str, what: str, origin: str, path: str, wish: dict[str, str]) -> dict[str, Any]:
         """An answer's JSON, or the exception that stands for it."""
-        query = {"origin": origin, "path": path.encode("utf-8", "surrogateescape"), **wish}
+        query = {"origin": origin.encode(), "path": path.encode("utf-8", "surrogateescape")}
+        query.update((name, value.encode()) for name, value in wish.items())
         pairs = "&".join(f"{name}={quote(value, safe='/')}" for name, value in query.items())
         target = f"{self._below}/v1/{what}?{pairs}"
         for attempt in range(1, TRIES + 1):
@@ -86,10 +87,12 @@ class Tier:
             time.sleep(min(float(after) if after.isdigit() else 1.0, 5.0))
         try:
             answer = json.loads(body)
-            why = answer.get("error", "") if status >= 400 else ""
-        except (ValueError, AttributeError):
-            message = f"{self.url} answers {status} and no JSON: it is no tier of a site cache"
-            raise TierError(errno.EPROTO, message) from None
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict) or not any(key in answer for key in ("age", "kept", "forgotten", "error")):
+            message = f"{self.url} answers {status}, and not as a tier of a site cache does"
+            raise TierError(errno.EPROTO, message)
+        why = str(answer.get("error", ""))
         if status < 300:
             return answer
         if status == 404 and "path" in answer:
