@@ -138,10 +138,14 @@ impl Place {
         Ok((place, path))
     }
 
-    /// Whether a text begins like an origin that is not one of Esker's own targets.
+    /// Whether a text begins like a URL that is not one of Esker's own targets, be its protocol known or not.
     pub fn is_meant(text: &str) -> bool {
-        text.split_once("://")
-            .is_some_and(|(scheme, _)| Scheme::of(scheme).is_some_and(|s| s != Scheme::Esker))
+        text.split_once("://").is_some_and(|(scheme, _)| {
+            let letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+            scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+                && scheme.chars().all(letter)
+                && Scheme::of(scheme) != Some(Scheme::Esker)
+        })
     }
 
     /// `host:port`, with brackets around addresses of IPv6.

@@ -3,7 +3,6 @@
 //! A question is sent once. If the connection goes away, all that wait fail at once; questions about files change nothing,
 //! so whoever asked can ask again on a new one.
 
-use super::Broken;
 use super::connect;
 use super::connection::receive;
 use super::outgoing::Outgoing;

@@ -16,9 +16,16 @@ use esker_site::{Far, Refused, Wish};
 use esker_site_cache::entry::{Attributes, Kind};
 use esker_site_cache::queue::Class;
 
-/// Whether a target is a far one. Esker's own servers are, if a site cache is to be asked.
+/// Whether a target is a far one. Esker's own servers are, if a site cache is to be asked, or if there is a path behind them.
 pub(crate) fn is_meant(target: &str, far: &FarArgs) -> bool {
-    Place::is_meant(target) || (far.via.is_some() && target.starts_with("esker://"))
+    let below = |rest: &str| {
+        rest.split_once('/')
+            .is_some_and(|(_, path)| !path.is_empty())
+    };
+    Place::is_meant(target)
+        || target
+            .strip_prefix("esker://")
+            .is_some_and(|rest| far.via.is_some() || (!rest.contains('?') && below(rest)))
 }
 
 /// What was given for far files is no use here.
