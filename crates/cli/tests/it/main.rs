@@ -23,4 +23,5 @@ mod rdf_workers;
 mod resize;
 mod resize_window;
 mod serve;
+mod site;
 mod window;

@@ -16,16 +16,15 @@ use esker_site::{Far, Refused, Wish};
 use esker_site_cache::entry::{Attributes, Kind};
 use esker_site_cache::queue::Class;
 
-/// Whether a target is a far one. Esker's own servers are, if a site cache is to be asked, or if there is a path behind them.
+/// Whether a target is a far one. Of Esker's own servers that is a path behind the address; `/` alone if a site cache is to be
+/// asked. (Who has `ESKER_VIA` set still names servers themselves.)
 pub(crate) fn is_meant(target: &str, far: &FarArgs) -> bool {
-    let below = |rest: &str| {
-        rest.split_once('/')
-            .is_some_and(|(_, path)| !path.is_empty())
+    let Some(rest) = target.strip_prefix("esker://") else {
+        return Place::is_meant(target);
     };
-    Place::is_meant(target)
-        || target
-            .strip_prefix("esker://")
-            .is_some_and(|rest| far.via.is_some() || (!rest.contains('?') && below(rest)))
+    let (address, path) = rest.split_once('/').map_or((rest, None), |(a, p)| (a, Some(p)));
+    // Options may have slashes in them.
+    !address.contains('?') && path.is_some_and(|path| !path.is_empty() || far.via.is_some())
 }
 
 /// What was given for far files is no use here.
