@@ -66,7 +66,10 @@ fn rows(text: &str) -> Vec<serde_json::Value> {
 
 /// Answers to `esker ARGS --format ndjson`.
 fn asked(folder: &Path, args: &[&str]) -> Vec<serde_json::Value> {
-    rows(&good(&run(folder, &[args, &["--format", "ndjson"]].concat())))
+    rows(&good(&run(
+        folder,
+        &[args, &["--format", "ndjson"]].concat(),
+    )))
 }
 
 fn names(rows: &[serde_json::Value]) -> Vec<&str> {
@@ -93,7 +96,10 @@ fn the_files_of_another_esker() {
     }
     let many: Vec<String> = (0..1500).map(|n| format!("/data/run7/n{n:04}")).collect();
     let touch: Vec<&str> = many.iter().map(String::as_str).collect();
-    good(&run(folder, &[&["touch", target.as_str()], &touch[..]].concat()));
+    good(&run(
+        folder,
+        &[&["touch", target.as_str()], &touch[..]].concat(),
+    ));
     let tier = Tier::start(folder, "[cache]\nttl = \"1h\"\nttl_most = \"1h\"\n", &[]);
     let via = ["--via", tier.via.as_str()];
     let url = |path: &str| format!("{target}{path}");
@@ -106,8 +112,11 @@ fn the_files_of_another_esker() {
         let listed = asked(folder, &[&["ls", &url("/data/run7")], how].concat());
         assert_eq!(names(&listed).len(), 1501);
         let of = asked(folder, &[&["stat", &url("/data/a")], how].concat());
-        assert_eq!((&of[0]["kind"], &of[0]["size"]), (&"file".into(), &0.into()));
-        assert_eq!(of[0]["mode"], "0640");
+        assert_eq!(
+            (&of[0]["kind"], &of[0]["size"]),
+            (&"file".into(), &0.into())
+        );
+        assert_eq!(of[0]["mode"], "-rw-r-----");
         let link = asked(folder, &[&["stat", &url("/data/latest")], how].concat());
         assert_eq!(link[0]["kind"], "symlink");
         let more = link[0]["more"].to_string();
@@ -119,26 +128,41 @@ fn the_files_of_another_esker() {
         assert!(told.contains("no such file or directory"), "{told}");
         assert_eq!(code, 1);
     }
-    let found = far(&["find", &url("/data"), "name ~ \"*.h5\""]);
+    let found = far(&["find", &url("/data"), "name ~ '[.]h5$'"]);
     assert_eq!(found.len(), 1, "{found:?}");
 
     // What was fetched once is at hand.
     let of = far(&["stat", &url("/data/a")]);
-    assert_eq!((&of[0]["hit"], &of[0]["told"]), (&true.into(), &false.into()));
+    assert_eq!(
+        (&of[0]["hit"], &of[0]["told"]),
+        (&true.into(), &false.into())
+    );
     // A change is not told: the old answer holds until it is too old, or is said to be.
     good(&run(folder, &["rm", &target, "/data/a"]));
     assert_eq!(far(&["stat", &url("/data/a")])[0]["hit"], true);
-    bad(&run(folder, &["stat", &url("/data/a"), via[0], via[1], "--max-age", "0"]));
+    bad(&run(
+        folder,
+        &["stat", &url("/data/a"), via[0], via[1], "--max-age", "0"],
+    ));
     good(&run(folder, &["touch", &target, "/data/b"]));
-    good(&run(folder, &[&["site", "invalidate", &url("/data")], &via[..]].concat()));
+    good(&run(
+        folder,
+        &[&["site", "invalidate", &url("/data")], &via[..]].concat(),
+    ));
     assert!(names(&far(&["ls", &url("/data")])).contains(&"b"));
 
     let warmed = run(folder, &[&["site", "warm", &url("/")], &via[..]].concat());
     good(&warmed);
     let told = text(&warmed.stderr);
     assert!(told.contains("names in 4 directories"), "{told}");
-    let explained = good(&run(folder, &[&["site", "explain", &url("/data/run7")], &via[..]].concat()));
-    assert!(explained.contains("1501 names, all there are"), "{explained}");
+    let explained = good(&run(
+        folder,
+        &[&["site", "explain", &url("/data/run7")], &via[..]].concat(),
+    ));
+    assert!(
+        explained.contains("1501 names, all there are"),
+        "{explained}"
+    );
     let status = far(&["site", "status"]);
     assert_eq!(status[0]["origins"][0]["origin"], target.as_str());
     let about = status[0]["origins"][0]["about"].as_str().unwrap();
@@ -236,9 +260,12 @@ fn the_files_of_an_sftp_server() {
     let far = |args: &[&str]| asked(folder, &[args, &via].concat());
     assert_eq!(names(&far(&["ls", &url("")])), ["a b", "sub"]);
     assert_eq!(far(&["stat", &url("/a%20b")])[0]["size"], 4);
-    let found = far(&["find", &url(""), "size > 4 and kind = file"]);
+    let found = far(&["find", &url(""), "size > 4 and kind = 'file'"]);
     assert_eq!(found.len(), 1, "{found:?}");
-    good(&run(folder, &[&["site", "warm", &url("")], &via[..]].concat()));
+    good(&run(
+        folder,
+        &[&["site", "warm", &url("")], &via[..]].concat(),
+    ));
     assert_eq!(far(&["stat", &url("/sub/deep/x.h5")])[0]["hit"], true);
     // The same without a tier.
     let direct = esker(folder)
@@ -246,14 +273,9 @@ fn the_files_of_an_sftp_server() {
         .env("ESKER_SSH", &ssh)
         .output();
     assert_eq!(names(&rows(&good(&direct.unwrap()))), ["deep"]);
-    // A key that is not let in is told with what helps.
+    // A server that is not known is told of with what helps.
     let (told, _) = bad(&run(folder, &["ls", &url("")]));
-    assert!(told.contains("ssh HOST") || told.contains("known"), "{told}");
-    let sub = url("/sub");
-    drop(sshd);
-    let args = [&["ls", &sub, "--max-age", "0"], &via[..]].concat();
-    let (told, _) = bad(&run(folder, &args));
-    assert!(told.starts_with("error: ") && !told.contains("panicked"), "{told}");
+    assert!(told.contains("accept it"), "{told}");
 }
 
 /// What goes wrong at first.
@@ -263,17 +285,49 @@ fn mistakes_are_told_with_what_helps() {
     let folder = dir.path();
     let nobody = "http://127.0.0.1:1";
     for (args, code, why) in [
-        (&["ls", "sftp://h/x", "--via", nobody][..], 1, "is it running (`esker site serve`)?"),
-        (&["site", "status", "--via", nobody], 1, "nobody listens at 127.0.0.1:1"),
-        (&["site", "warm", "sftp://h/", "--via", "nonsense"], 1, "the tier at nonsense"),
-        (&["ls", "gopher://h/x"], 2, "`gopher://h/x`: no such protocol; there are ftp, "),
-        (&["stat", "nfs://h/x", "--via", nobody], 2, "no such protocol"),
+        (
+            &["ls", "sftp://h/x", "--via", nobody][..],
+            1,
+            "is it running (`esker site serve`)?",
+        ),
+        (
+            &["site", "status", "--via", nobody],
+            1,
+            "nobody listens at 127.0.0.1:1",
+        ),
+        (
+            &["site", "warm", "sftp://h/", "--via", "nonsense"],
+            1,
+            "the tier at nonsense",
+        ),
+        (
+            &["ls", "gopher://h/x"],
+            2,
+            "`gopher://h/x`: no such protocol; there are ftp, ",
+        ),
+        (
+            &["stat", "nfs://h/x", "--via", nobody],
+            2,
+            "no such protocol",
+        ),
         (&["ls", "sftp:///x"], 2, "it names no host"),
         (&["ls", "file://host/x"], 2, "has no host: file:///PATH"),
-        (&["ls", "sftp://h/x", "--max-age", "5"], 2, "say which one with --via URL"),
-        (&["ls", "sftp://h/x", "--via", nobody, "--max-age", "soon"], 2, "expected seconds"),
-        (&["ls", "esker://ann@127.0.0.1:1/x"], 2, "knows no log-in"),
-        (&["ls", "esker://127.0.0.1:1/x"], 1, "nobody listens at 127.0.0.1:1"),
+        (
+            &["ls", "sftp://h/x", "--max-age", "5"],
+            2,
+            "say which one with --via URL",
+        ),
+        (
+            &["ls", "sftp://h/x", "--via", nobody, "--max-age", "soon"],
+            2,
+            "expected seconds",
+        ),
+        (&["ls", "esker://ann@127.0.0.1:1/x"], 1, "knows no log-in"),
+        (
+            &["ls", "esker://127.0.0.1:1/x"],
+            1,
+            "nobody listens at 127.0.0.1:1",
+        ),
         (&["ls", "sftp://h/x", "y"], 2, "`y` is no URL"),
     ] {
         let (told, got) = bad(&run(folder, args));
@@ -281,10 +335,16 @@ fn mistakes_are_told_with_what_helps() {
         assert_eq!(got, code, "{args:?}: {told}");
     }
     let (told, code) = bad(&run(folder, &["ls", "sftp://ann:secret@h/x"]));
-    assert!(told.contains("password") && !told.contains("secret"), "{told}");
+    assert!(
+        told.contains("password") && !told.contains("secret"),
+        "{told}"
+    );
     assert_eq!(code, 2);
     for (config, why) in [
-        ("[cache]\npredictor = \"magic\"\n", "site.toml:2:13: `cache.predictor` holds one of "),
+        (
+            "[cache]\npredictor = \"magic\"\n",
+            "site.toml:2:13: `cache.predictor` holds one of ",
+        ),
         ("colour = 3\n", "site.toml:1:1: unknown key `colour`"),
         ("listen = 5\n", "site.toml:1:"),
         ("= =\n", "site.toml:1:"),

@@ -14,9 +14,10 @@ use crate::unix;
 use esker_model::namespace::{Content, Errno, Inode, NamePath};
 use esker_rpc::{Address, FileLink};
 use esker_site_cache::entry::{Attributes, Wants};
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, Either, select};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -136,22 +137,37 @@ impl Linked {
     async fn list(&self, path: &NamePath) -> esker_model::Result<Result<Found>> {
         let mut children = Children::default();
         let mut fits = true;
-        let entries = self.link.list(None, path, |entry| {
-            let name = entry.name.as_bytes().into();
-            fits = children.push(name, attributes(&entry.inode)).is_ok();
-            if fits {
-                ControlFlow::Continue(())
-            } else {
-                ControlFlow::Break(())
+        let own = {
+            let entries = self.link.list(None, path, |entry| {
+                let name = entry.name.as_bytes().into();
+                fits = children.push(name, attributes(&entry.inode)).is_ok();
+                if fits {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            });
+            let own = self.link.stat(None, path);
+            // What leads to a directory would be listed as that one, in vain.
+            match select(pin!(own), pin!(entries)).await {
+                Either::Left((own, entries)) => {
+                    let own = own?;
+                    if !own.is_directory() {
+                        return Ok(Ok(Found::Present(attributes(&own))));
+                    }
+                    entries.await?;
+                    own
+                }
+                Either::Right((listed, own)) => {
+                    let own = own.await?;
+                    if !own.is_directory() {
+                        return Ok(Ok(Found::Present(attributes(&own))));
+                    }
+                    listed?;
+                    own
+                }
             }
-        });
-        let own = self.link.stat(None, path);
-        let (own, listed) = futures_util::future::join(own, entries).await;
-        let own = own?;
-        if !own.is_directory() {
-            return Ok(Ok(Found::Present(attributes(&own))));
-        }
-        listed?;
+        };
         if !fits {
             let origin = self.origin.clone();
             let why = "a directory with too many names".into();

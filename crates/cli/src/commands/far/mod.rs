@@ -22,7 +22,9 @@ pub(crate) fn is_meant(target: &str, far: &FarArgs) -> bool {
     let Some(rest) = target.strip_prefix("esker://") else {
         return Place::is_meant(target);
     };
-    let (address, path) = rest.split_once('/').map_or((rest, None), |(a, p)| (a, Some(p)));
+    let (address, path) = rest
+        .split_once('/')
+        .map_or((rest, None), |(a, p)| (a, Some(p)));
     // Options may have slashes in them.
     !address.contains('?') && path.is_some_and(|path| !path.is_empty() || far.via.is_some())
 }
