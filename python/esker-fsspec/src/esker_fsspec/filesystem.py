@@ -36,8 +36,6 @@ class EskerSiteFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     protocol = "esker-site"
     root_marker = "/"
-    # The tier is the cache; instances are shared as fsspec does.
-    cachable = True
 
     def __init__(
         self,
