@@ -215,6 +215,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_looks_like_a_far_file_is_taken_for_one() {
+        for far in ["sftp://h/x", "esker+tls://h/x", "nfs://h", "file:///x"] {
+            assert!(Place::is_meant(far), "{far}");
+        }
+        for own in [
+            "esker://h:1",
+            "lab.esker",
+            "a/b://c",
+            "://x",
+            "1://x",
+            "file:/x",
+        ] {
+            assert!(!Place::is_meant(own), "{own}");
+        }
+    }
+
+    #[test]
     fn urls_name_origins_and_paths() {
         let (place, path) = Place::parse("gsiftp://ann@grid.example:2812/a%20b//c").unwrap();
         assert_eq!(place.to_string(), "gridftp://ann@grid.example:2812");
