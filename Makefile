@@ -36,6 +36,7 @@ test: setup darshan-logs origin-servers ## every test that fits into minutes
 	scripts/check-demo.sh
 	scripts/check-collective.sh
 	scripts/check-sparql-clients.sh
+	scripts/check-fsspec.sh
 
 test-long: setup darshan-logs origin-servers ## many more random histories and crashes, for an hour or so
 	cargo build --locked --release --bin esker

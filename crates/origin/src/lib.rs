@@ -10,6 +10,7 @@ mod children;
 pub mod credentials;
 pub mod dav;
 pub mod error;
+pub mod esker;
 pub mod ftp;
 mod http;
 pub mod irods;

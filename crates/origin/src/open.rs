@@ -2,7 +2,8 @@
 
 use crate::credentials::{self, Login};
 use crate::dav::Dav;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::esker::Esker;
 use crate::ftp::{self, Ftp};
 use crate::irods::Irods;
 use crate::local::Local;
@@ -38,12 +39,7 @@ pub fn open(place: &Place, settings: Settings) -> Result<Pool> {
         }
         Scheme::File => Arc::new(Local::new(place.clone())),
         Scheme::Irods => Arc::new(Irods::find(place.clone(), silence)?),
-        Scheme::Esker => {
-            return Err(Error::Unsupported {
-                origin: place.to_string().into(),
-                why: "its protocol is not spoken here".into(),
-            });
-        }
+        Scheme::Esker | Scheme::EskerTls => Arc::new(Esker::new(place.clone(), silence)?),
     };
     Ok(Pool::new(connect, settings))
 }

@@ -27,9 +27,11 @@ pub enum Scheme {
     File,
     /// Another Esker.
     Esker,
+    /// Another Esker, over TLS.
+    EskerTls,
 }
 
-const SCHEMES: [(&str, Scheme, u16); 12] = [
+const SCHEMES: [(&str, Scheme, u16); 13] = [
     ("ftp", Scheme::Ftp, 21),
     ("ftps", Scheme::Ftps, 21),
     ("gridftp", Scheme::GridFtp, 2811),
@@ -42,6 +44,7 @@ const SCHEMES: [(&str, Scheme, u16); 12] = [
     ("s3", Scheme::S3, 443),
     ("file", Scheme::File, 0),
     ("esker", Scheme::Esker, 7400),
+    ("esker+tls", Scheme::EskerTls, 7400),
 ];
 
 impl Scheme {
@@ -135,10 +138,14 @@ impl Place {
         Ok((place, path))
     }
 
-    /// Whether a text begins like an origin that is not one of Esker's own targets.
+    /// Whether a text begins like a URL that is not one of Esker's own targets, be its protocol known or not.
     pub fn is_meant(text: &str) -> bool {
-        text.split_once("://")
-            .is_some_and(|(scheme, _)| Scheme::of(scheme).is_some_and(|s| s != Scheme::Esker))
+        text.split_once("://").is_some_and(|(scheme, _)| {
+            let letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+            scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+                && scheme.chars().all(letter)
+                && Scheme::of(scheme) != Some(Scheme::Esker)
+        })
     }
 
     /// `host:port`, with brackets around addresses of IPv6.
@@ -206,6 +213,23 @@ pub fn escaped(bytes: &[u8], keep: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_looks_like_a_far_file_is_taken_for_one() {
+        for far in ["sftp://h/x", "esker+tls://h/x", "nfs://h", "file:///x"] {
+            assert!(Place::is_meant(far), "{far}");
+        }
+        for own in [
+            "esker://h:1",
+            "lab.esker",
+            "a/b://c",
+            "://x",
+            "1://x",
+            "file:/x",
+        ] {
+            assert!(!Place::is_meant(own), "{own}");
+        }
+    }
 
     #[test]
     fn urls_name_origins_and_paths() {

@@ -23,5 +23,6 @@ mod rdf_workers;
 mod resize;
 mod resize_window;
 mod serve;
+mod site;
 mod tables;
 mod window;

@@ -3,6 +3,7 @@
 
 mod battery;
 mod dav;
+mod esker;
 mod ftp;
 mod irods;
 mod local;

@@ -109,7 +109,8 @@ impl Connection {
                     }) => {
                         let _ = tell.send(Ok(welcome));
                         calls.deliver(first);
-                        let why = receive(&address, answers, &calls).await;
+                        let why =
+                            receive(&address, answers, |message| calls.deliver(message)).await;
                         outgoing.close();
                         calls.lose(&why);
                     }
@@ -236,15 +237,15 @@ impl Drop for Sent {
 }
 
 /// Reads answers until the connection ends, and says why it did.
-async fn receive(
+pub(super) async fn receive(
     address: &Address,
     mut answers: tonic::Streaming<bytes::Bytes>,
-    calls: &Calls,
+    mut deliver: impl FnMut(RawToClient),
 ) -> String {
     loop {
         match answers.message().await {
             Ok(Some(message)) => match RawToClient::decode(message) {
-                Ok(message) => calls.deliver(message),
+                Ok(message) => deliver(message),
                 Err(e) => {
                     return format!("{} sent a malformed answer: {e}", address.authority());
                 }

@@ -10,6 +10,7 @@
 mod connect;
 mod connection;
 mod driver;
+mod files;
 mod graph;
 mod held;
 mod namespace;
@@ -21,6 +22,7 @@ mod route;
 mod slot;
 mod window;
 
+pub use files::FileLink;
 pub use peer::PeerLink;
 pub use pending::{Pending, Ping};
 

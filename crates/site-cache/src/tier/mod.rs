@@ -546,7 +546,7 @@ impl Tier {
             self.predictor.refused(request, paths);
         }
         let listed = request.wants == Wants::List && result.is_ok();
-        self.notify(now, over, &result, out);
+        self.notify(now, over, &result, paths, out);
         if listed {
             let sight = Sight {
                 store: &self.store,
@@ -589,6 +589,7 @@ impl Tier {
         now: Time,
         over: Over<Request, Waiter>,
         result: &Result<Answer, Failure>,
+        paths: &Paths,
         out: &mut Vec<Output>,
     ) {
         for waiter in over.waiters {
@@ -610,10 +611,12 @@ impl Tier {
                     }
                     Ok(answer.clone())
                 }
-                Err(failure) => match self.store.stale(over.key) {
-                    Some(old) if ask.stale_if_error => Ok(old),
-                    _ => Err(failure.clone()),
-                },
+                Err(failure) => {
+                    let old = ask
+                        .stale_if_error
+                        .then(|| self.store.last_known(over.key, paths));
+                    old.flatten().ok_or_else(|| failure.clone())
+                }
             };
             debug_assert!(now >= at, "time goes forward");
             out.push(done(ask, result));

@@ -211,6 +211,15 @@ impl Store {
         })
     }
 
+    /// The same, by what stands above the path if it is not known itself: the best there is when nobody can be asked.
+    pub(super) fn last_known(&self, request: Request, paths: &Paths) -> Option<Answer> {
+        self.stale(request).or_else(|| {
+            // At the beginning of time nothing is too old.
+            let found = self.find(request, 0, None, paths);
+            found.map(|found| found.answer)
+        })
+    }
+
     /// Keeps an answer.
     pub(super) fn keep(
         &mut self,

@@ -259,6 +259,52 @@ fn a_client_may_demand_newer_or_take_older() {
     }
 }
 
+/// When nobody can be asked, the listing above does for a path that was never asked about itself.
+#[test]
+fn an_old_listing_answers_for_its_names_if_it_must() {
+    let mut tree = Tree::new();
+    let (above, a, none) = (tree.path("/d"), tree.path("/d/a"), tree.path("/d/none"));
+    let paths = &tree.paths;
+    let mut tier = Tier::new(Settings {
+        freshness: Freshness::TimeToLive {
+            least: 100,
+            most: 100,
+        },
+        ..Settings::default()
+    });
+    let mut out = Vec::new();
+    assert_eq!(
+        tier.ask(0, ask(Request::list(above)), paths, &mut out),
+        Reply::Wait
+    );
+    let run = sent(&mut out)[0].0;
+    let child = Child {
+        path: a,
+        attributes: file(7),
+    };
+    let listing = directory(vec![child], true, 0, paths);
+    tier.answered(0, run, Fetched::Answer(listing), paths, &mut out);
+    out.clear();
+    for (path, state) in [(a, State::Present(file(7))), (none, State::Absent)] {
+        for stale_if_error in [false, true] {
+            let asked = Ask {
+                stale_if_error,
+                ..ask(Request::stat(path))
+            };
+            assert_eq!(tier.ask(500, asked, paths, &mut out), Reply::Wait);
+            let run = sent(&mut out)[0].0;
+            let failed = Fetched::Failed(Failure::Origin("it hangs".into()));
+            tier.answered(600, run, failed, paths, &mut out);
+            let Output::Done { result, .. } = &out[0] else {
+                panic!("{out:?}");
+            };
+            let got = result.as_ref().ok().map(|a| (a.state.clone(), a.at));
+            assert_eq!(got, stale_if_error.then(|| (state.clone(), 0)));
+            out.clear();
+        }
+    }
+}
+
 #[test]
 fn numbers_of_paths_that_nobody_holds_are_given_again() {
     let mut tree = Tree::new();

@@ -116,10 +116,12 @@ impl Link {
             .initial_stream_window_size(4 << 20)
             .initial_connection_window_size(16 << 20)
             .tcp_nodelay(true);
-        let channel = endpoint
-            .connect()
-            .await
-            .map_err(|e| bad(format!("cannot be reached: {}", deepest(&e))))?;
+        let channel = endpoint.connect().await.map_err(|e| {
+            bad(format!(
+                "cannot be reached: {}; is it running (`esker site serve`)?",
+                deepest(&e)
+            ))
+        })?;
         let (up, receive) = mpsc::unbounded_channel();
         let (messages, stream) = mpsc::channel(16);
         let hello = proto::SiteHello {

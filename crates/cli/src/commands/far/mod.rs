@@ -16,9 +16,17 @@ use esker_site::{Far, Refused, Wish};
 use esker_site_cache::entry::{Attributes, Kind};
 use esker_site_cache::queue::Class;
 
-/// Whether a target is a far one. Esker's own servers are, if a site cache is to be asked.
+/// Whether a target is a far one. Of Esker's own servers that is a path behind the address; `/` alone if a site cache is to be
+/// asked. (Who has `ESKER_VIA` set still names servers themselves.)
 pub(crate) fn is_meant(target: &str, far: &FarArgs) -> bool {
-    Place::is_meant(target) || (far.via.is_some() && target.starts_with("esker://"))
+    let Some(rest) = target.strip_prefix("esker://") else {
+        return Place::is_meant(target);
+    };
+    let (address, path) = rest
+        .split_once('/')
+        .map_or((rest, None), |(a, p)| (a, Some(p)));
+    // Options may have slashes in them.
+    !address.contains('?') && path.is_some_and(|path| !path.is_empty() || far.via.is_some())
 }
 
 /// What was given for far files is no use here.

@@ -1,0 +1,361 @@
+//! Far files by way of a tier of the site cache: another Esker's, and those of a real sshd.
+
+use crate::serve::{Served, esker, run, text};
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// `esker site serve`, stopped with this.
+struct Tier {
+    process: Child,
+    via: String,
+}
+
+impl Drop for Tier {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Tier {
+    /// With what stands in a file `site.toml`, and what the environment says besides.
+    fn start(folder: &Path, config: &str, environment: &[(&str, &str)]) -> Self {
+        let config = format!("listen = \"127.0.0.1:0\"\n{config}");
+        fs::write(folder.join("site.toml"), config).unwrap();
+        let port_file = folder.join("tier");
+        let _ = fs::remove_file(&port_file);
+        let mut process = esker(folder)
+            .args(["site", "serve", "site.toml", "--port-file", "tier"])
+            .args(["--log", "error"])
+            .envs(environment.iter().copied())
+            .spawn()
+            .unwrap();
+        let until = Instant::now() + Duration::from_secs(50);
+        while !port_file.exists() {
+            assert!(process.try_wait().unwrap().is_none(), "it ended at once");
+            assert!(Instant::now() < until, "it does not start");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let address = fs::read_to_string(port_file).unwrap();
+        let via = format!("http://{}", address.trim());
+        Self { process, via }
+    }
+}
+
+fn good(output: &Output) -> String {
+    let error = text(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    text(&output.stdout)
+}
+
+/// The words of an error, and the exit code.
+fn bad(output: &Output) -> (String, i32) {
+    let told = text(&output.stderr);
+    assert!(!output.status.success(), "{}", text(&output.stdout));
+    (told, output.status.code().unwrap())
+}
+
+fn rows(text: &str) -> Vec<serde_json::Value> {
+    let each = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    each.collect()
+}
+
+/// Answers to `esker ARGS --format ndjson`.
+fn asked(folder: &Path, args: &[&str]) -> Vec<serde_json::Value> {
+    rows(&good(&run(
+        folder,
+        &[args, &["--format", "ndjson"]].concat(),
+    )))
+}
+
+fn names(rows: &[serde_json::Value]) -> Vec<&str> {
+    let name = |row: &serde_json::Value| row.get("name").and_then(|n| n.as_str().map(str::len));
+    rows.iter()
+        .filter(|row| name(row).is_some())
+        .map(|row| row["name"].as_str().unwrap())
+        .collect()
+}
+
+#[test]
+fn the_files_of_another_esker() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    let served = Served::start(folder, &[]);
+    let target = served.target();
+    for args in [
+        &["mkdir", &target, "-p", "/data/run7", "/data/odd \u{e9}"][..],
+        &["touch", &target, "/data/run7/out.h5", "/data/a"],
+        &["chmod", &target, "640", "/data/a"],
+        &["ln", &target, "-s", "run7", "/data/latest"],
+    ] {
+        good(&run(folder, args));
+    }
+    let many: Vec<String> = (0..1500).map(|n| format!("/data/run7/n{n:04}")).collect();
+    let touch: Vec<&str> = many.iter().map(String::as_str).collect();
+    good(&run(
+        folder,
+        &[&["touch", target.as_str()], &touch[..]].concat(),
+    ));
+    let tier = Tier::start(folder, "[cache]\nttl = \"1h\"\nttl_most = \"1h\"\n", &[]);
+    let via = ["--via", tier.via.as_str()];
+    let url = |path: &str| format!("{target}{path}");
+    let far = |args: &[&str]| asked(folder, &[args, &via].concat());
+
+    // Directly, and by way of the tier.
+    for how in [&[][..], &via] {
+        let listed = asked(folder, &[&["ls", &url("/data")], how].concat());
+        assert_eq!(names(&listed), ["a", "latest", "odd \u{e9}", "run7"]);
+        let listed = asked(folder, &[&["ls", &url("/data/run7")], how].concat());
+        assert_eq!(names(&listed).len(), 1501);
+        let of = asked(folder, &[&["stat", &url("/data/a")], how].concat());
+        assert_eq!(
+            (&of[0]["kind"], &of[0]["size"]),
+            (&"file".into(), &0.into())
+        );
+        assert_eq!(of[0]["mode"], "-rw-r-----");
+        let link = asked(folder, &[&["stat", &url("/data/latest")], how].concat());
+        assert_eq!(link[0]["kind"], "symlink");
+        let more = link[0]["more"].to_string();
+        assert!(more.contains("target") && more.contains("run7"), "{more}");
+        assert!(more.contains("vertex"), "{more}");
+        let none = url("/data/none");
+        let args = [&["stat", &none], how].concat();
+        let (told, code) = bad(&run(folder, &args));
+        assert!(told.contains("no such file or directory"), "{told}");
+        assert_eq!(code, 1);
+    }
+    let found = far(&["find", &url("/data"), "name ~ '[.]h5$'"]);
+    assert_eq!(found.len(), 1, "{found:?}");
+
+    // What was fetched once is at hand.
+    let of = far(&["stat", &url("/data/a")]);
+    assert_eq!(
+        (&of[0]["hit"], &of[0]["told"]),
+        (&true.into(), &false.into())
+    );
+    // A change is not told: the old answer holds until it is too old, or is said to be.
+    good(&run(folder, &["rm", &target, "/data/a"]));
+    assert_eq!(far(&["stat", &url("/data/a")])[0]["hit"], true);
+    bad(&run(
+        folder,
+        &["stat", &url("/data/a"), via[0], via[1], "--max-age", "0"],
+    ));
+    good(&run(folder, &["touch", &target, "/data/b"]));
+    good(&run(
+        folder,
+        &[&["site", "invalidate", &url("/data")], &via[..]].concat(),
+    ));
+    assert!(names(&far(&["ls", &url("/data")])).contains(&"b"));
+
+    let warmed = run(folder, &[&["site", "warm", &url("/")], &via[..]].concat());
+    good(&warmed);
+    let told = text(&warmed.stderr);
+    assert!(told.contains("names in 4 directories"), "{told}");
+    let explained = good(&run(
+        folder,
+        &[&["site", "explain", &url("/data/run7")], &via[..]].concat(),
+    ));
+    assert!(
+        explained.contains("1501 names, all there are"),
+        "{explained}"
+    );
+    let status = far(&["site", "status"]);
+    assert_eq!(status[0]["origins"][0]["origin"], target.as_str());
+    let about = status[0]["origins"][0]["about"].as_str().unwrap();
+    assert!(about.starts_with("Esker "), "{about}");
+
+    // Without the server only what was fetched is known.
+    drop(served);
+    assert_eq!(far(&["stat", &url("/data/run7/out.h5")])[0]["hit"], true);
+    let b = url("/data/b");
+    let args = ["stat", &b, via[0], via[1], "--max-age", "0"];
+    let (told, _) = bad(&run(folder, &args));
+    assert!(told.contains("cannot be reached"), "{told}");
+    let args = [&args[..], &["--stale-if-error"]].concat();
+    assert_eq!(asked(folder, &args)[0]["kind"], "file");
+}
+
+/// OpenSSH's server with keys of its own.
+struct Sshd {
+    process: Child,
+    dir: tempfile::TempDir,
+    url: String,
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Sshd {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        for key in ["host_key", "user_key"] {
+            let made = Command::new("ssh-keygen")
+                .args(["-q", "-t", "ed25519", "-N", "", "-f", &at(key)])
+                .status();
+            assert!(made.unwrap().success());
+        }
+        let port = {
+            let free = TcpListener::bind("127.0.0.1:0").unwrap();
+            free.local_addr().unwrap().port()
+        };
+        let host_key = fs::read_to_string(at("host_key.pub")).unwrap();
+        fs::write(at("known_hosts"), format!("[127.0.0.1]:{port} {host_key}")).unwrap();
+        let config = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nPidFile none\nUsePAM no\nStrictModes no\nAuthorizedKeysFile {}\n\
+             PasswordAuthentication no\nKbdInteractiveAuthentication no\nUseDNS no\nSubsystem sftp internal-sftp\n",
+            at("host_key"),
+            at("user_key.pub"),
+        );
+        fs::write(at("sshd_config"), config).unwrap();
+        // Only root's needs it, and only root can make it.
+        let _ = fs::create_dir_all("/run/sshd");
+        let process = Command::new("/usr/sbin/sshd")
+            .args(["-D", "-E", &at("log"), "-f", &at("sshd_config")])
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("sshd is there: `make setup` installs it");
+        let until = Instant::now() + Duration::from_secs(20);
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(Instant::now() < until, "sshd does not start");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let id = Command::new("id").arg("-un").output().unwrap();
+        let url = format!("sftp://{}@127.0.0.1:{port}", text(&id.stdout).trim());
+        Self { process, dir, url }
+    }
+
+    /// What `ESKER_SSH` has to say.
+    fn ssh(&self) -> String {
+        let at = |name: &str| self.dir.path().join(name).display().to_string();
+        format!(
+            "ssh -F none -oIdentitiesOnly=yes -oGlobalKnownHostsFile=none -oIdentityFile={} -oUserKnownHostsFile={}",
+            at("user_key"),
+            at("known_hosts")
+        )
+    }
+}
+
+#[test]
+fn the_files_of_an_sftp_server() {
+    let sshd = Sshd::start();
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    let tree: PathBuf = folder.join("tree");
+    fs::create_dir_all(tree.join("sub/deep")).unwrap();
+    fs::write(tree.join("a b"), "four").unwrap();
+    fs::write(tree.join("sub/deep/x.h5"), "five!").unwrap();
+    let ssh = sshd.ssh();
+    let tier = Tier::start(folder, "", &[("ESKER_SSH", &ssh)]);
+    let via = ["--via", tier.via.as_str()];
+    let url = |below: &str| format!("{}{}{below}", sshd.url, tree.display());
+    let far = |args: &[&str]| asked(folder, &[args, &via].concat());
+    assert_eq!(names(&far(&["ls", &url("")])), ["a b", "sub"]);
+    assert_eq!(far(&["stat", &url("/a%20b")])[0]["size"], 4);
+    let found = far(&["find", &url(""), "size > 4 and kind = 'file'"]);
+    assert_eq!(found.len(), 1, "{found:?}");
+    good(&run(
+        folder,
+        &[&["site", "warm", &url("")], &via[..]].concat(),
+    ));
+    assert_eq!(far(&["stat", &url("/sub/deep/x.h5")])[0]["hit"], true);
+    // The same without a tier.
+    let direct = esker(folder)
+        .args(["ls", &url("/sub"), "--format", "ndjson"])
+        .env("ESKER_SSH", &ssh)
+        .output();
+    assert_eq!(names(&rows(&good(&direct.unwrap()))), ["deep"]);
+    // A server that is not known is told of with what helps.
+    let (told, _) = bad(&run(folder, &["ls", &url("")]));
+    assert!(told.contains("accept it"), "{told}");
+}
+
+/// What goes wrong at first.
+#[test]
+fn mistakes_are_told_with_what_helps() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    let nobody = "http://127.0.0.1:1";
+    for (args, code, why) in [
+        (
+            &["ls", "sftp://h/x", "--via", nobody][..],
+            1,
+            "is it running (`esker site serve`)?",
+        ),
+        (
+            &["site", "status", "--via", nobody],
+            1,
+            "nobody listens at 127.0.0.1:1",
+        ),
+        (
+            &["site", "warm", "sftp://h/", "--via", "nonsense"],
+            1,
+            "the tier at nonsense",
+        ),
+        (
+            &["ls", "gopher://h/x"],
+            2,
+            "`gopher://h/x`: no such protocol; there are ftp, ",
+        ),
+        (
+            &["stat", "nfs://h/x", "--via", nobody],
+            2,
+            "no such protocol",
+        ),
+        (&["ls", "sftp:///x"], 2, "it names no host"),
+        (&["ls", "file://host/x"], 2, "has no host: file:///PATH"),
+        (
+            &["ls", "sftp://h/x", "--max-age", "5"],
+            2,
+            "say which one with --via URL",
+        ),
+        (
+            &["ls", "sftp://h/x", "--via", nobody, "--max-age", "soon"],
+            2,
+            "expected seconds",
+        ),
+        (&["ls", "esker://ann@127.0.0.1:1/x"], 1, "knows no log-in"),
+        (
+            &["ls", "esker://127.0.0.1:1/x"],
+            1,
+            "nobody listens at 127.0.0.1:1",
+        ),
+        (&["ls", "sftp://h/x", "y"], 2, "`y` is no URL"),
+    ] {
+        let (told, got) = bad(&run(folder, args));
+        assert!(told.contains(why), "{args:?}: {told}");
+        assert_eq!(got, code, "{args:?}: {told}");
+    }
+    let (told, code) = bad(&run(folder, &["ls", "sftp://ann:secret@h/x"]));
+    assert!(
+        told.contains("password") && !told.contains("secret"),
+        "{told}"
+    );
+    assert_eq!(code, 2);
+    for (config, why) in [
+        (
+            "[cache]\npredictor = \"magic\"\n",
+            "site.toml:2:13: `cache.predictor` holds one of ",
+        ),
+        ("colour = 3\n", "site.toml:1:1: unknown key `colour`"),
+        ("listen = 5\n", "site.toml:1:"),
+        ("= =\n", "site.toml:1:"),
+    ] {
+        fs::write(folder.join("site.toml"), config).unwrap();
+        let (told, code) = bad(&run(folder, &["site", "serve", "site.toml"]));
+        assert!(told.contains(why), "{told}");
+        assert_eq!(code, 2, "{told}");
+    }
+    let tier = Tier::start(folder, "[origins]\nallow = [\"sftp://far.example\"]\n", &[]);
+    let (told, code) = bad(&run(folder, &["ls", "ftp://other/x", "--via", &tier.via]));
+    assert!(told.contains("it asks sftp://far.example"), "{told}");
+    assert_eq!(code, 2);
+}

@@ -1,0 +1,152 @@
+//! Another Esker, as a process: the binary that `ESKER_BIN` names, as `make test` does.
+
+use crate::battery::{NO_TEXT, ODD, Site, Tree, chmod};
+use crate::servers::{Running, free_port};
+use esker_origin::esker::Esker;
+use esker_origin::{Error, Found, Place, Pool, Question, Settings};
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The binary, or word that the test is passed over.
+#[expect(clippy::print_stderr, reason = "a test that was skipped must be seen")]
+fn binary() -> Option<OsString> {
+    let binary = std::env::var_os("ESKER_BIN");
+    if binary.is_none() {
+        eprintln!("skipped: ESKER_BIN names no esker binary (`make test` sets it)");
+    }
+    binary
+}
+
+fn serve(binary: &OsString, folder: &Path, port: u16) -> Running {
+    let listen = format!("127.0.0.1:{port}");
+    let mut command = Command::new(binary);
+    command
+        .args(["serve", "lab.esker", "--create", "--quiet"])
+        .args(["--memory", "32MiB", "--listen", &listen])
+        .current_dir(folder);
+    Running::start(&mut command, port)
+}
+
+fn signal(server: &Running, name: &str) {
+    let id = server.process.id().to_string();
+    let sent = Command::new("kill").args(["-s", name, &id]).status();
+    assert!(sent.unwrap().success());
+}
+
+fn pool(port: u16, patience: Duration) -> Pool {
+    let (place, _) = Place::parse(&format!("esker://127.0.0.1:{port}/")).unwrap();
+    let settings = Settings {
+        patience,
+        connections: 1,
+        ..Settings::default()
+    };
+    let esker = Esker::new(place, patience * 2 / 3).unwrap();
+    Pool::new(Arc::new(esker), settings)
+}
+
+/// Takes the tree into the namespace, at its own path.
+fn take_in(binary: &OsString, folder: &Path, port: u16, tree: &Tree) {
+    let taken = Command::new(binary)
+        .args(["scan", &format!("esker://127.0.0.1:{port}")])
+        .arg(tree.root())
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(taken.status.success(), "{taken:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_battery() {
+    let Some(binary) = binary() else { return };
+    let names = [&ODD[..], &NO_TEXT[..]].concat();
+    let tree = Tree::new(&names);
+    chmod(&tree.root().join("secret"), 0o700);
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let _server = serve(&binary, folder.path(), port);
+    take_in(&binary, folder.path(), port, &tree);
+    let site = Site {
+        pool: pool(port, Duration::from_secs(30)),
+        root: tree.root().into(),
+        prefix: tree.root().to_str().unwrap().into(),
+        lacks: &[],
+    };
+    site.all(5_000).await;
+    let report = site.pool.report();
+    assert_eq!((report.connections, report.again, report.failed), (1, 0, 0));
+    assert!(report.about.starts_with("Esker "), "{}", report.about);
+    // No name can be so long.
+    let long = site.stat(&[b'x'; 300]).await.unwrap();
+    assert_eq!(long, Found::Absent);
+    // Many long listings at once share one connection.
+    let listings = (0..40).map(|_| site.list(b"thousand"));
+    for listed in futures_util::future::join_all(listings).await {
+        let Found::Listing { children, .. } = listed.unwrap() else {
+            panic!("no listing")
+        };
+        assert_eq!(children.len(), 1000);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_dies_and_comes_back() {
+    let Some(binary) = binary() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let server = serve(&binary, folder.path(), port);
+    let pool = pool(port, Duration::from_secs(3));
+    let root = Question::list(b"/");
+    let there = |found: &Found| matches!(found, Found::Listing { complete: true, .. });
+    assert!(there(&pool.ask(root.clone()).await.unwrap()));
+    signal(&server, "STOP");
+    let began = Instant::now();
+    let error = pool.ask(root.clone()).await.unwrap_err();
+    assert!(error.is_passing(), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(4), "{error}");
+    signal(&server, "CONT");
+    assert!(there(&pool.ask(root.clone()).await.unwrap()));
+    // It dies with questions open.
+    let asked: Vec<_> = (0..50)
+        .map(|_| {
+            let (pool, root) = (pool.clone(), root.clone());
+            tokio::spawn(async move { pool.ask(root).await })
+        })
+        .collect();
+    signal(&server, "KILL");
+    drop(server);
+    for answer in asked {
+        if let Err(error) = answer.await.unwrap() {
+            assert!(error.is_passing(), "{error}");
+        }
+    }
+    assert!(pool.ask(root.clone()).await.is_err());
+    let _server = serve(&binary, folder.path(), port);
+    let until = Instant::now() + Duration::from_secs(20);
+    while pool.ask(root.clone()).await.is_err() {
+        assert!(Instant::now() < until, "it is not found again");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_is_no_esker_is_said_to_be_none() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            use tokio::io::AsyncWriteExt as _;
+            let _ = stream.write_all(b"220 ftp.example ready\r\n").await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    });
+    let pool = pool(port, Duration::from_secs(5));
+    let error = pool.ask(Question::stat(b"/")).await.unwrap_err();
+    assert!(
+        matches!(error, Error::Unsupported { .. } | Error::Unreachable { .. }),
+        "{error:?}"
+    );
+    assert!(error.to_string().contains("Esker server"), "{error}");
+}
