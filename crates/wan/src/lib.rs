@@ -34,8 +34,9 @@ impl Wan {
     pub fn open(round_trip: Duration) -> Result<Self> {
         let (space, near, far) = Space::make()?;
         let (near, far) = (Arc::new(near), Arc::new(far));
-        let relay = Relay::start(round_trip, Way { near, far })?;
+        // What the system sends when a device comes up finds the other one there.
         space.bring_up()?;
+        let relay = Relay::start(round_trip, Way { near, far })?;
         Ok(Self { relay, space })
     }
 

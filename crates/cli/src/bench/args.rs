@@ -49,6 +49,8 @@ pub(crate) enum Workload {
     Rdf(RdfBenchArgs),
     /// Hits of the site cache, and replays of a trace
     Site(SiteBenchArgs),
+    /// Ask real servers of FTP, SFTP and GridFTP that are made to be far away, with and without tiers between
+    Wan(WanBenchArgs),
 }
 
 /// What is measured by the clock.

@@ -42,7 +42,6 @@ pub(crate) async fn rate(
     files: u32,
     load: Load,
     time: Duration,
-    stop: &(dyn Fn() -> bool + Sync),
 ) -> anyhow::Result<Rate> {
     let settings = Settings {
         connections: load.connections,
@@ -80,14 +79,12 @@ pub(crate) async fn rate(
         })
         .collect();
     let began = Instant::now();
-    while pool.report().connections < load.connections && began.elapsed() < READY && !stop() {
+    while pool.report().connections < load.connections && began.elapsed() < READY {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     tokio::time::sleep(WARM).await;
     let (from, began) = (answered.load(Ordering::Relaxed), Instant::now());
-    while began.elapsed() < time && !stop() {
-        tokio::time::sleep(Duration::from_millis(50).min(time)).await;
-    }
+    tokio::time::sleep(time).await;
     let (count, took) = (answered.load(Ordering::Relaxed) - from, began.elapsed());
     let report = pool.report();
     over.store(true, Ordering::Relaxed);
