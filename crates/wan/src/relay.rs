@@ -81,7 +81,10 @@ impl Relay {
             threads: Vec::new(),
         };
         let Way { near, far } = way;
-        for (name, from, to) in [("wan-there", near.clone(), far.clone()), ("wan-back", far, near)] {
+        for (name, from, to) in [
+            ("wan-there", near.clone(), far.clone()),
+            ("wan-back", far, near),
+        ] {
             let shared = relay.shared.clone();
             let thread = std::thread::Builder::new()
                 .name(name.into())

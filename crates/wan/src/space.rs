@@ -53,7 +53,9 @@ fn ip(arguments: &str) -> Result<String> {
     if !out.status.success() {
         let said = String::from_utf8_lossy(&out.stderr).trim().to_owned();
         if said.contains("Operation not permitted") {
-            return Err(Error::Lacking(format!("`ip {arguments}` is not permitted: {said}")));
+            return Err(Error::Lacking(format!(
+                "`ip {arguments}` is not permitted: {said}"
+            )));
         }
         return Err(Error::Command {
             command: format!("ip {arguments}"),
@@ -65,7 +67,10 @@ fn ip(arguments: &str) -> Result<String> {
 
 /// Ends what runs in a namespace, and takes it away. Errors are not told: nobody can do anything about them.
 fn remove(name: &str) {
-    for pid in ip(&format!("netns pids {name}")).unwrap_or_default().lines() {
+    for pid in ip(&format!("netns pids {name}"))
+        .unwrap_or_default()
+        .lines()
+    {
         let pid = pid.trim().parse().ok().and_then(Pid::from_raw);
         if let Some(pid) = pid {
             drop(kill_process(pid, Signal::KILL));
@@ -91,7 +96,9 @@ fn lock(number: u8) -> Result<Option<File>> {
 fn remove_leftovers() -> Result<()> {
     for entry in fs::read_dir(NAMES).into_iter().flatten().flatten() {
         let found = entry.file_name().into_string().unwrap_or_default();
-        let number = found.strip_prefix("esker-wan-").and_then(|n| n.parse().ok());
+        let number = found
+            .strip_prefix("esker-wan-")
+            .and_then(|n| n.parse().ok());
         if let Some(number) = number
             && let Some(_locked) = lock(number)?
         {
@@ -148,7 +155,9 @@ impl Space {
         let within = format!("-n {} ", self.name);
         for (within, device, address) in [("", near, self.near()), (&*within, far, self.far())] {
             ip(&format!("{within}address add {address}/30 dev {device}"))?;
-            ip(&format!("{within}link set dev {device} txqueuelen {QUEUE} up"))?;
+            ip(&format!(
+                "{within}link set dev {device} txqueuelen {QUEUE} up"
+            ))?;
         }
         ip(&format!("{within}link set dev lo up"))?;
         Ok(())

@@ -9,6 +9,7 @@ use super::rdf::RdfBenchArgs;
 use super::serve::ServeBenchArgs;
 use super::site::SiteBenchArgs;
 use super::source::GraphSource;
+use super::wan::WanBenchArgs;
 use crate::args::{EngineArg, FormatArgs};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;

@@ -68,7 +68,9 @@ fn each_has_its_own_and_nothing_is_left() {
     let namespaces = Command::new("ip").arg("netns").output().unwrap().stdout;
     let namespaces = String::from_utf8(namespaces).unwrap();
     let gone = format!("esker-wan-{number}");
-    let found = namespaces.lines().any(|l| l.split(' ').next() == Some(&gone));
+    let found = namespaces
+        .lines()
+        .any(|l| l.split(' ').next() == Some(&gone));
     assert!(!found, "{namespaces}");
 }
 
@@ -172,7 +174,9 @@ fn packets_keep_their_order() {
     let _other = other(&wan, "count");
     let socket = UdpSocket::bind((wan.near(), 0)).unwrap();
     socket.connect((wan.far(), 7008)).unwrap();
-    socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_millis(200)))
+        .unwrap();
     let mut answer = [0; 8];
     let mut seen = || {
         for _ in 0..100 {
@@ -196,7 +200,10 @@ fn packets_keep_their_order() {
     }
     let rate = PACKETS as f64 / began.elapsed().as_secs_f64();
     let came = seen();
-    let text = format!("{rate:.0} packets/s sent, {came} of {PACKETS} came, {:?}\n", wan.carried());
+    let text = format!(
+        "{rate:.0} packets/s sent, {came} of {PACKETS} came, {:?}\n",
+        wan.carried()
+    );
     let _ = std::io::stderr().write_all(text.as_bytes());
     // What the far socket has no room for is lost there, not on the way.
     assert!(came >= PACKETS / 2, "{came}");

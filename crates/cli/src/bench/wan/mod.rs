@@ -44,7 +44,12 @@ pub(crate) struct WanBenchArgs {
     #[arg(value_enum, default_value = "rates")]
     what: What,
     /// Which servers; fetch and prefetch ask the first one that is there
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "globus,sshd,vsftpd,proftpd")]
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "globus,sshd,vsftpd,proftpd"
+    )]
     servers: Vec<String>,
     /// The folder of unpacked servers
     #[arg(long, value_name = "DIRECTORY", env = "ESKER_FTP_SERVERS_DIR")]
@@ -56,7 +61,12 @@ pub(crate) struct WanBenchArgs {
     #[arg(long, value_name = "S", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
     /// Services of the cloud, one connection each
-    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "5,10,20,40,85")]
+    #[arg(
+        long,
+        value_name = "NUMBERS",
+        value_delimiter = ',',
+        default_value = "5,10,20,40,85"
+    )]
     services: Vec<u16>,
     /// Requests that a service has in flight; the paper's has one
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -99,9 +109,18 @@ impl What {
 
 /// One connection that waits, one that does not, and many.
 const LOADS: [Load; 3] = [
-    Load { connections: 1, in_flight: 1 },
-    Load { connections: 1, in_flight: 64 },
-    Load { connections: 16, in_flight: 64 },
+    Load {
+        connections: 1,
+        in_flight: 1,
+    },
+    Load {
+        connections: 1,
+        in_flight: 64,
+    },
+    Load {
+        connections: 16,
+        in_flight: 64,
+    },
 ];
 
 struct Bench<'a> {
@@ -203,7 +222,10 @@ fn wanted(args: &WanBenchArgs, context: &mut Context) -> anyhow::Result<Vec<Kind
         let names = || Kind::ALL.map(Kind::name).join(", ");
         let kind = Kind::ALL.into_iter().find(|k| k.name() == name);
         let kind = kind.ok_or_else(|| {
-            usage(format!("`{name}` is no server that this knows: there are {}", names()))
+            usage(format!(
+                "`{name}` is no server that this knows: there are {}",
+                names()
+            ))
         })?;
         if kind.is_there(args.servers_dir.as_deref()) {
             kinds.push(kind);
@@ -212,7 +234,9 @@ fn wanted(args: &WanBenchArgs, context: &mut Context) -> anyhow::Result<Vec<Kind
         }
     }
     if kinds.is_empty() {
-        return Err(usage("none of these servers is there; see --servers-dir".to_owned()));
+        return Err(usage(
+            "none of these servers is there; see --servers-dir".to_owned(),
+        ));
     }
     Ok(kinds)
 }
@@ -226,7 +250,12 @@ fn rates(bench: &Bench<'_>, server: &Server, report: &mut Report) -> anyhow::Res
         bench.wan.set_round_trip(bench.round_trip());
         let far = bench.wait(rates::rate(server, files, load, time))?;
         let limit = load.limit(bench.round_trip());
-        let case = format!("{}, {} x {}", server.kind.name(), load.connections, load.in_flight);
+        let case = format!(
+            "{}, {} x {}",
+            server.kind.name(),
+            load.connections,
+            load.in_flight
+        );
         let mut figure = Figure::new(case, Unit::CallsPerSecond, far.rate).raw(near.rate);
         // The first waits for each answer: there is nothing to be reached.
         figure = match (load.connections, load.in_flight) {
@@ -252,10 +281,18 @@ fn fetch(
     report: &mut Report,
     context: &Context,
 ) -> anyhow::Result<()> {
-    const PARTS: [(&str, usize); 5] =
-        [("10 %", 10), ("median", 50), ("90 %", 90), ("99 %", 99), ("longest", 100)];
+    const PARTS: [(&str, usize); 5] = [
+        ("10 %", 10),
+        ("median", 50),
+        ("90 %", 90),
+        ("99 %", 99),
+        ("longest", 100),
+    ];
     let server = Arc::new(server);
-    let mut lines = PARTS.map(|(name, _)| Line { name: name.to_owned(), points: Vec::new() });
+    let mut lines = PARTS.map(|(name, _)| Line {
+        name: name.to_owned(),
+        points: Vec::new(),
+    });
     bench.wan.set_round_trip(bench.round_trip());
     for services in &bench.args.services {
         let many = usize::from(*services);
@@ -272,11 +309,18 @@ fn fetch(
             let at = (times.len() - 1) * part / 100;
             let millis = times[at].as_secs_f64() * 1e3;
             line.points.push((many as f64, millis));
-            report.add(Figure::new(format!("{services} services, {name}"), Unit::Millis, millis));
+            report.add(Figure::new(
+                format!("{services} services, {name}"),
+                Unit::Millis,
+                millis,
+            ));
         }
     }
     if let Some(folder) = &bench.args.plots {
-        let title = format!("Fetches, {} at once, {} ms away", bench.args.at_once, bench.args.round_trip);
+        let title = format!(
+            "Fetches, {} at once, {} ms away",
+            bench.args.at_once, bench.args.round_trip
+        );
         let picture = Picture {
             title: &title,
             across: "services of the cloud",
@@ -308,7 +352,10 @@ fn prefetch(
             tiers.stop().await;
             Ok(took)
         })?;
-        let load = Load { connections: many, in_flight: window };
+        let load = Load {
+            connections: many,
+            in_flight: window,
+        };
         let limit = load.limit(bench.round_trip());
         let seconds = took.as_secs_f64();
         points.push((many as f64, seconds));

@@ -246,7 +246,12 @@ impl Plan {
             self.file("authorized_keys"),
         );
         fs::write(self.file("config"), config)?;
-        Ok(vec!["-D".into(), "-e".into(), "-f".into(), self.file("config")])
+        Ok(vec![
+            "-D".into(),
+            "-e".into(),
+            "-f".into(),
+            self.file("config"),
+        ])
     }
 
     /// `ssh` with keys of its own.
@@ -290,16 +295,25 @@ impl Plan {
             self.root,
         );
         fs::write(self.file("config"), config)?;
-        Ok(["-n", "-c", &self.file("config")].map(str::to_owned).to_vec())
+        Ok(["-n", "-c", &self.file("config")]
+            .map(str::to_owned)
+            .to_vec())
     }
 
     fn globus(&self) -> Vec<String> {
         // It starts itself again for each connection.
         let program = self.program.display().to_string();
-        ["-p", "2811", "-control-interface", &self.at, "-exec", &program]
-            .into_iter()
-            .chain(["-aa", "-anonymous-user", "nobody", "-home-dir", "/"])
-            .map(str::to_owned)
-            .collect()
+        [
+            "-p",
+            "2811",
+            "-control-interface",
+            &self.at,
+            "-exec",
+            &program,
+        ]
+        .into_iter()
+        .chain(["-aa", "-anonymous-user", "nobody", "-home-dir", "/"])
+        .map(str::to_owned)
+        .collect()
     }
 }
