@@ -18,6 +18,8 @@ need_command ssh || missing+=(openssh-client)
 [ -x /usr/sbin/sshd ] || missing+=(openssh-server)
 # Tests of FTP make authorities and certificates.
 need_command openssl || missing+=(openssl)
+# Tests of far servers make network namespaces.
+need_command ip || missing+=(iproute2)
 if [ "${1:-}" = rocksdb ]; then
     need_command c++ || missing+=(g++)
     # RocksDB's bindings are generated when they are built.

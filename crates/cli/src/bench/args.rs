@@ -9,6 +9,7 @@ use super::rdf::RdfBenchArgs;
 use super::serve::ServeBenchArgs;
 use super::site::SiteBenchArgs;
 use super::source::GraphSource;
+use super::wan::WanBenchArgs;
 use crate::args::{EngineArg, FormatArgs};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -49,6 +50,8 @@ pub(crate) enum Workload {
     Rdf(RdfBenchArgs),
     /// Hits of the site cache, and replays of a trace
     Site(SiteBenchArgs),
+    /// Ask real servers of FTP, SFTP and GridFTP that are made to be far away, with and without tiers between
+    Wan(WanBenchArgs),
 }
 
 /// What is measured by the clock.

@@ -5,11 +5,11 @@
 //! scratch folder that is removed after. `docs/book/bench.md` has figures and says how to read them.
 //!
 //! Suggested reading order: [`args`], [`source`] (which graph), [`sides`] (what both sides are given), then a workload:
-//! [`ingest`], [`hot_vertex`], [`read`], [`scan`], [`travel`], [`open`], [`serve`]. [`report`] prints. Seven stand apart:
+//! [`ingest`], [`hot_vertex`], [`read`], [`scan`], [`travel`], [`open`], [`serve`]. [`report`] prints. Eight stand apart:
 //! [`placement`] counts, and neither stores nor times anything; [`cluster`] measures several servers against one;
 //! [`objects`] and [`boss`] measure what SoMeta's paper measured, the latter beside other databases; [`namespace`] measures
 //! files beside file systems; [`rdf`] measures queries beside other stores of RDF; [`site`]
-//! measures the site cache.
+//! measures the site cache, and [`wan`] far servers and tiers between.
 
 mod args;
 mod batches;
@@ -35,6 +35,7 @@ mod sides;
 mod site;
 mod source;
 mod travel;
+mod wan;
 
 pub(crate) use args::BenchArgs;
 
@@ -77,6 +78,7 @@ pub(crate) fn run(args: &BenchArgs, context: &mut Context) -> anyhow::Result<Out
         Workload::Namespace(args) => namespace::run(args, context),
         Workload::Rdf(args) => rdf::run(args, context),
         Workload::Site(args) => site::run(args, context),
+        Workload::Wan(args) => wan::run(args, context),
     }
 }
 

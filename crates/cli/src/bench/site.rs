@@ -1,7 +1,10 @@
-//! `esker bench site`: what a hit of the site cache costs, and how fast a trace is replayed.
+//! `esker bench site`: what a hit of the site cache costs, how many a tier answers, and how fast a trace is replayed.
+
+mod tier;
 
 use super::machine;
 use super::report::{Figure, Report, Target, Unit, median};
+use super::scratch::Scratch;
 use crate::args::FormatArgs;
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
@@ -15,7 +18,7 @@ use esker_site_cache::tier::{Ask, Fetched, Output, Reply, Settings as TierSettin
 use esker_site_cache::trace::{Traces, yahoo};
 use serde_json::json;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  esker bench site --operations 1000000")]
@@ -26,6 +29,9 @@ pub(crate) struct SiteBenchArgs {
     /// How often each is measured
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
+    /// Where to make the scratch folder with the files that a tier is asked about
+    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
+    directory: PathBuf,
     /// Write the figures to a file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -46,6 +52,8 @@ pub(super) fn run(args: &SiteBenchArgs, context: &mut Context) -> anyhow::Result
             .target(Target::AtMost(5.0))
             .note("path by name, one of 100,000 in the cache"),
     );
+    context.note("a tier");
+    tiers(args, &mut report)?;
     context.note("a trace like Yahoo!'s");
     let mut traces = Traces::new();
     let made = yahoo::Settings::of(u64::from(args.operations));
@@ -87,6 +95,37 @@ pub(super) fn run(args: &SiteBenchArgs, context: &mut Context) -> anyhow::Result
         context,
     )?;
     Ok(Outcome::Done)
+}
+
+/// Hits of a tier that serves on this machine.
+fn tiers(args: &SiteBenchArgs, report: &mut Report) -> anyhow::Result<()> {
+    const TIME: Duration = Duration::from_secs(2);
+    const LINKS: [(usize, usize); 3] = [(1, 1), (1, 256), (4, 256)];
+    let directory = std::path::absolute(&args.directory)?;
+    let scratch = Scratch::make(&directory, false)?;
+    let folder = scratch.fresh("files")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let warm = runtime.block_on(tier::Warm::start(&folder))?;
+    for (links, in_flight) in LINKS {
+        let rates = (0..args.rounds).map(|_| runtime.block_on(warm.links(links, in_flight, TIME)));
+        let rates: Vec<f64> = rates.collect::<anyhow::Result<_>>()?;
+        let case = format!("a tier, {links} links, {in_flight} in flight");
+        let mut figure = Figure::new(case, Unit::CallsPerSecond, median(rates));
+        if in_flight > 1 {
+            figure = figure.target(Target::AtLeast(1e5));
+        }
+        report.add(figure.note("client and tier on the same processors"));
+    }
+    let rates = (0..args.rounds).map(|_| runtime.block_on(warm.http(64, TIME)));
+    let rates: Vec<f64> = rates.collect::<anyhow::Result<_>>()?;
+    report.add(
+        Figure::new("a tier, HTTP, 64 connections", Unit::CallsPerSecond, median(rates))
+            .note("connections are kept, one request at a time on each"),
+    );
+    runtime.block_on(warm.stop());
+    Ok(())
 }
 
 /// Microseconds of a hit, with the path found by its name.

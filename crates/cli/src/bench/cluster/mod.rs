@@ -11,7 +11,7 @@ mod args;
 mod hot_vertex;
 mod insert;
 mod mdtest;
-mod plot;
+pub(super) mod plot;
 mod report;
 mod scan;
 mod servers;

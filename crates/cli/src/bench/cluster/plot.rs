@@ -5,6 +5,7 @@ use anyhow::Context as _;
 use plotters::coord::ranged1d::{IntoSegmentedCoord as _, SegmentValue};
 use plotters::prelude::*;
 use plotters::style::ShapeStyle;
+use std::path::{Path, PathBuf};
 
 const SIZE: (u32, u32) = (720, 420);
 const COLOURS: [RGBColor; 6] = [
@@ -18,17 +19,17 @@ const COLOURS: [RGBColor; 6] = [
 const BORDER: RGBColor = RGBColor(0x99, 0x99, 0x99);
 
 /// One line.
-pub(super) struct Line {
-    pub(super) name: String,
-    pub(super) points: Vec<(f64, f64)>,
+pub(in crate::bench) struct Line {
+    pub(in crate::bench) name: String,
+    pub(in crate::bench) points: Vec<(f64, f64)>,
 }
 
 /// One picture.
-pub(super) struct Picture<'a> {
-    pub(super) title: &'a str,
-    pub(super) across: &'a str,
-    pub(super) up: &'a str,
-    pub(super) lines: Vec<Line>,
+pub(in crate::bench) struct Picture<'a> {
+    pub(in crate::bench) title: &'a str,
+    pub(in crate::bench) across: &'a str,
+    pub(in crate::bench) up: &'a str,
+    pub(in crate::bench) lines: Vec<Line>,
 }
 
 impl Picture<'_> {
@@ -37,8 +38,20 @@ impl Picture<'_> {
         let Some(folder) = &bench.shared.plots else {
             return Ok(());
         };
+        if let Some(file) = self.save(folder, name)? {
+            bench.say(&format!("wrote {}", file.display()));
+        }
+        Ok(())
+    }
+
+    /// Draws it into a file, if there is something to draw.
+    pub(in crate::bench) fn save(
+        &self,
+        folder: &Path,
+        name: &str,
+    ) -> anyhow::Result<Option<PathBuf>> {
         if self.lines.iter().all(|line| line.points.is_empty()) {
-            return Ok(());
+            return Ok(None);
         }
         let file = folder.join(name);
         let mut svg = String::new();
@@ -46,8 +59,7 @@ impl Picture<'_> {
         self.draw(&mut svg)
             .map_err(|error| anyhow::anyhow!("drawing {}: {error}", file.display()))?;
         std::fs::write(&file, svg).with_context(|| format!("writing {}", file.display()))?;
-        bench.say(&format!("wrote {}", file.display()));
-        Ok(())
+        Ok(Some(file))
     }
 
     /// What is across, each once, in ascending order.

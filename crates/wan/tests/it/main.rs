@@ -1,0 +1,212 @@
+//! Real packets to a real namespace. Without root or TUN devices these tests say so and are left out.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use esker_wan::Wan;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What tells a test that it is the other side of one, and its address.
+const FAR: &str = "ESKER_WAN_TEST_FAR";
+
+/// A far namespace, if this machine lets one be made.
+fn wan(round_trip_ms: u64) -> Option<Wan> {
+    match Wan::open(Duration::from_millis(round_trip_ms)) {
+        Ok(wan) => Some(wan),
+        Err(error) if error.is_lacking() => {
+            let text = format!("left out: {error}\n");
+            let _ = std::io::stderr().write_all(text.as_bytes());
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// How long it takes to hear that nobody listens: one round trip, without a program on the far side.
+fn round_trip(to: Ipv4Addr) -> Duration {
+    let began = Instant::now();
+    let error = TcpStream::connect((to, 9)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
+    began.elapsed()
+}
+
+/// The least of some, for others use this machine's processors, too.
+fn least(to: Ipv4Addr) -> Duration {
+    (0..10).map(|_| round_trip(to)).min().unwrap()
+}
+
+#[test]
+fn connections_take_a_round_trip() {
+    let Some(wan) = wan(32) else { return };
+    let took = least(wan.far());
+    assert!(took >= Duration::from_millis(32), "{took:?}");
+    assert!(took < Duration::from_millis(40), "{took:?}");
+    wan.set_round_trip(Duration::ZERO);
+    let took = least(wan.far());
+    assert!(took < Duration::from_millis(8), "{took:?}");
+    assert!(wan.carried().packets >= 40);
+    assert_eq!(wan.carried().lost, 0);
+}
+
+#[test]
+fn each_has_its_own_and_nothing_is_left() {
+    let Some(one) = wan(2) else { return };
+    let two = wan(20).unwrap();
+    assert_ne!(one.far(), two.far());
+    assert!(least(two.far()) >= Duration::from_millis(20));
+    assert!(least(one.far()) < Duration::from_millis(20));
+    let mut asleep = two.command("sleep").arg("600").spawn().unwrap();
+    // It has to be there before it can be found.
+    while process_name(asleep.id()) != "sleep" {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let number = two.far().octets()[2];
+    drop(two);
+    assert!(!asleep.wait().unwrap().success(), "it was ended");
+    let namespaces = Command::new("ip").arg("netns").output().unwrap().stdout;
+    let namespaces = String::from_utf8(namespaces).unwrap();
+    let gone = format!("esker-wan-{number}");
+    let found = namespaces
+        .lines()
+        .any(|l| l.split(' ').next() == Some(&gone));
+    assert!(!found, "{namespaces}");
+}
+
+fn process_name(pid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim().to_owned()
+}
+
+/// Starts a test of this program in the far namespace.
+struct Other(Child);
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn other(wan: &Wan, test: &str) -> Other {
+    let child = wan
+        .command(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--ignored"])
+        .env(FAR, wan.far().to_string())
+        .stdout(Stdio::null())
+        .spawn();
+    Other(child.unwrap())
+}
+
+fn connect(to: Ipv4Addr, port: u16) -> TcpStream {
+    let began = Instant::now();
+    loop {
+        match TcpStream::connect((to, port)) {
+            Ok(stream) => return stream,
+            Err(error) => assert!(began.elapsed() < Duration::from_secs(20), "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn pattern(at: usize) -> u8 {
+    (at % 251) as u8
+}
+
+#[test]
+#[ignore = "the other side of bytes_come_as_they_went"]
+fn echo() {
+    let Ok(at) = std::env::var(FAR) else { return };
+    let listener = TcpListener::bind((&*at, 7007)).unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut back = stream.try_clone().unwrap();
+    std::io::copy(&mut stream, &mut back).unwrap();
+}
+
+#[test]
+fn bytes_come_as_they_went() {
+    const LENGTH: usize = 8 << 20;
+    let Some(wan) = wan(10) else { return };
+    let _other = other(&wan, "echo");
+    let mut stream = connect(wan.far(), 7007);
+    let mut to = stream.try_clone().unwrap();
+    let writer = std::thread::spawn(move || {
+        let all: Vec<u8> = (0..LENGTH).map(pattern).collect();
+        to.write_all(&all).unwrap();
+        to.shutdown(std::net::Shutdown::Write).unwrap();
+    });
+    let mut all = Vec::with_capacity(LENGTH);
+    stream.read_to_end(&mut all).unwrap();
+    writer.join().unwrap();
+    assert_eq!(all.len(), LENGTH);
+    let wrong = all.iter().enumerate().position(|(at, b)| *b != pattern(at));
+    assert_eq!(wrong, None);
+    assert_eq!(wan.carried().lost, 0);
+}
+
+#[test]
+#[ignore = "the other side of packets_keep_their_order"]
+fn count() {
+    let Ok(at) = std::env::var(FAR) else { return };
+    let socket = UdpSocket::bind((&*at, 7008)).unwrap();
+    let mut packet = [0; 8];
+    let (mut next, mut seen) = (0, 0_u64);
+    loop {
+        let (length, from) = socket.recv_from(&mut packet).unwrap();
+        assert_eq!(length, 8);
+        let number = u64::from_le_bytes(packet);
+        if number == u64::MAX {
+            // Whoever asks hears how many came; none was overtaken, or this has ended.
+            socket.send_to(&seen.to_le_bytes(), from).unwrap();
+            continue;
+        }
+        assert!(number >= next, "{number} after {next}");
+        next = number + 1;
+        seen += 1;
+    }
+}
+
+#[test]
+fn packets_keep_their_order() {
+    const PACKETS: u64 = 20_000;
+    let Some(wan) = wan(10) else { return };
+    let _other = other(&wan, "count");
+    let socket = UdpSocket::bind((wan.near(), 0)).unwrap();
+    socket.connect((wan.far(), 7008)).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_millis(200)))
+        .unwrap();
+    let mut answer = [0; 8];
+    let mut seen = || {
+        for _ in 0..100 {
+            // Refused until the other side listens.
+            let _ = socket.send(&u64::MAX.to_le_bytes());
+            if socket.recv(&mut answer).is_ok() {
+                return u64::from_le_bytes(answer);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("no answer");
+    };
+    assert_eq!(seen(), 0);
+    let began = Instant::now();
+    for number in 0..PACKETS {
+        socket.send(&number.to_le_bytes()).unwrap();
+        // The socket on the far side has a small buffer.
+        if number % 50 == 49 {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+    let rate = PACKETS as f64 / began.elapsed().as_secs_f64();
+    let came = seen();
+    let text = format!(
+        "{rate:.0} packets/s sent, {came} of {PACKETS} came, {:?}\n",
+        wan.carried()
+    );
+    let _ = std::io::stderr().write_all(text.as_bytes());
+    // What the far socket has no room for is lost there, not on the way.
+    assert!(came >= PACKETS / 2, "{came}");
+    assert!(wan.carried().packets >= PACKETS);
+    assert_eq!(wan.carried().lost, 0);
+}
