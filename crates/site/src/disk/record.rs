@@ -84,9 +84,8 @@ impl Record {
 
     /// Lengths and checksum of a head.
     pub(super) fn head(bytes: [u8; HEAD]) -> (usize, u32) {
-        let [a, b, c, d, e, f, g, h] = bytes;
-        let length = u32::from_le_bytes([a, b, c, d]) as usize;
-        (length, u32::from_le_bytes([e, f, g, h]))
+        let both = u64::from_le_bytes(bytes);
+        ((both & u64::from(u32::MAX)) as usize, (both >> 32) as u32)
     }
 
     /// Without head; nothing if it is not whole.

@@ -24,7 +24,7 @@ fn found(size: u64) -> Found {
                 })
                 .collect(),
             attributes,
-            complete: size % 2 == 0,
+            complete: size.is_multiple_of(2),
         },
     }
 }
