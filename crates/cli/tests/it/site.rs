@@ -73,11 +73,7 @@ fn asked(folder: &Path, args: &[&str]) -> Vec<serde_json::Value> {
 }
 
 fn names(rows: &[serde_json::Value]) -> Vec<&str> {
-    let name = |row: &serde_json::Value| row.get("name").and_then(|n| n.as_str().map(str::len));
-    rows.iter()
-        .filter(|row| name(row).is_some())
-        .map(|row| row["name"].as_str().unwrap())
-        .collect()
+    rows.iter().filter_map(|row| row["name"].as_str()).collect()
 }
 
 #[test]

@@ -19,6 +19,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 /// Questions that may be open at once.
@@ -89,7 +90,12 @@ impl Connect for Esker {
                 }
             })?;
             let origin = self.place.to_string().into();
-            Ok(Arc::new(Linked { link, origin }) as Arc<dyn Session>)
+            let names = Arc::default();
+            Ok(Arc::new(Linked {
+                link,
+                origin,
+                names,
+            }) as Arc<dyn Session>)
         })
     }
 }
@@ -97,6 +103,8 @@ impl Connect for Esker {
 struct Linked {
     link: Arc<FileLink>,
     origin: Box<str>,
+    /// Names of all listings that are read now.
+    names: Arc<AtomicUsize>,
 }
 
 impl Session for Linked {
@@ -135,7 +143,7 @@ impl Linked {
 
     /// The outer error is the server's.
     async fn list(&self, path: &NamePath) -> esker_model::Result<Result<Found>> {
-        let mut children = Children::default();
+        let mut children = Children::among(&self.names);
         let mut fits = true;
         let own = {
             let entries = self.link.list(None, path, |entry| {
