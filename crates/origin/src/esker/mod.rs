@@ -86,6 +86,11 @@ impl Connect for Esker {
                 let why = shown(e.to_string().as_bytes());
                 match e {
                     esker_model::Error::Unavailable(_) => Error::Unreachable { origin, why },
+                    // It may be spoken to in another way only.
+                    _ if self.address.tls.is_none() => {
+                        let why = format!("{why} (for an origin over TLS: esker+tls://)").into();
+                        Error::Unsupported { origin, why }
+                    }
                     _ => Error::Unsupported { origin, why },
                 }
             })?;
