@@ -73,11 +73,7 @@ fn asked(folder: &Path, args: &[&str]) -> Vec<serde_json::Value> {
 }
 
 fn names(rows: &[serde_json::Value]) -> Vec<&str> {
-    let name = |row: &serde_json::Value| row.get("name").and_then(|n| n.as_str().map(str::len));
-    rows.iter()
-        .filter(|row| name(row).is_some())
-        .map(|row| row["name"].as_str().unwrap())
-        .collect()
+    rows.iter().filter_map(|row| row["name"].as_str()).collect()
 }
 
 #[test]
@@ -177,6 +173,44 @@ fn the_files_of_another_esker() {
     assert!(told.contains("cannot be reached"), "{told}");
     let args = [&args[..], &["--stale-if-error"]].concat();
     assert_eq!(asked(folder, &args)[0]["kind"], "file");
+}
+
+#[test]
+fn another_esker_over_tls() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-nodes", "-days", "2"])
+        .args(["-pkeyopt", "ec_paramgen_curve:P-256", "-subj", "/CN=lab"])
+        .args(["-addext", "subjectAltName=IP:127.0.0.1"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .args(["-keyout", "key.pem", "-out", "cert.pem"])
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let with = ["--tls-certificate", "cert.pem", "--tls-key", "key.pem"];
+    let served = Served::start(folder, &with);
+    let target = served.target();
+    good(&run(
+        folder,
+        &["mkdir", &format!("{target}?tls=cert.pem"), "/x"],
+    ));
+    let url = target.replace("esker://", "esker+tls://");
+    let ls = |url: &str, trusted: &str| {
+        let mut command = esker(folder);
+        command.args(["ls", url, "--format", "ndjson"]);
+        command.env("SSL_CERT_FILE", trusted).output().unwrap()
+    };
+    assert_eq!(names(&rows(&good(&ls(&url, "cert.pem")))), ["x"]);
+    for (url, trusted, why) in [
+        (&url, "none.pem", "`none.pem`"),
+        (&url, "key.pem", "certificates"),
+        (&format!("{target}/x"), "cert.pem", "esker+tls://"),
+    ] {
+        let (told, _) = bad(&ls(url, trusted));
+        assert!(told.contains(why), "{told}");
+    }
 }
 
 /// OpenSSH's server with keys of its own.

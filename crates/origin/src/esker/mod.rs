@@ -19,6 +19,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 /// Questions that may be open at once.
@@ -85,11 +86,21 @@ impl Connect for Esker {
                 let why = shown(e.to_string().as_bytes());
                 match e {
                     esker_model::Error::Unavailable(_) => Error::Unreachable { origin, why },
+                    // It may be spoken to in another way only.
+                    _ if self.address.tls.is_none() => {
+                        let why = format!("{why} (for an origin over TLS: esker+tls://)").into();
+                        Error::Unsupported { origin, why }
+                    }
                     _ => Error::Unsupported { origin, why },
                 }
             })?;
             let origin = self.place.to_string().into();
-            Ok(Arc::new(Linked { link, origin }) as Arc<dyn Session>)
+            let names = Arc::default();
+            Ok(Arc::new(Linked {
+                link,
+                origin,
+                names,
+            }) as Arc<dyn Session>)
         })
     }
 }
@@ -97,6 +108,8 @@ impl Connect for Esker {
 struct Linked {
     link: Arc<FileLink>,
     origin: Box<str>,
+    /// Names of all listings that are read now.
+    names: Arc<AtomicUsize>,
 }
 
 impl Session for Linked {
@@ -135,7 +148,7 @@ impl Linked {
 
     /// The outer error is the server's.
     async fn list(&self, path: &NamePath) -> esker_model::Result<Result<Found>> {
-        let mut children = Children::default();
+        let mut children = Children::among(&self.names);
         let mut fits = true;
         let own = {
             let entries = self.link.list(None, path, |entry| {
