@@ -73,7 +73,7 @@ fn remove(name: &str) {
     {
         let pid = pid.trim().parse().ok().and_then(Pid::from_raw);
         if let Some(pid) = pid {
-            drop(kill_process(pid, Signal::KILL));
+            let _ = kill_process(pid, Signal::KILL);
         }
     }
     drop(ip(&format!("netns del {name}")));
