@@ -117,10 +117,7 @@ struct Packet {
 
 fn carry(from: &SyncDevice, to: &SyncDevice, shared: &Shared) {
     // Without the right to it, it goes without.
-    drop(rustix::process::setpriority_process(
-        Some(rustix::thread::gettid()),
-        NICE,
-    ));
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
     let mut under_way: VecDeque<Packet> = VecDeque::new();
     let mut bytes = 0;
     let mut buffer = vec![0; 1 << 16];
@@ -158,7 +155,7 @@ fn carry(from: &SyncDevice, to: &SyncDevice, shared: &Shared) {
         let fd = PollFd::new(from, PollFlags::IN);
         let mut fds = if full { Vec::new() } else { vec![fd] };
         // Interrupted or not: it is looked at everything again.
-        drop(poll(&mut fds, Some(&wait)));
+        let _ = poll(&mut fds, Some(&wait));
         if fds.iter().any(|fd| fd.revents().contains(PollFlags::ERR)) {
             // Not up yet, or gone: it would be told again and again.
             std::thread::sleep(Duration::from_millis(1));
@@ -176,6 +173,8 @@ fn send(to: &SyncDevice, packet: &Packet, shared: &Shared) {
             shared.packets.fetch_add(1, Ordering::Relaxed);
             shared.bytes.fetch_add(length, Ordering::Relaxed);
         }
-        Err(_) => drop(shared.lost.fetch_add(1, Ordering::Relaxed)),
+        Err(_) => {
+            shared.lost.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }

@@ -15,6 +15,8 @@ use tun_rs::{DeviceBuilder, SyncDevice};
 const LOCKS: &str = "/run/esker-wan";
 /// Where `ip` keeps namespaces.
 const NAMES: &str = "/run/netns";
+/// What lies here in a namespace's folder is seen as `/etc/…` by programs that `ip netns exec` starts.
+const FILES: &str = "/etc/netns";
 /// Packets that wait for the relay at most: it is to lose none, even when it has no processor for a while.
 const QUEUE: u32 = 100_000;
 
@@ -73,10 +75,11 @@ fn remove(name: &str) {
     {
         let pid = pid.trim().parse().ok().and_then(Pid::from_raw);
         if let Some(pid) = pid {
-            drop(kill_process(pid, Signal::KILL));
+            let _ = kill_process(pid, Signal::KILL);
         }
     }
     drop(ip(&format!("netns del {name}")));
+    drop(fs::remove_dir_all(Path::new(FILES).join(name)));
 }
 
 fn lock(number: u8) -> Result<Option<File>> {
@@ -144,9 +147,25 @@ impl Space {
             let near = device(&near_name)?;
             let far = device(&far_name)?;
             ip(&format!("link set dev {far_name} netns {}", space.name))?;
+            space.tell_names()?;
             return Ok((space, near, far));
         }
         Err(Error::Lacking("256 of them are in use".into()))
+    }
+
+    /// Some servers do not start unless the addresses have names; nobody can be asked for them there.
+    fn tell_names(&self) -> Result<()> {
+        let folder = Path::new(FILES).join(&self.name);
+        let writing = || Error::system(format!("writing {}/hosts", folder.display()));
+        fs::create_dir_all(&folder).map_err(writing())?;
+        let own = rustix::system::uname();
+        let own = own.nodename().to_string_lossy();
+        let text = format!(
+            "127.0.0.1 localhost\n{} far {own}\n{} near\n",
+            self.far(),
+            self.near()
+        );
+        fs::write(folder.join("hosts"), text).map_err(writing())
     }
 
     /// Gives the devices their addresses: what is sent now gets there.

@@ -121,8 +121,12 @@ fn tiers(args: &SiteBenchArgs, report: &mut Report) -> anyhow::Result<()> {
     let rates = (0..args.rounds).map(|_| runtime.block_on(warm.http(64, TIME)));
     let rates: Vec<f64> = rates.collect::<anyhow::Result<_>>()?;
     report.add(
-        Figure::new("a tier, HTTP, 64 connections", Unit::CallsPerSecond, median(rates))
-            .note("connections are kept, one request at a time on each"),
+        Figure::new(
+            "a tier, HTTP, 64 connections",
+            Unit::CallsPerSecond,
+            median(rates),
+        )
+        .note("connections are kept, one request at a time on each"),
     );
     runtime.block_on(warm.stop());
     Ok(())

@@ -39,7 +39,11 @@ impl Warm {
             }
             let path = above.join(format!("part-{number:06}.h5"));
             fs::write(&path, b"")?;
-            paths.push(path.to_str().context("a folder with a name in UTF-8")?.into());
+            paths.push(
+                path.to_str()
+                    .context("a folder with a name in UTF-8")?
+                    .into(),
+            );
         }
         let long = Duration::from_hours(1);
         let mut config = Config {
@@ -58,7 +62,10 @@ impl Warm {
         let client = Client::connect(&warm.tier.url, "bench").await?;
         for path in warm.paths.iter() {
             let given = client.ask(Asked::new(ORIGIN, path, Wants::Stat)).await?;
-            anyhow::ensure!(matches!(given.found, Found::Present(_)), "a file is not there");
+            anyhow::ensure!(
+                matches!(given.found, Found::Present(_)),
+                "a file is not there"
+            );
         }
         Ok(warm)
     }
@@ -79,7 +86,8 @@ impl Warm {
         for _ in 0..links {
             let client = Client::connect(&self.tier.url, "bench").await?;
             for worker in 0..in_flight {
-                let (client, paths, counter) = (client.clone(), self.paths.clone(), counter.clone());
+                let (client, paths, counter) =
+                    (client.clone(), self.paths.clone(), counter.clone());
                 tasks.push(tokio::spawn(async move {
                     let mut at = worker * 7919;
                     while counter.goes_on() {

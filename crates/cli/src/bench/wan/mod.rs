@@ -261,7 +261,7 @@ fn rates(bench: &Bench<'_>, server: &Server, report: &mut Report) -> anyhow::Res
         figure = match (load.connections, load.in_flight) {
             (1, 1) => figure,
             (1, _) => figure.target(Target::AtLeast(0.95 * limit.min(near.rate))),
-            _ => figure.target(Target::Ratio(0.9)),
+            _ => figure.target(Target::AtLeast(0.9 * limit.min(near.rate))),
         };
         let mut note = format!("{:.2} of {limit:.0}; raw: without delay", far.rate / limit);
         if far.connections < load.connections {
