@@ -256,19 +256,23 @@ fn rates(bench: &Bench<'_>, server: &Server, report: &mut Report) -> anyhow::Res
             load.connections,
             load.in_flight
         );
-        let mut figure = Figure::new(case, Unit::CallsPerSecond, far.rate).raw(near.rate);
+        let mut figure =
+            Figure::new(case, Unit::CallsPerSecond, far.each_second).raw(near.each_second);
         // The first waits for each answer: there is nothing to be reached.
         figure = match (load.connections, load.in_flight) {
             (1, 1) => figure,
-            (1, _) => figure.target(Target::AtLeast(0.95 * limit.min(near.rate))),
-            _ => figure.target(Target::AtLeast(0.9 * limit.min(near.rate))),
+            (1, _) => figure.target(Target::AtLeast(0.95 * limit.min(near.each_second))),
+            _ => figure.target(Target::AtLeast(0.9 * limit.min(near.each_second))),
         };
-        let mut note = format!("{:.2} of {limit:.0}; raw: without delay", far.rate / limit);
+        let mut note = format!(
+            "{:.2} of {limit:.0}; raw: without delay",
+            far.each_second / limit
+        );
         if far.connections < load.connections {
-            note += &format!("; {} connections", far.connections);
+            note = format!("{note}; {} connections", far.connections);
         }
         if far.again + near.again > 0 {
-            note += &format!("; {} asked again", far.again + near.again);
+            note = format!("{note}; {} asked again", far.again + near.again);
         }
         report.add(figure.note(note));
     }

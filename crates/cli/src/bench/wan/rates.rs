@@ -24,7 +24,7 @@ impl Load {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rate {
     /// Stats a second.
-    pub(crate) rate: f64,
+    pub(crate) each_second: f64,
     /// Connections that stood.
     pub(crate) connections: usize,
     /// Questions that had to be asked again.
@@ -93,7 +93,7 @@ pub(crate) async fn rate(
     }
     pool.close().await;
     Ok(Rate {
-        rate: count as f64 / took.as_secs_f64(),
+        each_second: count as f64 / took.as_secs_f64(),
         connections: report.connections,
         again: report.again,
     })
