@@ -158,7 +158,7 @@ fn table() -> impl Strategy<Value = TableFile> {
     let hashes = any::<(u64, u64)>();
     (any::<u32>(), numbers, any::<[u8; 8]>(), hashes).prop_map(
         |(giver, (incarnation, number, rows, bytes), checksum, hashes)| TableFile {
-            giver: esker_cluster::ServerId(giver),
+            giver: ServerId(giver),
             incarnation,
             number,
             rows,
