@@ -3,15 +3,16 @@
 //! One lock guards the state machine, its paths and the waiters; nothing waits under it. Each request upwards is a task of
 //! its own, which brings its answer back through [`Node::answered`].
 
+mod convert;
+
 use crate::above::{Above, Fetch, Got, News};
 use crate::clock::{Clock, micros};
 use crate::config::Config;
 use crate::disk::{Disk, Old};
 use crate::given::{Given, Refused, digest};
-use esker_origin::{Found, Named, Place, Told};
-use esker_site_cache::entry::{
-    Answer, Change, Child, Failure, Happened, Listing, Request, State, Time, Wants,
-};
+use convert::{answer, given, refused};
+use esker_origin::{Place, Told};
+use esker_site_cache::entry::{Change, Failure, Happened, Request, Time, Wants};
 use esker_site_cache::path::{PathId, Paths};
 use esker_site_cache::queue::{Class, Run};
 use esker_site_cache::tier::{
@@ -581,64 +582,4 @@ fn whole(core: &Core, path: PathId) -> Option<(Arc<str>, Vec<u8>)> {
     let root = core.paths.upwards(path).last()?;
     let origin = core.names.get(&root)?.clone();
     Some((origin, core.paths.bytes(path)))
-}
-
-fn refused(failure: Failure) -> Refused {
-    match failure {
-        Failure::Origin(why) => Refused::Origin(why),
-        Failure::Busy => Refused::Busy,
-        Failure::Changing => Refused::Changing,
-        other => Refused::Origin(other.to_string().into()),
-    }
-}
-
-fn given(answer: &Answer, now: Time, hit: bool, paths: &Paths) -> Given {
-    let found = match (&answer.state, &answer.listing) {
-        (State::Absent, _) => Found::Absent,
-        (State::Present(attributes), None) => Found::Present(attributes.clone()),
-        (State::Present(attributes), Some(listing)) => Found::Listing {
-            attributes: attributes.clone(),
-            children: listing
-                .children()
-                .iter()
-                .map(|child| Named {
-                    name: paths.name(child.path).into(),
-                    attributes: child.attributes.clone(),
-                })
-                .collect(),
-            complete: listing.complete(),
-        },
-    };
-    Given {
-        found,
-        age: Duration::from_micros(now.saturating_sub(answer.at)),
-        told: answer.told,
-        hit,
-    }
-}
-
-fn answer(request: Request, found: Found, at: Time, paths: &mut Paths) -> Answer {
-    match found {
-        Found::Absent => Answer::absent(at),
-        Found::Present(attributes) => Answer::present(attributes, at),
-        Found::Listing {
-            attributes,
-            children,
-            complete,
-        } => {
-            let mut whole = complete;
-            let mut known = Vec::with_capacity(children.len());
-            for Named { name, attributes } in children {
-                match paths.child(request.path, &name) {
-                    Ok(path) => known.push(Child { path, attributes }),
-                    // A name that no path can have cannot be asked for either, but nothing is complete without it.
-                    Err(_) => whole = false,
-                }
-            }
-            Answer {
-                listing: Some(Arc::new(Listing::new(known, whole, paths))),
-                ..Answer::present(attributes, at)
-            }
-        }
-    }
 }
