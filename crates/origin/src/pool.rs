@@ -45,6 +45,9 @@ impl Default for Settings {
     }
 }
 
+/// Connections that come about at once: servers turn away those that have not logged in yet when there are too many of them (OpenSSH's
+/// `MaxStartups`, from ten on).
+const CONNECTING_MAX: usize = 4;
 /// The shortest and the longest time without a new attempt after one to connect failed.
 const REST: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
@@ -242,9 +245,8 @@ impl Pool {
     /// Closes all connections.
     pub async fn close(&self) {
         let slots = std::mem::take(&mut self.inner.lock().slots);
-        for slot in slots {
-            slot.session.close().await;
-        }
+        let all = slots.iter().map(|slot| slot.session.close());
+        futures_util::future::join_all(all).await;
     }
 }
 
@@ -278,7 +280,8 @@ impl Inner {
         }
         let many = state.slots.len() + state.connecting;
         let rests = state.rest_until.is_some_and(|until| until > Instant::now());
-        if many < inner.settings.connections.max(1) && !rests {
+        let more = many < inner.settings.connections.max(1) && state.connecting < CONNECTING_MAX;
+        if more && !rests {
             state.connecting += 1;
             drop(state);
             tokio::spawn(Self::connect(inner.clone()));

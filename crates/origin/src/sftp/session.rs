@@ -245,7 +245,7 @@ async fn read_packet(
 /// Whatever waits goes out in one piece.
 async fn write_loop(
     mut packets: mpsc::UnboundedReceiver<Vec<u8>>,
-    to: &mut (impl AsyncWrite + Unpin),
+    mut to: impl AsyncWrite + Unpin,
 ) -> String {
     while let Some(mut bytes) = packets.recv().await {
         // An empty packet says goodbye.
@@ -257,8 +257,13 @@ async fn write_loop(
         if let Err(error) = to.write_all(&bytes).await {
             return error.to_string();
         }
-        if ends && let Err(error) = to.shutdown().await {
-            return error.to_string();
+        if ends {
+            if let Err(error) = to.shutdown().await {
+                return error.to_string();
+            }
+            // A child's pipe is closed by being dropped, and by nothing else; the answers to what was asked still come.
+            drop(to);
+            return std::future::pending().await;
         }
     }
     "it was closed".into()
@@ -320,7 +325,7 @@ impl Talk {
             async move {
                 let ended = tokio::select! {
                     ended = read_loop(&wire, &mut from) => ended,
-                    why = write_loop(packets, &mut to) => Ok(why),
+                    why = write_loop(packets, to) => Ok(why),
                     late = wire.watch(silence) => Err(late),
                 };
                 // What ended is told at once; what the carrier says of it takes a moment.
