@@ -94,6 +94,20 @@ struct State {
     report: Report,
 }
 
+impl State {
+    /// Connections that are of no use any more. One that broke with several questions open may have been asked too far ahead.
+    fn drop_slots(&mut self, gone: impl Fn(&Slot) -> bool) {
+        let window = &mut self.window;
+        self.slots.retain(|slot| {
+            let goes = gone(slot);
+            if goes && slot.open > 1 {
+                *window = (*window / 2).max(1);
+            }
+            !goes
+        });
+    }
+}
+
 struct Inner {
     connect: Arc<dyn Connect>,
     settings: Settings,
@@ -258,7 +272,7 @@ impl Inner {
     /// A place on the connection with the fewest questions, or a connection is under way.
     fn take(inner: &Arc<Self>) -> Result<Option<Turn>> {
         let mut state = inner.lock();
-        state.slots.retain(|slot| !slot.session.is_broken());
+        state.drop_slots(|slot| slot.session.is_broken());
         let window = state.window;
         let free = state
             .slots
@@ -353,17 +367,10 @@ impl Inner {
         if !broke && !session.is_broken() {
             return;
         }
-        let mut state = self.lock();
-        let at = state
-            .slots
-            .iter()
-            .position(|slot| Arc::ptr_eq(&slot.session, session));
-        // Of all questions that were open on it, only the first finds it here.
-        if let Some(at) = at {
-            let slot = state.slots.swap_remove(at);
-            if slot.open > 1 {
-                state.window = (state.window / 2).max(1);
-            }
-        }
+        let gone = |slot: &Slot| Arc::ptr_eq(&slot.session, session);
+        self.lock().drop_slots(gone);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -152,7 +152,12 @@ impl Node {
     /// A tier that asks `above`. Its folder on disk, if it has one, is opened, and read through.
     pub fn open(config: &Config, above: Arc<dyn Above>) -> io::Result<Arc<Self>> {
         let clock = Clock::new();
-        let open = |folder: &PathBuf| Disk::open(folder, config.disk_bytes, clock.now());
+        let open = |folder: &PathBuf| {
+            let opened = Disk::open(folder, config.disk_bytes, clock.now());
+            let named =
+                |e: io::Error| io::Error::new(e.kind(), format!("`{}`: {e}", folder.display()));
+            opened.map_err(named)
+        };
         let disk = config.disk.as_ref().map(open).transpose()?;
         Ok(Self::with(config, above, clock, disk))
     }

@@ -40,7 +40,10 @@ pub struct Standing {
 impl Standing {
     /// Begins to serve. It goes on until [`Standing::stop`].
     pub async fn start(config: Config) -> io::Result<Arc<Self>> {
-        let listener = TcpListener::bind(&config.listen).await?;
+        let at = |e: io::Error| {
+            io::Error::new(e.kind(), format!("listening at `{}`: {e}", config.listen))
+        };
+        let listener = TcpListener::bind(&config.listen).await.map_err(at)?;
         let url = config.url(listener.local_addr()?);
         let (stop, stopped) = watch::channel(false);
         let pool = config.pool.clone().map(|pool| (config.etcd.clone(), pool));

@@ -107,6 +107,11 @@ impl Link {
         events: mpsc::UnboundedSender<Event>,
     ) -> Result<Self, Refused> {
         let bad = |why: String| Refused::Origin(format!("the tier at {to}: {why}").into());
+        if !to.starts_with("http://") {
+            return Err(Refused::Named(
+                format!("`{to}` is no tier's address; give http://HOST:PORT").into(),
+            ));
+        }
         let endpoint = Endpoint::from_shared(to.to_owned())
             .map_err(|_| bad("its address is not one; give http://HOST:PORT".into()))?
             .connect_timeout(CONNECT)

@@ -29,10 +29,9 @@ pub(super) fn run(args: &SiteServeArgs, context: &mut Context) -> anyhow::Result
         .enable_all()
         .build()
         .map_err(|e| Error::io("starting the tier's threads", e))?;
-    let listen = config.listen.clone();
     let standing = runtime
         .block_on(Standing::start(config))
-        .map_err(|e| Error::io(format!("listening at `{listen}`"), e))?;
+        .map_err(|e| Error::io("starting the tier", e))?;
     let config = &standing.config;
     let above = match config.parents.as_slice() {
         [] => config.rules.allow.join(" "),
