@@ -331,8 +331,8 @@ fn mistakes_are_told_with_what_helps() {
         ),
         (
             &["site", "warm", "sftp://h/", "--via", "nonsense"],
-            1,
-            "the tier at nonsense",
+            2,
+            "`nonsense` is no tier's address; give http://HOST:PORT",
         ),
         (
             &["ls", "gopher://h/x"],
