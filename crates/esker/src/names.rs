@@ -102,6 +102,7 @@ impl Namespace for Database {
                         asker: asker.cloned(),
                         changes: changes.to_vec(),
                         once: Some(number.marker()),
+                        again: false,
                     };
                     numbered = Some((number, changes));
                 }

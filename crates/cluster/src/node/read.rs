@@ -394,15 +394,20 @@ impl Node {
 
     /// Whether another server has applied a batch with this marker.
     pub(crate) async fn applied_elsewhere(self: &Arc<Self>, once: &[u8]) -> Result<bool> {
+        Ok(self.who_applied(once).await?.is_some())
+    }
+
+    /// Which other server has.
+    pub(crate) async fn who_applied(self: &Arc<Self>, once: &[u8]) -> Result<Option<ServerId>> {
         let once = once.to_vec();
         for (server, answer) in self.read_everywhere(&Read::Applied { once }).await? {
             match answer {
-                Response::Applied(true) => return Ok(true),
+                Response::Applied(true) => return Ok(Some(server)),
                 Response::Applied(false) => {}
                 _ => return Err(unexpected(server)),
             }
         }
-        Ok(false)
+        Ok(None)
     }
 
     /// How a vertex has split, as the whole cluster knows it; nothing if it has not.

@@ -137,7 +137,8 @@ impl Wire for Open {
 wire_struct!(Changes {
     asker,
     changes,
-    once
+    once,
+    again
 });
 wire_struct!(Done { id, version });
 

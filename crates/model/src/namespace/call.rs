@@ -17,6 +17,9 @@ pub struct Changes {
     /// A numbered marker ([`crate::once`]): sent again with the same one, they are not made again, and the answers are
     /// those of the first time.
     pub once: Option<Vec<u8>>,
+    /// They were sent before, and nobody knows whether they arrived. On a cluster, all servers are asked then for one that has
+    /// made them: what they did may lead elsewhere now.
+    pub again: bool,
 }
 
 /// One call.

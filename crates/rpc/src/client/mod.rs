@@ -394,8 +394,14 @@ impl Client {
         wait: Wait<'_>,
         take: impl Fn(&mut T, Reply) -> Result<bool>,
     ) -> Result<T> {
-        let request = proto::Request { call: Some(call) };
+        let mut request = proto::Request { call: Some(call) };
+        let mut sent = false;
         self.run(wait.cancel, |connection| {
+            if std::mem::replace(&mut sent, true)
+                && let Some(Call::ChangeFiles(changes)) = &mut request.call
+            {
+                changes.again = true;
+            }
             let mut all = T::default();
             self.exchange(connection, &request, wait, &mut |reply| {
                 if take(&mut all, reply)? {

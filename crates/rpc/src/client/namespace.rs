@@ -56,6 +56,7 @@ impl Client {
             asker: asker.cloned(),
             changes: changes.to_vec(),
             once: Some(number.marker()),
+            again: false,
         };
         let outcomes = self.change_marked_through(client, &changes, sync);
         // Whoever is told that it failed may do it anew, and must not find these done too later.

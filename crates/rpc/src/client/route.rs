@@ -218,6 +218,7 @@ impl Client {
                 asker: asker.cloned(),
                 changes: theirs.collect(),
                 once: Some(number.marker()),
+                again: false,
             };
             let request = proto::Request {
                 call: Some(Call::ChangeFiles(self.changes_request(&changes, sync))),
@@ -239,7 +240,7 @@ impl Client {
             let Share {
                 client,
                 which,
-                changes,
+                mut changes,
                 number,
                 sent,
             } = part;
@@ -249,6 +250,7 @@ impl Client {
                 Some(Err(Broken::Failed(e))) => Err(e),
                 // It comes again with its marker.
                 Some(Err(Broken::Lost(_) | Broken::Busy { .. })) | None => {
+                    changes.again = true;
                     self.change_marked_through(&client, &changes, sync)
                 }
             };

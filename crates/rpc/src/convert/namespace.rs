@@ -373,6 +373,7 @@ pub fn changes_out(changes: &Changes, sync: bool) -> proto::ChangeFilesRequest {
         once: changes.once.clone().unwrap_or_default(),
         sync,
         routes: false,
+        again: changes.again,
     }
 }
 
@@ -382,6 +383,7 @@ pub fn changes_in(request: proto::ChangeFilesRequest) -> Decoded<(Changes, bool)
         asker: asker_in(request.asker),
         changes: list(request.changes, "changes", file_change_in)?,
         once: (!request.once.is_empty()).then_some(request.once),
+        again: request.again,
     };
     Ok((changes, request.sync))
 }

@@ -1742,6 +1742,9 @@ pub struct ChangeFilesRequest {
     /// Tell where the entries are, if other servers have them.
     #[prost(bool, tag = "5")]
     pub routes: bool,
+    /// They were sent before, and their answer was lost: a cluster looks on all its servers for one that has made them.
+    #[prost(bool, tag = "6")]
+    pub again: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ChangeFilesReply {

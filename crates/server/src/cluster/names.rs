@@ -118,6 +118,7 @@ impl Namespace for ClusterNames<'_> {
             asker: asker.cloned(),
             changes: changes.to_vec(),
             once: None,
+            again: false,
         };
         match self.ask(Call::Change(changes))? {
             Answer::Changed(done) => Ok(done),

@@ -53,9 +53,10 @@ impl Node {
                 Answer::Page { entries, more }
             }
             Call::Change(changes) => Answer::Changed(match changes.changes.as_slice() {
-                [Change::Merge(subtree)] => {
-                    vec![self.merge_names(changes.asker.as_ref(), subtree).await]
-                }
+                [Change::Merge(subtree)] => match self.made_before(&changes).await? {
+                    Some(answers) => answers,
+                    None => vec![self.merge_names(&changes, subtree).await],
+                },
                 _ => self.change_names(changes).await?,
             }),
             Call::Look { asker, path, how } => {

@@ -19,7 +19,7 @@ use esker_model::limits::BATCH_MUTATIONS_MAX;
 use esker_model::namespace::tags::TAG_PREFIX;
 use esker_model::namespace::{Change as NameChange, Changes, Done, Kind, hash_of, root};
 use esker_model::object::Asker;
-use esker_model::{Error, Op, Result, Version, VertexId};
+use esker_model::{Error, GraphRead as _, Op, Result, Version, VertexId};
 use futures_util::future::join_all;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -47,10 +47,14 @@ impl Node {
     /// As [`esker_model::namespace::Namespace::change`]: one after the other, each whole or not at all, on all servers.
     pub async fn change_names(self: &Arc<Self>, changes: Changes) -> Result<Vec<Result<Done>>> {
         self.check_serving()?;
+        if let Some(answers) = self.made_before(&changes).await? {
+            return Ok(answers);
+        }
         let Changes {
             asker,
             changes,
             once,
+            again: _,
         } = changes;
         if changes.len() > BATCH_MUTATIONS_MAX {
             return Err(Error::Limit {
@@ -75,6 +79,37 @@ impl Node {
             left = rest;
         }
         Ok(answers)
+    }
+
+    /// What became of changes that were sent before, if a server has made them. They need not go the way again that they went at
+    /// first: a directory may have split since, and a removed link may be what their own path led through.
+    pub(super) async fn made_before(
+        self: &Arc<Self>,
+        sent: &Changes,
+    ) -> Result<Option<Vec<Result<Done>>>> {
+        let Some(once) = sent.once.as_deref().filter(|_| sent.again) else {
+            return Ok(None);
+        };
+        self.check_serving()?;
+        let server = if self.engine.applied(once)? {
+            self.settings.id
+        } else if let Some(server) = self.who_applied(once).await? {
+            server
+        } else {
+            return Ok(None);
+        };
+        let how = How {
+            once: Some(once),
+            insist: true,
+        };
+        let (asker, changes) = (sent.asker.as_ref(), sent.changes.clone());
+        let answers = self.change_at(server, asker, changes, how).await?;
+        if answers.len() == sent.changes.len() {
+            return Ok(Some(answers));
+        }
+        Err(Error::Unavailable(format!(
+            "{server} was started anew while it was asked what became of changes; try again"
+        )))
     }
 
     /// So many of the first changes do not build on each other, unless they are about the same entry: then they go the same way.

@@ -155,9 +155,10 @@ impl Node {
     /// Makes all of a subtree, or nothing that its path leads to.
     pub(super) async fn merge_names(
         self: &Arc<Self>,
-        asker: Option<&Asker>,
+        sent: &Changes,
         subtree: &Subtree,
     ) -> Result<Done> {
+        let asker = sent.asker.as_ref();
         // No other server gives the same one, nor this one again.
         let mark = self.clock.tick(self.time.now_millis());
         let tree = Tree::read(subtree, asker, mark.0)?;
@@ -167,7 +168,7 @@ impl Node {
         }
         let top = Change::Make(tree.made_at.clone(), tree.top.clone());
         let id = self
-            .change_alone(asker, top)
+            .change_alone(asker, top, None)
             .await
             .map_err(|e| tree.shown(e))?
             .id;
@@ -179,7 +180,8 @@ impl Node {
                     to: tree.at.clone(),
                     no_replace: true,
                 };
-                self.change_alone(asker, rename).await
+                // This is what shows it, so this is what counts once.
+                self.change_alone(asker, rename, sent.once.clone()).await
             }
             Err(e) => Err(e),
         };
@@ -193,11 +195,17 @@ impl Node {
         }
     }
 
-    async fn change_alone(self: &Arc<Self>, asker: Option<&Asker>, change: Change) -> Result<Done> {
+    async fn change_alone(
+        self: &Arc<Self>,
+        asker: Option<&Asker>,
+        change: Change,
+        once: Option<Vec<u8>>,
+    ) -> Result<Done> {
         let changes = Changes {
             asker: asker.cloned(),
             changes: vec![change],
-            once: None,
+            once,
+            again: false,
         };
         let done = self.change_names(changes).await?.pop();
         done.unwrap_or_else(|| Err(Error::Unavailable("a change was not answered".into())))
@@ -209,6 +217,7 @@ impl Node {
                 asker: None,
                 changes: part.to_vec(),
                 once: None,
+                again: false,
             };
             *made += part.len();
             for done in self.change_names(changes).await? {
@@ -242,6 +251,7 @@ impl Node {
                 asker: None,
                 changes: part.to_vec(),
                 once: None,
+                again: false,
             };
             self.change_names(changes).await?;
         }

@@ -27,6 +27,7 @@ fn changes(once: impl Into<Option<Vec<u8>>>, changes: Vec<Change>) -> Changes {
         asker: None,
         changes,
         once: once.into(),
+        again: false,
     }
 }
 
@@ -94,6 +95,7 @@ fn several_callers_are_one_commit_and_answered_each() {
             asker: Some(ada),
             changes: vec![Change::Make(path("/a/x"), file(0o644))],
             once: None,
+            again: false,
         },
         changes(b"own".to_vec(), vec![make("/c")]),
         changes(None, vec![make("/a/y")]),

@@ -268,6 +268,7 @@ fn only_what_was_promised_waits() {
             asker: None,
             changes: vec![change],
             once: None,
+            again: false,
         });
     let done = engine.change_together(&together);
     assert!(matches!(done[0], Err(Error::Promised { .. })), "{done:?}");

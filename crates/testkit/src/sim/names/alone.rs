@@ -225,19 +225,18 @@ impl Alone {
             .into_iter()
             .map(|d| d.map(|_| ()).map_err(Refusal::from))
             .collect();
-        // What is made may move with a split before it comes again.
-        let repeats = matches!(
-            &*changes,
-            [Change::Unlink(_) | Change::Rmdir(_) | Change::Set { .. } | Change::Xattr { .. }]
-        );
-        let call = Call::Change(Changes {
+        // Markers of several are not kept where they are several servers'.
+        let repeats = changes.len() == 1 && expected.iter().all(Result::is_ok);
+        let mut changes = Changes {
             asker: asker.cloned(),
             changes,
             once: repeats.then(|| self.marker()),
-        });
+            again: false,
+        };
         let times = if repeats { 2 } else { 1 };
         for time in 0..times {
-            match self.told(call.clone())? {
+            changes.again = time > 0;
+            match self.told(Call::Change(changes.clone()))? {
                 Ok(NamesTold::Changed(got, _)) if got == expected => {}
                 got => return Err(format!("told {got:?}, expected {expected:?} ({time})")),
             }

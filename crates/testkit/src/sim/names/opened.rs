@@ -63,6 +63,7 @@ impl Files<'_> {
             asker: Some(asker.clone()),
             changes: vec![change],
             once: None,
+            again: false,
         });
         let NamesTold::Changed(mut outcomes, Newest(_, last)) = self.told(call)? else {
             return Err(stray());

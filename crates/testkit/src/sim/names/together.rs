@@ -171,6 +171,7 @@ fn ask(changes: Vec<Change>) -> Ask {
         asker: None,
         changes,
         once: None,
+        again: false,
     })))
 }
 
