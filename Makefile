@@ -30,7 +30,11 @@ origin-servers: setup
 	@crates/origin/tests/fetch-servers.sh
 	@crates/origin/tests/fetch-ftp-servers.sh
 
-test: setup darshan-logs origin-servers ## every test that fits into minutes
+.PHONY: slurm
+slurm: setup
+	@crates/cli/tests/fetch-slurm.sh
+
+test: setup darshan-logs origin-servers slurm ## every test that fits into minutes
 	cargo build --locked --bin esker
 	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/debug/esker cargo test --locked
 	scripts/check-demo.sh

@@ -14,6 +14,8 @@ pub(crate) enum Outcome {
     Done,
     /// It was done in part, or what it looked at is not in order: exit code 1.
     Partly,
+    /// A program was run, and ended with this.
+    Program(u8),
 }
 
 impl Outcome {
@@ -33,6 +35,7 @@ impl Outcome {
         match self {
             Self::Done => 0,
             Self::Partly => 1,
+            Self::Program(code) => code,
         }
     }
 }

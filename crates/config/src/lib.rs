@@ -137,6 +137,27 @@ impl Source<'_> {
         self.table("", table.get_ref(), draft)
     }
 
+    /// The text without some keys at its top level, and what they hold: for whoever puts others in their place.
+    pub fn without(&self, keys: &[&str]) -> Result<String> {
+        let table = DeTable::parse(self.text)
+            .map_err(|e| self.error(e.span().unwrap_or_default(), e.message()))?;
+        let mut cuts: Vec<Range<usize>> = table
+            .get_ref()
+            .iter()
+            .filter(|(name, _)| keys.contains(&name.get_ref().as_ref()))
+            .map(|(name, value)| name.span().start..value.span().end)
+            .collect();
+        cuts.sort_by_key(|cut| cut.start);
+        let mut out = String::with_capacity(self.text.len());
+        let mut at = 0;
+        for cut in cuts {
+            out.push_str(self.text.get(at..cut.start).unwrap_or_default());
+            at = cut.end;
+        }
+        out.push_str(self.text.get(at..).unwrap_or_default());
+        Ok(out)
+    }
+
     fn table<D: Filled>(&self, prefix: &str, table: &DeTable<'_>, draft: &mut D) -> Result<()> {
         let paths = D::paths();
         for (name, value) in table {
@@ -173,5 +194,30 @@ impl Source<'_> {
             |near| format!("did you mean `{near}`?"),
         );
         self.error(span, &format!("unknown key `{path}`; {advice}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_cut_out_whole() {
+        let text = "a = [\n 1, # one\n 2]\nb = 'x' # b\n[s]\na = 3\n";
+        let source = Source {
+            file: Path::new("x.toml"),
+            text,
+        };
+        assert_eq!(
+            source.without(&["a", "c"]).unwrap(),
+            "\nb = 'x' # b\n[s]\na = 3\n"
+        );
+        assert_eq!(source.without(&[]).unwrap(), text);
+        let bad = Source {
+            text: "a = 1\nb = [",
+            ..source
+        };
+        let told = bad.without(&["a"]).unwrap_err().to_string();
+        assert!(told.starts_with("x.toml:2:"), "{told}");
     }
 }

@@ -31,6 +31,7 @@ mod writer;
 
 pub use cluster::Switch;
 pub use cluster::config::ClusterConfig;
+pub use cluster::derived::derived;
 pub use config::LEASE_MAX;
 pub use server::Server;
 pub use settings::Settings;

@@ -37,10 +37,35 @@ pub(crate) enum ClusterCommand {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "In a Slurm job, --slurm starts one server on each node of the job (beside the application's processes), or with --dedicated \
+                  on some nodes of their own. The number of servers may differ from job to job: what the storage holds is dealt out \
+                  anew first.\n\n\
+                  Examples:\n  \
+                  esker cluster up lab.toml\n  \
+                  sbatch -N4 --wrap 'esker cluster up --slurm --storage $SCRATCH/esker -- ./workflow.sh'\n  \
+                  sbatch -N5 --wrap 'esker cluster up --slurm --dedicated 1 --storage $SCRATCH/esker -- \\\n      \
+                      sh -c \"srun -w \\$ESKER_APP_NODES ./app \\$ESKER_TARGET\"'"
+)]
 pub(crate) struct ClusterUpArgs {
     /// The cluster, in TOML
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "slurm")]
+    pub(crate) file: Option<PathBuf>,
+    /// Start the servers on the nodes of the Slurm job that this runs in
+    #[arg(long, requires = "storage")]
+    pub(crate) slurm: bool,
+    /// Where the servers' databases lie: a folder that all nodes see
+    #[arg(long, value_name = "FOLDER", requires = "slurm")]
+    pub(crate) storage: Option<PathBuf>,
+    /// Give the servers the last N nodes of the job for themselves; without it there is one on each node
+    #[arg(long, value_name = "N", requires = "slurm")]
+    pub(crate) dedicated: Option<u32>,
+    /// The servers' port
+    #[arg(long, value_name = "PORT", requires = "slurm", default_value_t = esker::rpc::address::DEFAULT_PORT)]
+    pub(crate) port: u16,
+    /// Run this once the servers serve, and stop them when it ends; it finds them by $ESKER_TARGET
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
 }
 
 #[derive(Debug, Args)]

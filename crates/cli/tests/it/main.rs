@@ -24,5 +24,6 @@ mod resize;
 mod resize_window;
 mod serve;
 mod site;
+mod slurm;
 mod tables;
 mod window;

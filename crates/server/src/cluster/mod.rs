@@ -6,6 +6,7 @@
 //! Suggested reading order: [`config`], `host`, `graph`, `names`, `questions`; `wire` turns what servers say into messages.
 
 pub mod config;
+pub mod derived;
 mod graph;
 mod host;
 mod names;

@@ -44,6 +44,8 @@ pub(super) enum Ready {
 pub(super) struct Start {
     pub(super) file: PathBuf,
     pub(super) memory: u64,
+    /// By server: the command that runs a program where it is to run. Nothing: here.
+    pub(super) through: Vec<Vec<String>>,
 }
 
 impl Start {
@@ -56,7 +58,16 @@ impl Start {
             .map_err(|e| failed(format!("opening the log `{}`", log.display()), e))?;
         let program =
             std::env::current_exe().map_err(|e| failed("finding this program's own file", e))?;
-        Command::new(program)
+        let through = self.through.get(id.0 as usize);
+        let mut command = match through.and_then(|words| words.split_first()) {
+            Some((launcher, words)) => {
+                let mut command = Command::new(launcher);
+                command.args(words).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
+        command
             .args(["cluster", "server"])
             .arg(&self.file)
             .args(["--id", &id.0.to_string(), "--until-stdin-ends"])

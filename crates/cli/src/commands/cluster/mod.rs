@@ -5,6 +5,7 @@ mod down;
 mod failover;
 mod resize;
 mod server;
+mod slurm;
 mod status;
 mod up;
 

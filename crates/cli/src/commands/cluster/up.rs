@@ -1,14 +1,16 @@
 //! `esker cluster up`: all servers of a cluster as child processes, kept running.
 
 use super::child::{Child, Ready, Start};
-use super::{failed, keeper, pid_file};
+use super::{failed, keeper, pid_file, slurm};
 use crate::args::ClusterUpArgs;
 use crate::context::Context;
-use crate::exit::Outcome;
+use crate::exit::{Outcome, usage};
 use crate::units::counted;
 use esker_cluster::ServerId;
 use esker_server::ClusterConfig;
+use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
+use std::os::unix::process::ExitStatusExt as _;
 use std::time::{Duration, Instant};
 
 /// How often children and signals are looked at.
@@ -20,41 +22,113 @@ const RESTARTS_MAX: usize = 5;
 const RESTARTS_TIME: Duration = Duration::from_mins(2);
 /// What servers may take to stop beyond their drain time.
 const STOP_MAX: Duration = Duration::from_secs(15);
+/// What the program that uses the servers may take to end when it is told to.
+const PROGRAM_STOP_MAX: Duration = Duration::from_secs(10);
 
 pub(super) fn run(args: &ClusterUpArgs, context: &mut Context) -> anyhow::Result<Outcome> {
-    let config = ClusterConfig::from_file(&args.file)?;
+    let job = slurm::job(args, context)?;
+    let file = match (&job, &args.file) {
+        (Some(job), _) => job.file.clone(),
+        (None, Some(file)) => std::path::absolute(file)
+            .map_err(|e| failed(format!("finding `{}`", file.display()), e))?,
+        (None, None) => return Err(usage("which cluster? name its file, or use --slurm")),
+    };
+    let config = ClusterConfig::from_file(&file)?;
     config.claim_storage()?;
     if let Some(pid) = keeper(&config) {
         anyhow::bail!(
             "cluster `{}` is up already: process {pid} keeps it; `esker cluster down {}` stops it",
             config.name,
-            args.file.display()
+            file.display()
         );
     }
     let start = Start {
-        file: std::path::absolute(&args.file)
-            .map_err(|e| failed(format!("finding `{}`", args.file.display()), e))?,
+        file,
         memory: config.memory_bytes.unwrap_or(context.globals.memory),
+        through: job.as_ref().map_or_else(Vec::new, slurm::Job::through),
     };
     let mut servers = Servers {
         config: &config,
         children: Vec::new(),
         restarts: Vec::new(),
         gone: BTreeSet::new(),
+        in_job: job.is_some(),
     };
     for id in config.ids() {
         servers.children.push(Child::start(&config, id, &start)?);
     }
-    let done = servers.serve(context);
+    let program = Program {
+        words: &args.command,
+        job: job.as_ref(),
+    };
+    let done = servers.serve(&program, context);
     let whole = servers.stop();
     if keeper(&config) == Some(std::process::id()) {
         let _ = std::fs::remove_file(pid_file(&config));
     }
-    done?;
+    if let Some(job) = &job {
+        job.forget();
+    }
+    let code = done?;
     if !whole {
         context.warn("some servers did not stop in time and were killed");
     }
-    Ok(Outcome::partly_if(!whole))
+    Ok(match code {
+        Some(code) if code != 0 => Outcome::Program(code),
+        _ => Outcome::partly_if(!whole),
+    })
+}
+
+/// What is run while the servers serve.
+struct Program<'a> {
+    words: &'a [String],
+    job: Option<&'a slurm::Job>,
+}
+
+impl Program<'_> {
+    /// Starts it; nothing if there is none.
+    fn start(&self, target: &str) -> anyhow::Result<Option<std::process::Child>> {
+        let Some((program, words)) = self.words.split_first() else {
+            return Ok(None);
+        };
+        let mut command = std::process::Command::new(program);
+        command.args(words).env("ESKER_TARGET", target);
+        if let Some(job) = self.job {
+            command.envs(job.environment());
+        }
+        let child = command
+            .spawn()
+            .map_err(|e| failed(format!("starting `{program}`"), e))?;
+        Ok(Some(child))
+    }
+}
+
+/// A program's exit code as a shell gives it: 128 and the number of the signal that ended it.
+fn code_of(status: std::process::ExitStatus) -> u8 {
+    let code = status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    u8::try_from(code).unwrap_or(u8::MAX)
+}
+
+/// Asks a program to end, and waits for it a while.
+fn end(running: Option<&mut std::process::Child>) -> Option<u8> {
+    let running = running?;
+    if let Some(pid) = i32::try_from(running.id()).ok().and_then(Pid::from_raw) {
+        // It may have ended by itself.
+        let _ = kill_process(pid, Signal::TERM);
+    }
+    let until = Instant::now() + PROGRAM_STOP_MAX;
+    loop {
+        if let Ok(Some(status)) = running.try_wait() {
+            return Some(code_of(status));
+        }
+        if Instant::now() >= until {
+            let _ = running.kill();
+            return running.wait().ok().map(code_of);
+        }
+        std::thread::sleep(LOOK);
+    }
 }
 
 /// The servers, however many of them live.
@@ -65,13 +139,19 @@ struct Servers<'a> {
     restarts: Vec<Instant>,
     /// Servers that others take over for.
     gone: BTreeSet<ServerId>,
+    /// Whether Slurm may stop them.
+    in_job: bool,
 }
 
 impl Servers<'_> {
-    /// Until it is told to stop, or a server cannot be kept up.
-    fn serve(&mut self, context: &mut Context) -> anyhow::Result<()> {
+    /// Until it is told to stop, the program ends (its exit code), or a server cannot be kept up.
+    fn serve(
+        &mut self,
+        program: &Program<'_>,
+        context: &mut Context,
+    ) -> anyhow::Result<Option<u8>> {
         if !self.wait_until_ready(context)? {
-            return Ok(());
+            return Ok(None);
         }
         // Whoever stops the cluster finds this process there.
         let file = pid_file(self.config);
@@ -92,12 +172,27 @@ impl Servers<'_> {
         let first = self.config.servers.first().map_or("", String::as_str);
         writeln!(context.out, "ready: esker://{first} ({servers})")?;
         context.out.flush()?;
+        let target = format!("esker://{first}");
+        if let Some(job) = program.job {
+            job.tell(&target)?;
+        }
+        let mut running = program.start(&target)?;
         while context.interrupt.stopped().is_none() {
-            self.look_after(context)?;
+            if let Err(e) = self.look_after(context) {
+                end(running.as_mut());
+                return Err(e);
+            }
+            if let Some(running) = &mut running
+                && let Some(status) = running
+                    .try_wait()
+                    .map_err(|e| failed("waiting for the program", e))?
+            {
+                return Ok(Some(code_of(status)));
+            }
             std::thread::sleep(LOOK);
         }
         context.note("stopping: what is under way is finished; a second signal ends it at once");
-        Ok(())
+        Ok(end(running.as_mut()))
     }
 
     /// True once all are ready; false if it was told to stop first.
@@ -142,6 +237,12 @@ impl Servers<'_> {
             };
             if self.gone.contains(&child.id) {
                 continue;
+            }
+            if self.in_job && status.success() {
+                anyhow::bail!(
+                    "{} was told to stop, which is how Slurm ends a job: all stop",
+                    child.id
+                );
             }
             context.warn(&format!(
                 "{} ended ({status}); the end of its log, `{}`:\n{}",

@@ -1,0 +1,342 @@
+//! A cluster inside jobs of a real Slurm: its controller and two to four node daemons, on this machine.
+
+use crate::cases::darshan_logs;
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long the controller and its nodes may take to find each other.
+const READY_MAX: Duration = Duration::from_secs(60);
+/// How long a job may take, on a slow machine.
+const JOB_MAX: &str = "240";
+
+/// Where Debian's Slurm was unpacked (`crates/cli/tests/fetch-slurm.sh`).
+fn unpacked() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = std::env::var_os("ESKER_SLURM_DIR")
+        .map_or_else(|| here.join("../../target/slurm"), PathBuf::from);
+    let fetched = Command::new(here.join("tests/fetch-slurm.sh"))
+        .arg(&folder)
+        .status();
+    assert!(
+        fetched.unwrap().success(),
+        "no Slurm: see crates/cli/tests/fetch-slurm.sh"
+    );
+    fs::canonicalize(folder).unwrap().join("slurm")
+}
+
+/// A Slurm of its own, until it is dropped.
+struct Slurm {
+    folder: PathBuf,
+    tree: PathBuf,
+    /// The network of this machine's loopback on which its nodes lie: tests run beside each other.
+    net: u8,
+    daemons: Vec<Child>,
+}
+
+impl Slurm {
+    fn start(folder: &Path, nodes: u8, net: u8) -> Self {
+        let tree = unpacked();
+        let folder = folder.join("slurm");
+        for needed in ["state", "spool"] {
+            fs::create_dir_all(folder.join(needed)).unwrap();
+        }
+        let said = |program: &str, word: &str| {
+            let out = Command::new(program).arg(word).output().unwrap();
+            String::from_utf8(out.stdout).unwrap().trim().to_owned()
+        };
+        let (host, user) = (said("uname", "-n"), said("id", "-un"));
+        let at = folder.display();
+        let plugins = tree.join("usr/lib/x86_64-linux-gnu/slurm-wlm");
+        // Held until all are drawn: none twice.
+        let free: Vec<TcpListener> = (0..=nodes)
+            .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+            .collect();
+        let ports: Vec<u16> = free
+            .iter()
+            .map(|l| l.local_addr().unwrap().port())
+            .collect();
+        drop(free);
+        let mut conf = format!(
+            "ClusterName=esker\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={}\nSlurmUser={user}\nSlurmdUser={user}\n\
+             AuthType=auth/none\nCredType=cred/none\nProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\n\
+             JobAcctGatherType=jobacct_gather/none\nSelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\n\
+             SlurmdParameters=config_overrides\nCommunicationParameters=NoCtldInAddrAny\nReturnToService=2\nMpiDefault=none\n\
+             SwitchType=switch/none\nKillWait=10\nPluginDir={}\nStateSaveLocation={at}/state\nSlurmdSpoolDir={at}/spool/%n\n\
+             SlurmctldPidFile={at}/controller.pid\nSlurmdPidFile={at}/%n.pid\nSlurmctldLogFile={at}/controller.log\n\
+             SlurmdLogFile={at}/%n.log\n",
+            ports[0],
+            plugins.display()
+        );
+        for n in 1..=nodes {
+            conf.push_str(&format!(
+                "NodeName=n{n} NodeHostname={host} NodeAddr=127.0.{net}.{n} Port={} CPUs=2 RealMemory=1000\n",
+                ports[usize::from(n)]
+            ));
+        }
+        conf.push_str(&format!(
+            "PartitionName=all Nodes=n[1-{nodes}] Default=YES State=UP\n"
+        ));
+        fs::write(folder.join("slurm.conf"), conf).unwrap();
+        let mut slurm = Self {
+            folder,
+            tree,
+            net,
+            daemons: Vec::new(),
+        };
+        slurm.daemon("slurmctld-wlm", &["-D", "-c"]);
+        let stepd = slurm.tree.join("usr/sbin/slurmstepd-wlm");
+        for n in 1..=nodes {
+            let (name, stepd) = (format!("n{n}"), stepd.to_str().unwrap());
+            slurm.daemon("slurmd-wlm", &["-D", "-N", &name, "-d", stepd]);
+        }
+        let until = Instant::now() + READY_MAX;
+        loop {
+            let told = slurm.run("sinfo", &["--noheader", "-N", "-o", "%T"]);
+            let told = String::from_utf8(told.stdout).unwrap();
+            if told.lines().filter(|l| *l == "idle").count() == usize::from(nodes) {
+                return slurm;
+            }
+            let log =
+                || fs::read_to_string(slurm.folder.join("controller.log")).unwrap_or_default();
+            assert!(Instant::now() < until, "nodes are {told}; {}", log());
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let libraries = self.tree.join("usr/lib/x86_64-linux-gnu");
+        let own = Path::new(env!("CARGO_BIN_EXE_esker")).parent().unwrap();
+        let path = std::env::var("PATH").unwrap();
+        let bin = self.tree.join("usr/bin");
+        let path = format!("{}:{}:{path}", own.display(), bin.display());
+        let mut command = Command::new(program);
+        command
+            .current_dir(self.folder.parent().unwrap())
+            .env("PATH", path)
+            .env("SLURM_CONF", self.folder.join("slurm.conf"))
+            .env(
+                "LD_LIBRARY_PATH",
+                format!("{0}:{0}/slurm-wlm", libraries.display()),
+            );
+        command
+    }
+
+    fn daemon(&mut self, program: &str, words: &[&str]) {
+        let program = self.tree.join("usr/sbin").join(program);
+        let daemon = self
+            .command(&program)
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        self.daemons.push(daemon.unwrap());
+    }
+
+    fn run(&self, program: &str, words: &[&str]) -> Output {
+        let program = self.tree.join("usr/bin").join(program);
+        self.command(&program).args(words).output().unwrap()
+    }
+
+    /// Submits a job, waits for it: what it printed, and its exit code.
+    fn job(&self, nodes: u8, name: &str, script: &str) -> (String, i32) {
+        let folder = self.folder.parent().unwrap();
+        let (script_file, out) = (format!("{name}.sh"), format!("{name}.txt"));
+        fs::write(folder.join(&script_file), format!("#!/bin/sh\n{script}\n")).unwrap();
+        let sbatch = self.tree.join("usr/bin/sbatch");
+        let status = self
+            .command(Path::new("timeout"))
+            .args(["-s", "INT", JOB_MAX])
+            .arg(sbatch)
+            .args(["--wait", "-N", &nodes.to_string(), "-o", &out, &script_file])
+            .stdout(Stdio::null())
+            .status();
+        let printed = fs::read_to_string(folder.join(&out)).unwrap_or_default();
+        (printed, status.unwrap().code().unwrap())
+    }
+}
+
+impl Drop for Slurm {
+    fn drop(&mut self) {
+        self.run("scancel", &["--full", "--state=RUNNING"]);
+        let until = Instant::now() + Duration::from_secs(15);
+        while Instant::now() < until {
+            let left = self.run("squeue", &["--noheader"]);
+            if !left.status.success() || left.stdout.is_empty() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        for daemon in &mut self.daemons {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+    }
+}
+
+/// The demo's question, asked from two nodes; then of three servers, by another job; then with a node for the server alone.
+#[test]
+fn a_job_brings_its_cluster() {
+    let Some(logs) = darshan_logs() else {
+        eprintln!("skipped: no Darshan logs; run crates/import/tests/fetch-darshan.sh");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let slurm = Slurm::start(dir.path(), 3, 21);
+    let logs = logs.join("darshan/examples/darshan-graph");
+    let c = "/home/pq/p/software/darshan-pydarshan/darshan-util/pydarshan/examples/darshan-graph/C";
+    let question = format!(
+        "srun --overlap -N2 -n2 --mem=0 sh -c 'echo $SLURMD_NODENAME $(esker lineage $ESKER_TARGET file:{c} --format json | grep -c app_readAB_writeC)'"
+    );
+    fs::write(
+        dir.path().join("first-work.sh"),
+        format!(
+            "set -e\nesker import darshan $ESKER_TARGET {}\n{question}\nexit 7\n",
+            logs.display()
+        ),
+    )
+    .unwrap();
+    let up = "esker cluster up --slurm --storage store";
+    let (told, code) = slurm.job(2, "first", &format!("exec {up} -- sh first-work.sh"));
+    assert_eq!(code, 7, "the exit code is the program's: {told}");
+    assert!(told.contains("6 of 6"), "{told}");
+    let net = slurm.net;
+    assert!(
+        told.contains(&format!("ready: esker://127.0.{net}.1:7400 (2 servers)")),
+        "{told}"
+    );
+    for node in ["n1 1", "n2 1"] {
+        assert!(told.lines().any(|l| l == node), "{node}: {told}");
+    }
+    // Nothing runs any more, and nothing says so.
+    assert!(!dir.path().join("store/address").exists());
+    // Another job has more nodes.
+    fs::write(
+        dir.path().join("second-work.sh"),
+        format!("set -e\n{question}\ncat store/address\n"),
+    )
+    .unwrap();
+    let (told, code) = slurm.job(3, "second", &format!("exec {up} -- sh second-work.sh"));
+    assert_eq!(code, 0, "{told}");
+    assert!(
+        told.contains("was made for 2 servers, and this job has 3"),
+        "{told}"
+    );
+    assert!(told.contains("(3 servers)"), "{told}");
+    assert_eq!(
+        told.lines()
+            .filter(|l| l.starts_with('n') && l.ends_with(" 1"))
+            .count(),
+        2,
+        "{told}"
+    );
+    assert!(
+        told.lines()
+            .any(|l| l == format!("esker://127.0.{net}.1:7400")),
+        "{told}"
+    );
+    // A node of its own for the server.
+    fs::write(
+        dir.path().join("third-work.sh"),
+        "set -e\necho application: $ESKER_APP_NODES $ESKER_APP_NNODES\nesker stats $ESKER_TARGET\n",
+    )
+    .unwrap();
+    let third = format!("exec {up} --dedicated 1 --port 7455 -- sh third-work.sh");
+    let (told, code) = slurm.job(3, "third", &third);
+    assert_eq!(code, 0, "{told}");
+    assert!(told.contains("application: n1,n2 2"), "{told}");
+    assert!(
+        told.contains(&format!("esker://127.0.{net}.3:7455 (1 server)")),
+        "{told}"
+    );
+}
+
+/// A job that is cancelled stops its servers in good order: what was acknowledged is there for the next one.
+#[test]
+fn a_cancelled_job_keeps_what_it_had() {
+    let dir = tempfile::tempdir().unwrap();
+    let slurm = Slurm::start(dir.path(), 2, 22);
+    let up = "exec esker cluster up --slurm --storage store --";
+    fs::write(
+        dir.path().join("work.sh"),
+        "esker put $ESKER_TARGET user:ada && touch put && sleep 600\n",
+    )
+    .unwrap();
+    fs::write(
+        dir.path().join("cut.sh"),
+        format!("#!/bin/sh\n{up} sh work.sh\n"),
+    )
+    .unwrap();
+    let submitted = slurm.run("sbatch", &["-N2", "-o", "cut.txt", "cut.sh"]);
+    assert!(submitted.status.success(), "{submitted:?}");
+    let told = || fs::read_to_string(dir.path().join("cut.txt")).unwrap_or_default();
+    let until = Instant::now() + Duration::from_secs(120);
+    while !dir.path().join("put").exists() {
+        assert!(Instant::now() < until, "{}", told());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(slurm.run("scancel", &["--state=RUNNING"]).status.success());
+    while !slurm.run("squeue", &["--noheader"]).stdout.is_empty() {
+        assert!(Instant::now() < until, "{}", told());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let (told, code) = slurm.job(
+        2,
+        "again",
+        &format!("{up} esker get $ESKER_TARGET user:ada"),
+    );
+    assert_ne!(
+        code, 0,
+        "the target is not known before the servers are up: {told}"
+    );
+    let (told, code) = slurm.job(
+        2,
+        "right",
+        &format!("{up} sh -c 'esker get $ESKER_TARGET user:ada'"),
+    );
+    assert_eq!(code, 0, "{told}");
+    assert!(told.contains("user:ada"), "{told}");
+}
+
+#[test]
+fn mistakes_are_told_with_what_helps() {
+    let dir = tempfile::tempdir().unwrap();
+    let esker = |words: &[&str], environment: &[(&str, &str)]| {
+        let out = Command::new(env!("CARGO_BIN_EXE_esker"))
+            .args(["cluster", "up"])
+            .args(words)
+            .current_dir(dir.path())
+            .env_remove("SLURM_JOB_ID")
+            .env_remove("SLURM_JOB_NODELIST")
+            .envs(environment.iter().copied())
+            .output()
+            .unwrap();
+        (
+            String::from_utf8(out.stderr).unwrap(),
+            out.status.code().unwrap(),
+        )
+    };
+    let (told, code) = esker(&["--slurm", "--storage", "s"], &[]);
+    assert!(
+        told.contains("$SLURM_JOB_ID is not set: run it in a batch script"),
+        "{told}"
+    );
+    assert_eq!(code, 2);
+    let (told, code) = esker(&["--slurm"], &[]);
+    assert!(told.contains("--storage"), "{told}");
+    assert_eq!(code, 2);
+    let (told, code) = esker(&[], &[]);
+    assert!(told.contains("FILE"), "{told}");
+    assert_eq!(code, 2);
+    let job = [
+        ("SLURM_JOB_ID", "1"),
+        ("SLURM_JOB_NODELIST", "n[1-2]"),
+        ("PATH", "/nowhere"),
+    ];
+    let (told, code) = esker(&["--slurm", "--storage", "s"], &job);
+    assert!(told.contains("`scontrol` cannot be run"), "{told}");
+    assert_eq!(code, 1);
+}
