@@ -39,8 +39,9 @@ pub use clock::Clock;
 pub use engine::Engine;
 pub use feed::{Mark, News, Touched};
 pub use names::{
-    Arriving, DirectorySums, Fetched, Here, MaybeFile, Need, PROMISE_MAX, Placed, Plan, PlannedRow,
-    Ran, RawEntry, RowPlace, Shown, Stopped, path_of, show_tags, sums_of,
+    Arriving, DirectorySums, Fetched, Here, MaybeFile, NameNow, NamesEar, NamesNews, Need,
+    PROMISE_MAX, Placed, Plan, PlannedRow, Ran, RawEntry, RowPlace, Shown, Stopped, path_of,
+    show_tags, sums_of,
 };
 pub use settings::{
     BulkReport, CheckOptions, CheckReport, CompactReport, Problem, Settings, Stats,

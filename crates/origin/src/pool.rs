@@ -162,6 +162,11 @@ impl Pool {
         self.inner.connect.changes()
     }
 
+    /// Whether changes of what was answered about a path are told, where they are told at all. To be asked behind the answer.
+    pub fn tells(&self, path: &[u8]) -> bool {
+        self.inner.connect.tells(path)
+    }
+
     /// What it has done.
     pub fn report(&self) -> Report {
         let state = self.inner.lock();

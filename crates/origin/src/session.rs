@@ -42,4 +42,9 @@ pub trait Connect: Send + Sync + 'static {
     fn changes(&self) -> Option<mpsc::Receiver<Told>> {
         None
     }
+
+    /// Whether they are told of what the last answer about a path said, where they are told at all.
+    fn tells(&self, _path: &[u8]) -> bool {
+        true
+    }
 }

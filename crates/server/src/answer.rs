@@ -343,7 +343,10 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
         Request::StatFile(request) => {
             names::stat_routed(service, &*files, &request, call.terms.at_least.0)?
         }
-        Request::ListFiles(request) => names::list(&*files, request, call)?,
+        Request::ListFiles(request) => {
+            let watcher = service.watchers.get(request.watcher);
+            names::list(&*files, watcher.as_deref(), request, call)?
+        }
         Request::WalkFiles(request) => names::walk(&*files, request, call)?,
         Request::Usage(request) => names::usage(&*files, request)?,
         Request::Usages(request) => names::usages(&*files, request, call)?,
@@ -359,9 +362,10 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
                 count: graph.left_out(&of, &select)?,
             })
         }
-        Request::As(_) => {
+        Request::As(_) | Request::WatchFiles(_) => {
             return Err(Stop::Failed(Error::Invalid(
-                "malformed message: `as.request`: a call within itself".into(),
+                "malformed message: `as.request`: a call within itself, or one on nobody's behalf"
+                    .into(),
             )));
         }
         Request::Window(request) => Reply::Window(match &service.cluster {

@@ -26,6 +26,7 @@ pub mod settings;
 mod text;
 mod tls;
 mod unary;
+mod watch;
 mod work;
 mod writer;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The calls, in the order of their numbers in `Request`; number 0 is none of them.
-pub(crate) const CALLS: [&str; 44] = [
+pub(crate) const CALLS: [&str; 45] = [
     "unknown",
     "ping",
     "schema",
@@ -52,6 +52,7 @@ pub(crate) const CALLS: [&str; 44] = [
     "as",
     "left_out",
     "look_file",
+    "watch_files",
 ];
 
 /// A number that only grows.

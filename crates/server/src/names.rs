@@ -3,15 +3,24 @@
 use crate::answer::{Pieces, Stop, all, wanted, within};
 use crate::call::Call;
 use crate::service::Service;
+use crate::watch::Watcher;
 use esker::Database;
 use esker_cluster::Node;
-use esker_model::namespace::{Answer, Call as NamesCall, Changes, Done, NamePath, Namespace};
-use esker_model::{Error, Result, Version};
+use esker_model::namespace::{
+    Answer, Call as NamesCall, Changes, Done, Errno, NamePath, Namespace,
+};
+use esker_model::{Cancel as _, Error, Result, Version};
 use esker_rpc::convert;
 use esker_rpc::proto;
 use esker_rpc::proto::reply::Reply;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a watcher looks whether it is wanted still.
+const WATCH_LOOK: Duration = Duration::from_millis(100);
+/// What happened that is told in one message.
+const TOLD_TOGETHER: usize = 1_024;
 
 pub(crate) fn stat(names: &dyn Namespace, request: &proto::StatFileRequest) -> Result<Reply, Stop> {
     let asker = convert::asker_in(request.asker.clone());
@@ -41,6 +50,87 @@ pub(crate) fn stat_own(
     }))
 }
 
+/// The same, with whoever is to be told of changes.
+fn stat_watched(service: &Service, request: &proto::StatFileRequest) -> Result<Reply, Stop> {
+    let Some(watcher) = service.watchers.get(request.watcher) else {
+        return stat_own(&service.database, request);
+    };
+    let covered = watcher.cover(&convert::path_in(&request.path)?)?;
+    let absent = |e: &Error| matches!(e, Error::File(e) if matches!(e.errno, Errno::NotFound | Errno::NotDirectory));
+    let mut reply = match stat_own(&service.database, request) {
+        Err(Stop::Failed(e)) if absent(&e) => proto::StatFileReply::default(),
+        Ok(Reply::StatFile(reply)) => reply,
+        other => return other,
+    };
+    reply.watched = covered;
+    Ok(Reply::StatFile(reply))
+}
+
+/// Tells what happens to files, until it is given up.
+pub(crate) fn watch(service: &Arc<Service>, request: proto::WatchFilesRequest, call: Call) {
+    let opened = || {
+        if let Some(cluster) = &service.cluster {
+            return Err(cluster.refuse("watching files", "ask again from time to time"));
+        }
+        let (engine, _) = service.database.engine()?;
+        let (number, watcher) = service.watchers.open(&engine)?;
+        Ok((number, watcher))
+    };
+    let (number, watcher) = match opened() {
+        Ok(opened) => opened,
+        Err(e) => return call.failed(&e),
+    };
+    let service = Arc::clone(service);
+    let run = move || {
+        let outcome = tell_watcher(&service, &watcher, number, request, &call);
+        service.watchers.close(number);
+        match outcome {
+            Ok(()) if service.closing() => call.cut_off(),
+            Ok(()) => call.done(Reply::WatchFiles(proto::WatchFilesReply::default())),
+            Err(Stop::Failed(e)) => call.failed(&e),
+            Err(Stop::Gone) => drop(call),
+        }
+    };
+    if let Err(e) = std::thread::Builder::new()
+        .name("esker-watch".into())
+        .spawn(run)
+    {
+        // The call went with the thread, and has answered that it was not.
+        tracing::error!(error = %e, "no thread for a watcher");
+    }
+}
+
+fn tell_watcher(
+    service: &Service,
+    watcher: &Watcher,
+    number: u64,
+    request: proto::WatchFilesRequest,
+    call: &Call,
+) -> Result<(), Stop> {
+    for path in &request.paths {
+        let path = convert::path_in(path)?;
+        if !watcher.cover(&path)? {
+            return Err(Stop::Failed(Error::Invalid(format!(
+                "{path} leads through a symbolic link, behind which nothing is watched: name the path that it leads to"
+            ))));
+        }
+    }
+    call.piece(Reply::WatchFiles(proto::WatchFilesReply {
+        watcher: number,
+        happened: Vec::new(),
+    }))?;
+    while !call.watch.cancelled() && !service.closing() {
+        let happened = watcher.take(WATCH_LOOK);
+        for part in happened.chunks(TOLD_TOGETHER) {
+            call.piece(Reply::WatchFiles(proto::WatchFilesReply {
+                watcher: 0,
+                happened: part.to_vec(),
+            }))?;
+        }
+    }
+    Ok(())
+}
+
 /// The same, and where the entry is, if that is asked for and it is with another server of the cluster.
 pub(crate) fn stat_routed(
     service: &Service,
@@ -49,7 +139,7 @@ pub(crate) fn stat_routed(
     seen: Version,
 ) -> Result<Reply, Stop> {
     if service.cluster.is_none() {
-        return stat_own(&service.database, request);
+        return stat_watched(service, request);
     }
     let mut reply = match &service.cluster {
         Some(cluster) if request.lease => {
@@ -76,6 +166,7 @@ pub(crate) fn stat_routed(
 
 pub(crate) fn list(
     names: &dyn Namespace,
+    watcher: Option<&Watcher>,
     request: proto::ListFilesRequest,
     call: &Call,
 ) -> Result<Reply, Stop> {
@@ -86,9 +177,26 @@ pub(crate) fn list(
         0 => u64::MAX,
         limit => limit,
     };
-    let mut pieces = Pieces::new(call, |entries| {
-        Reply::ListFiles(proto::ListFilesReply { entries })
-    });
+    let covered = match watcher {
+        Some(watcher) => watcher.cover(&path)?,
+        None => false,
+    };
+    let reply = if covered {
+        |entries| {
+            Reply::ListFiles(proto::ListFilesReply {
+                entries,
+                watched: true,
+            })
+        }
+    } else {
+        |entries| {
+            Reply::ListFiles(proto::ListFilesReply {
+                entries,
+                watched: false,
+            })
+        }
+    };
+    let mut pieces = Pieces::new(call, reply);
     let (mut gone, mut stopped) = (false, false);
     names.list(asker.as_ref(), &path, after, &mut |cookie, entry| {
         // Nobody else looks whether a long listing is wanted still.

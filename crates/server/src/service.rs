@@ -9,6 +9,7 @@ use crate::metrics::Metrics;
 use crate::names;
 use crate::objects;
 use crate::settings::Settings;
+use crate::watch::Watchers;
 use crate::work::{Full, Lane};
 use crate::writer::Writer;
 use bytes::Bytes;
@@ -58,6 +59,8 @@ pub(crate) struct Service {
     /// What each address has under way there.
     pub(crate) sparql_clients: Clients,
     pub(crate) writer: Writer,
+    /// Who is told what happens to files.
+    pub(crate) watchers: Watchers,
     /// The newest version that a client may have seen.
     newest: AtomicU64,
     /// No new calls.
@@ -95,6 +98,7 @@ impl Service {
             ),
             sparql_clients: Clients::default(),
             writer: Writer::new(waiting),
+            watchers: Watchers::default(),
             metrics: Arc::new(Metrics::new()),
             memory: Arc::new(AtomicUsize::new(0)),
             newest: AtomicU64::new(newest.0),
@@ -223,6 +227,8 @@ impl Service {
                     .then(|| objects::find_here(&*graph, &find, call))
                     .flatten()
             }
+            // It waits for the writer.
+            Request::StatFile(request) if request.watcher != 0 => None,
             Request::StatFile(request) => names::stat_own(&self.database, &request).ok(),
             _ => None,
         }
@@ -312,6 +318,7 @@ impl Service {
                 }
             }
             Request::ChangeFiles(request) => self.change_names(request, call),
+            Request::WatchFiles(request) => names::watch(self, request, call),
             request => answer::answer(self, request, call),
         }
     }

@@ -204,6 +204,7 @@ fn number_of(request: &proto::Request) -> usize {
             Message::As(_) => 41,
             Message::LeftOut(_) => 42,
             Message::LookFile(_) => 43,
+            Message::WatchFiles(_) => 44,
         },
     }
 }
@@ -371,5 +372,6 @@ impl Esker for Unary {
     unary!(partitions, Partitions, PartitionsRequest => Partitions PartitionsReply, partitions);
     unary!(left_out, LeftOut, LeftOutRequest => LeftOut LeftOutReply);
     unary!(look_file, LookFile, LookFileRequest => LookFile LookFileReply);
+    streaming!(watch_files, WatchFiles, WatchFilesRequest => WatchFilesStream WatchFilesReply);
     unary!(file_ids, FileIds, FileIdsRequest => FileIds FileIdsReply, items);
 }

@@ -1,6 +1,6 @@
 //! Changes of counters on their way into a row.
 
-use esker_model::key::Counter;
+use esker_model::key::{Counter, Measure, SpaceKey};
 use esker_model::{EdgeTypeId, VertexId};
 
 /// Changes of counters, noted as they come; [`Changes::settle`] leaves one entry for each.
@@ -38,6 +38,16 @@ impl Changes {
     /// Takes out those of files.
     pub(crate) fn take_space(&mut self) -> impl Iterator<Item = (Counter, i64)> {
         self.space.drain(..)
+    }
+
+    /// Directories in which something came or went: so their own times, or numbers of links, are others.
+    pub(crate) fn directories(&self) -> impl Iterator<Item = VertexId> {
+        self.space.iter().filter_map(|(counter, _)| match counter {
+            Counter::Space(SpaceKey::Directory(id), Measure::Changed | Measure::Directories) => {
+                Some(*id)
+            }
+            _ => None,
+        })
     }
 
     /// Makes room for that many more degrees.

@@ -26,6 +26,7 @@ mod spread;
 mod subtree;
 mod together;
 mod vertices;
+mod watch;
 
 pub(crate) use rows::{Committed, corrupt as corrupt_names, find, whereabouts};
 pub(crate) use vertices::file_kind;
@@ -53,6 +54,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use subtree::{NewRows, unmark};
 use together::{Admitted, Outcomes, Set};
+use watch::Watch;
+pub use watch::{NameNow, NamesEar, NamesNews};
 
 /// What the engine keeps of the namespace in memory.
 #[derive(Debug, Default)]
@@ -66,6 +69,8 @@ pub(crate) struct Names {
     vertices: AtomicBool,
     /// What somebody was told will stay so.
     pub(crate) promises: Promises,
+    /// Who is told of changes.
+    pub(crate) watch: Watch,
 }
 
 impl Names {

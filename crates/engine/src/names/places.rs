@@ -63,6 +63,17 @@ impl Place {
         self.inode
     }
 
+    /// All its paths.
+    pub(crate) fn paths(&self) -> Vec<Vec<u8>> {
+        if self.names.is_empty() {
+            return vec![b"/".to_vec()];
+        }
+        self.names
+            .iter()
+            .map(|(d, name)| below(&d.path, name))
+            .collect()
+    }
+
     /// Its path, the first if it has several.
     pub(crate) fn path(&self) -> Vec<u8> {
         self.names

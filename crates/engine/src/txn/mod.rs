@@ -268,11 +268,18 @@ impl Engine {
             Some(entry) => self.feed.keep(entry, version, &mut batch),
             None => {}
         }
+        let watched = self.names.watch.gather(
+            files.as_deref(),
+            (&batch, self.names.has_vertices()),
+            &total.changes,
+            &*self.store,
+        );
         let dirty = self.adjacency.begin_write(&total.touched);
         let committed =
             self.objects
                 .commit_with(batch, &fresh, &total.tags, self.settings.durability);
         self.adjacency.end_write(dirty, &total.touched);
+        self.names.watch.tell(watched, committed.is_ok());
         match touched {
             Some(_) if !total.tags.is_empty() => self.feed.lose(),
             Some(entry) => self.feed.note(entry),

@@ -3,12 +3,15 @@
 //! Attributes come with a listing's names, so that one question answers for all below a directory. Of a cluster any server
 //! can be asked, each answers for all. What is asked is asked as whoever owns the database: a tier shows all that it sees.
 //!
-//! A server does not tell of changes by itself: answers are believed for the tier's time-to-live.
+//! A server tells of changes of what it was asked about, on the connection by which it was asked ([`watch`]). One of a cluster does
+//! not yet, and none does of paths that lead through symbolic links: those answers are believed for the tier's time-to-live.
+
+mod watch;
 
 use crate::children::Children;
 use crate::error::{Error, Result, shown};
 use crate::place::{Place, Scheme};
-use crate::question::{Found, Question};
+use crate::question::{Found, Question, Told};
 use crate::session::{Connect, Session};
 use crate::unix;
 use esker_model::namespace::{Content, Errno, Inode, NamePath};
@@ -21,6 +24,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
+use tokio::sync::mpsc;
+use watch::{Ear, Ears};
 
 /// Questions that may be open at once.
 const WIDTH: usize = 256;
@@ -38,6 +43,7 @@ const TRUSTED: [&str; 3] = [
 pub struct Esker {
     place: Place,
     address: Address,
+    ears: Arc<Ears>,
 }
 
 impl Esker {
@@ -61,7 +67,11 @@ impl Esker {
                 named("no certificates to trust are found: name a file of them (PEM) with SSL_CERT_FILE".into())
             })?);
         }
-        Ok(Self { place, address })
+        Ok(Self {
+            place,
+            address,
+            ears: Arc::default(),
+        })
     }
 }
 
@@ -97,16 +107,29 @@ impl Connect for Esker {
             let origin = self.place.to_string().into();
             let names = Arc::default();
             Ok(Arc::new(Linked {
+                ear: self.ears.listen(&link).await,
+                ears: Arc::clone(&self.ears),
                 link,
                 origin,
                 names,
             }) as Arc<dyn Session>)
         })
     }
+
+    fn changes(&self) -> Option<mpsc::Receiver<Told>> {
+        Some(self.ears.open())
+    }
+
+    fn tells(&self, path: &[u8]) -> bool {
+        self.ears.tells(path)
+    }
 }
 
 struct Linked {
     link: Arc<FileLink>,
+    ears: Arc<Ears>,
+    /// If this connection is told of changes.
+    ear: Option<Ear>,
     origin: Box<str>,
     /// Names of all listings that are read now.
     names: Arc<AtomicUsize>,
@@ -123,7 +146,13 @@ impl Session for Linked {
                 Wants::Stat => self.stat(&path).await,
                 Wants::List => self.list(&path).await,
             };
-            answer.unwrap_or_else(|e| self.refused(e))
+            // Failures are not kept.
+            let told = matches!(&answer, Ok((_, told)) if *told);
+            self.ears.note(&question.path, told);
+            match answer {
+                Ok((found, _)) => found,
+                Err(e) => self.refused(e),
+            }
         })
     }
 
@@ -141,17 +170,24 @@ impl Session for Linked {
 }
 
 impl Linked {
-    async fn stat(&self, path: &NamePath) -> esker_model::Result<Result<Found>> {
-        let inode = self.link.stat(None, path).await?;
-        Ok(Ok(Found::Present(attributes(&inode))))
+    fn watcher(&self) -> u64 {
+        self.ear.as_ref().map_or(0, Ear::number)
     }
 
-    /// The outer error is the server's.
-    async fn list(&self, path: &NamePath) -> esker_model::Result<Result<Found>> {
+    /// The outer error is the server's. With the answer: whether its changes are told.
+    async fn stat(&self, path: &NamePath) -> esker_model::Result<(Result<Found>, bool)> {
+        let (inode, told) = self.link.stat(None, path, self.watcher()).await?;
+        let found = inode.map_or(Found::Absent, |inode| Found::Present(attributes(&inode)));
+        Ok((Ok(found), told))
+    }
+
+    /// The same.
+    async fn list(&self, path: &NamePath) -> esker_model::Result<(Result<Found>, bool)> {
+        let watcher = self.watcher();
         let mut children = Children::among(&self.names);
         let mut fits = true;
-        let own = {
-            let entries = self.link.list(None, path, |entry| {
+        let (own, told) = {
+            let entries = self.link.list(None, path, watcher, |entry| {
                 let name = entry.name.as_bytes().into();
                 fits = children.push(name, attributes(&entry.inode)).is_ok();
                 if fits {
@@ -160,33 +196,37 @@ impl Linked {
                     ControlFlow::Break(())
                 }
             });
-            let own = self.link.stat(None, path);
+            let own = self.link.stat(None, path, watcher);
             // What leads to a directory would be listed as that one, in vain.
             match select(pin!(own), pin!(entries)).await {
                 Either::Left((own, entries)) => {
-                    let own = own?;
+                    let (own, told) = own?;
+                    let Some(own) = own else {
+                        return Ok((Ok(Found::Absent), told));
+                    };
                     if !own.is_directory() {
-                        return Ok(Ok(Found::Present(attributes(&own))));
+                        return Ok((Ok(Found::Present(attributes(&own))), told));
                     }
-                    entries.await?;
-                    own
+                    (own, told & entries.await?)
                 }
                 Either::Right((listed, own)) => {
-                    let own = own.await?;
+                    let (own, told) = own.await?;
+                    let Some(own) = own else {
+                        return Ok((Ok(Found::Absent), told));
+                    };
                     if !own.is_directory() {
-                        return Ok(Ok(Found::Present(attributes(&own))));
+                        return Ok((Ok(Found::Present(attributes(&own))), told));
                     }
-                    listed?;
-                    own
+                    (own, told & listed?)
                 }
             }
         };
         if !fits {
             let origin = self.origin.clone();
             let why = "a directory with too many names".into();
-            return Ok(Err(Error::Nonsense { origin, why }));
+            return Ok((Err(Error::Nonsense { origin, why }), false));
         }
-        Ok(Ok(children.finish(attributes(&own))))
+        Ok((Ok(children.finish(attributes(&own))), told))
     }
 
     /// What a server's error means for whoever asked.

@@ -3,7 +3,8 @@
 use crate::battery::{NO_TEXT, ODD, Site, Tree, chmod};
 use crate::servers::{Running, free_port};
 use esker_origin::esker::Esker;
-use esker_origin::{Error, Found, Place, Pool, Question, Settings};
+use esker_origin::{Error, Found, Place, Pool, Question, Settings, Told};
+use esker_site_cache::entry::{Attributes, Kind};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
@@ -129,6 +130,80 @@ async fn a_server_that_hangs_dies_and_comes_back() {
         assert!(Instant::now() < until, "it is not found again");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+}
+
+/// What others do to files that were asked about is told, soon; a restart of the server puts all in doubt.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_changes_is_told() {
+    let Some(binary) = binary() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let server = serve(&binary, folder.path(), port);
+    let at = format!("esker://127.0.0.1:{port}");
+    let esker = |words: &[&str]| {
+        let (first, rest) = words.split_first().unwrap();
+        let done = Command::new(&binary)
+            .arg(first)
+            .args(rest)
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{words:?}: {done:?}");
+    };
+    esker(&["mkdir", "-p", &at, "/a/b"]);
+    esker(&["touch", &at, "/a/b/x"]);
+    esker(&["ln", "-s", &at, "/a/b", "/way"]);
+    let pool = pool(port, Duration::from_secs(20));
+    let mut changes = pool.changes().unwrap();
+    let mut told = async |expected: Told| {
+        let wait = async {
+            loop {
+                let got = changes.recv().await.unwrap();
+                if got == expected {
+                    return;
+                }
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(20), wait).await;
+        assert!(waited.is_ok(), "{expected:?} was not told");
+    };
+    let changed = |path: &[u8]| Told::Changed(path.into(), Attributes::of(Kind::Unknown));
+    let ask = async |path: &[u8]| pool.ask(Question::stat(path)).await.unwrap();
+    assert!(matches!(ask(b"/a/b/x").await, Found::Present(_)));
+    assert!(pool.tells(b"/a/b/x"));
+    esker(&["chmod", &at, "600", "/a/b/x"]);
+    told(changed(b"/a/b/x")).await;
+    // What is not there is told of when it comes.
+    assert_eq!(ask(b"/a/b/c/d").await, Found::Absent);
+    assert!(pool.tells(b"/a/b/c/d"));
+    esker(&["mkdir", &at, "/a/b/c"]);
+    told(Told::Missed(b"/a/b/c"[..].into())).await;
+    // Tags are attributes.
+    esker(&["put", &at, "file:/a/b/x", "kept=1"]);
+    told(changed(b"/a/b/x")).await;
+    // Through a link nothing is told, and that is said.
+    assert!(matches!(ask(b"/way/x").await, Found::Present(_)));
+    assert!(!pool.tells(b"/way/x"));
+    assert!(matches!(
+        pool.ask(Question::list(b"/a/b")).await.unwrap(),
+        Found::Listing { .. }
+    ));
+    assert!(pool.tells(b"/a/b"));
+    esker(&["mv", &at, "/a", "/z"]);
+    told(Told::Deleted(b"/a"[..].into())).await;
+    assert_eq!(ask(b"/a/b/x").await, Found::Absent);
+    signal(&server, "KILL");
+    told(Told::Missed(b"/"[..].into())).await;
+    drop(server);
+    let _server = serve(&binary, folder.path(), port);
+    let until = Instant::now() + Duration::from_secs(20);
+    while pool.ask(Question::stat(b"/z/b/x")).await.is_err() {
+        assert!(Instant::now() < until, "it is not found again");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(pool.tells(b"/z/b/x"));
+    esker(&["rm", &at, "/z/b/x"]);
+    told(Told::Deleted(b"/z/b/x"[..].into())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -21,6 +21,7 @@ use esker_model::object::Asker;
 use esker_model::{Error, Flow, Result};
 use prost::Message as _;
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc;
@@ -107,16 +108,59 @@ impl Calls {
     }
 }
 
+/// What happened to a path, as a server tells it.
+pub use proto::watch_files_reply::{Happened, What};
+
+/// A watcher of a server; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Watching {
+    number: u64,
+    asked: Asked<Arc<FileLink>>,
+}
+
+impl Watching {
+    /// What questions name it by.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// What happened next; nothing once the server tells no more. Whatever it may not have told has to be doubted then.
+    pub async fn next(&mut self) -> Result<Option<Vec<Happened>>> {
+        Ok(self.piece().await?.map(|(_, happened)| happened))
+    }
+
+    async fn piece(&mut self) -> Result<Option<(u64, Vec<Happened>)>> {
+        let link = Arc::clone(&self.asked.link);
+        let Some((piece, last)) = self.asked.pieces.recv().await else {
+            return Err(link.lost());
+        };
+        self.asked.complete |= last;
+        let bytes = piece.len() as u64;
+        self.asked.unread.fetch_sub(bytes, Ordering::Relaxed);
+        let id = self.asked.id;
+        let mut part = Vec::new();
+        put_credit(proto::Credit { id, bytes }, &mut part);
+        link.outgoing.push(part, usize::MAX);
+        match proto::Reply::decode(piece).ok().and_then(|r| r.reply) {
+            Some(Reply::Failure(failure)) => Err(failure_in(failure)),
+            Some(Reply::WatchFiles(_)) if last => Ok(None),
+            Some(Reply::WatchFiles(reply)) => Ok(Some((reply.watcher, reply.happened))),
+            _ => Err(link.stray()),
+        }
+    }
+}
+
 /// A question under way. Dropping it before its answer is complete tells the server that nobody waits for more.
-struct Asked<'a> {
-    link: &'a FileLink,
+#[derive(Debug)]
+struct Asked<L: Deref<Target = FileLink>> {
+    link: L,
     id: u64,
     pieces: mpsc::UnboundedReceiver<Piece>,
     unread: Arc<AtomicU64>,
     complete: bool,
 }
 
-impl Drop for Asked<'_> {
+impl<L: Deref<Target = FileLink>> Drop for Asked<L> {
     fn drop(&mut self) {
         self.link.calls.open().waiting.remove(&self.id);
         if !self.complete {
@@ -177,19 +221,28 @@ impl FileLink {
         &self.welcome.version
     }
 
-    /// A file's attributes; of a symbolic link itself.
-    pub async fn stat(&self, asker: Option<&Asker>, path: &NamePath) -> Result<Inode> {
+    /// A file's attributes; of a symbolic link itself. With the number of a watcher also whether that will be told of changes, and
+    /// nothing where nothing is.
+    pub async fn stat(
+        &self,
+        asker: Option<&Asker>,
+        path: &NamePath,
+        watcher: u64,
+    ) -> Result<(Option<Inode>, bool)> {
         let call = Call::StatFile(proto::StatFileRequest {
             asker: convert::asker_out(asker),
             path: convert::path_out(path),
-            follow: false,
-            routes: false,
-            lease: false,
+            watcher,
+            ..Default::default()
         });
         let mut found = None;
         self.ask(call, |reply| match reply {
             Reply::StatFile(reply) => {
-                found = Some(convert::inode_in(reply.inode)?);
+                let inode = match reply.inode {
+                    None if watcher != 0 => None,
+                    inode => Some(convert::inode_in(inode)?),
+                };
+                found = Some((inode, reply.watched));
                 Ok(Next::More)
             }
             _ => Err(self.stray()),
@@ -198,23 +251,27 @@ impl FileLink {
         found.ok_or_else(|| self.stray())
     }
 
-    /// All entries of a directory, or as many as `sink` wants.
+    /// All entries of a directory, or as many as `sink` wants. With the number of a watcher: whether that will be told of changes.
     pub async fn list(
         &self,
         asker: Option<&Asker>,
         path: &NamePath,
+        watcher: u64,
         mut sink: impl FnMut(Entry) -> Flow + Send,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let call = Call::ListFiles(proto::ListFilesRequest {
             asker: convert::asker_out(asker),
             path: convert::path_out(path),
             after: None,
             limit: 0,
+            watcher,
         });
+        let mut watched = false;
         self.ask(call, |reply| {
             let Reply::ListFiles(piece) = reply else {
                 return Err(self.stray());
             };
+            watched = piece.watched;
             for entry in piece.entries {
                 let (_, entry) = convert::entry_in(entry)?;
                 if sink(entry).is_break() {
@@ -223,7 +280,22 @@ impl FileLink {
             }
             Ok(Next::More)
         })
-        .await
+        .await?;
+        Ok(watched)
+    }
+
+    /// Begins to be told what happens to files that are asked about with the number of this watcher. An error that is not of the
+    /// connection says that this server does not tell.
+    pub async fn watch(self: &Arc<Self>) -> Result<Watching> {
+        let call = Call::WatchFiles(proto::WatchFilesRequest::default());
+        let asked = Self::send_from(Arc::clone(self), call)?;
+        let mut watching = Watching { number: 0, asked };
+        let first = timeout(self.address.patience, watching.piece()).await;
+        let (number, _) = first
+            .map_err(|_| self.lost())??
+            .ok_or_else(|| self.stray())?;
+        watching.number = number;
+        Ok(watching)
     }
 
     /// An answer of another kind than was asked for.
@@ -305,15 +377,20 @@ impl FileLink {
         }
     }
 
-    fn send(&self, call: Call) -> Result<Asked<'_>> {
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
+    fn send(&self, call: Call) -> Result<Asked<&Self>> {
+        Self::send_from(self, call)
+    }
+
+    fn send_from<L: Deref<Target = Self>>(link: L, call: Call) -> Result<Asked<L>> {
+        let this = &*link;
+        let id = this.next.fetch_add(1, Ordering::Relaxed);
         let request = proto::Request { call: Some(call) };
         let bytes = call_bytes(id, &request, 0, 0);
-        if bytes as u64 > self.welcome.call_bytes_max {
+        if bytes as u64 > this.welcome.call_bytes_max {
             return Err(Error::Limit {
                 what: "the size in bytes of one call to a server".into(),
                 got: bytes as u64,
-                limit: self.welcome.call_bytes_max,
+                limit: this.welcome.call_bytes_max,
             });
         }
         let mut part = Vec::with_capacity(bytes);
@@ -321,7 +398,7 @@ impl FileLink {
         let (tell, pieces) = mpsc::unbounded_channel();
         let unread = Arc::new(AtomicU64::new(0));
         {
-            let mut open = self.calls.open();
+            let mut open = this.calls.open();
             if let Some(why) = &open.lost {
                 return Err(Error::Unavailable(why.clone()));
             }
@@ -332,16 +409,17 @@ impl FileLink {
             open.waiting.insert(id, waiting);
         }
         let asked = Asked {
-            link: self,
+            link,
             id,
             pieces,
             unread,
             complete: false,
         };
-        if !self.outgoing.push(part, OUTGOING_BYTES_MAX) {
+        let this = &*asked.link;
+        if !this.outgoing.push(part, OUTGOING_BYTES_MAX) {
             return Err(Error::Unavailable(format!(
                 "more than {OUTGOING_BYTES_MAX} bytes wait to be sent to {}, which takes them in too slowly",
-                self.address.authority()
+                this.address.authority()
             )));
         }
         Ok(asked)

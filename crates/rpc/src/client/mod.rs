@@ -22,7 +22,7 @@ mod route;
 mod slot;
 mod window;
 
-pub use files::FileLink;
+pub use files::{FileLink, Happened, Watching, What};
 pub use peer::PeerLink;
 pub use pending::{Pending, Ping};
 

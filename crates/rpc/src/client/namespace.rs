@@ -118,6 +118,7 @@ impl Client {
             follow,
             routes: self.wants_routes(),
             lease,
+            watcher: 0,
         });
         client.value(call, SHORT, |reply| match reply {
             Reply::StatFile(reply) => {
@@ -177,6 +178,7 @@ impl Namespace for Client {
                     path: convert::path_out(path),
                     after: after.map(convert::cookie_out),
                     limit: 0,
+                    watcher: 0,
                 })),
             };
             self.exchange(connection, &request, LONG, &mut |reply| {

@@ -1446,6 +1446,10 @@ pub struct StatFileRequest {
     /// Promise that the answer stays what it is for a while, if that can be.
     #[prost(bool, tag = "5")]
     pub lease: bool,
+    /// The number of a watcher (WatchFiles): it is told of whatever makes the answer another one. Then that nothing is there is an
+    /// answer, too, not a failure.
+    #[prost(uint64, tag = "6")]
+    pub watcher: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StatFileReply {
@@ -1456,6 +1460,9 @@ pub struct StatFileReply {
     /// So long, in milliseconds from when the question was sent, the same question has this answer; 0 if nothing is promised.
     #[prost(uint32, tag = "3")]
     pub lease_ms: u32,
+    /// The watcher will be told. Not, if the path leads through symbolic links.
+    #[prost(bool, tag = "4")]
+    pub watched: bool,
 }
 /// Which servers of a cluster have the entries of a directory, by the hashes of their names. A client that knows sends what is
 /// about one of them straight to its server. It may be out of date: any server still answers, and says how it is now.
@@ -1491,12 +1498,18 @@ pub struct ListFilesRequest {
     /// At most so many entries; 0 for all.
     #[prost(uint64, tag = "4")]
     pub limit: u64,
+    /// As in StatFileRequest.
+    #[prost(uint64, tag = "5")]
+    pub watcher: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListFilesReply {
     /// In the order of the hashes of their names.
     #[prost(message, repeated, tag = "1")]
     pub entries: ::prost::alloc::vec::Vec<list_files_reply::Entry>,
+    /// As in StatFileReply; in each piece of the answer.
+    #[prost(bool, tag = "2")]
+    pub watched: bool,
 }
 /// Nested message and enum types in `ListFilesReply`.
 pub mod list_files_reply {
@@ -1509,6 +1522,73 @@ pub mod list_files_reply {
         pub name: ::prost::alloc::vec::Vec<u8>,
         #[prost(message, optional, tag = "3")]
         pub inode: ::core::option::Option<super::Inode>,
+    }
+}
+/// Tells what happens to files that questions with the number of this watcher were about, and to these paths, until the call is
+/// given up. Of a cluster's servers none takes it yet.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WatchFilesRequest {
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    pub paths: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WatchFilesReply {
+    /// Its number, in the first piece; then 0.
+    #[prost(uint64, tag = "1")]
+    pub watcher: u64,
+    #[prost(message, repeated, tag = "2")]
+    pub happened: ::prost::alloc::vec::Vec<watch_files_reply::Happened>,
+}
+/// Nested message and enum types in `WatchFilesReply`.
+pub mod watch_files_reply {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Happened {
+        #[prost(bytes = "vec", tag = "1")]
+        pub path: ::prost::alloc::vec::Vec<u8>,
+        #[prost(enumeration = "What", tag = "2")]
+        pub what: i32,
+    }
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum What {
+        /// It is there, and is not what it was; perhaps it was not there.
+        Changed = 0,
+        /// It is gone, with all below it.
+        Gone = 1,
+        /// Changes may have been missed here and anywhere below.
+        Missed = 2,
+    }
+    impl What {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Changed => "CHANGED",
+                Self::Gone => "GONE",
+                Self::Missed => "MISSED",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "CHANGED" => Some(Self::Changed),
+                "GONE" => Some(Self::Gone),
+                "MISSED" => Some(Self::Missed),
+                _ => None,
+            }
+        }
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2840,7 +2920,7 @@ pub struct Call {
 pub struct Request {
     #[prost(
         oneof = "request::Call",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44"
     )]
     pub call: ::core::option::Option<request::Call>,
 }
@@ -2934,6 +3014,8 @@ pub mod request {
         LeftOut(super::LeftOutRequest),
         #[prost(message, tag = "43")]
         LookFile(super::LookFileRequest),
+        #[prost(message, tag = "44")]
+        WatchFiles(super::WatchFilesRequest),
     }
 }
 /// A call that reads the graph, on somebody's behalf.
@@ -3014,7 +3096,7 @@ pub struct Answer {
 pub struct Reply {
     #[prost(
         oneof = "reply::Reply",
-        tags = "1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 42, 43"
+        tags = "1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 42, 43, 44"
     )]
     pub reply: ::core::option::Option<reply::Reply>,
 }
@@ -3104,6 +3186,8 @@ pub mod reply {
         LeftOut(super::LeftOutReply),
         #[prost(message, tag = "43")]
         LookFile(super::LookFileReply),
+        #[prost(message, tag = "44")]
+        WatchFiles(super::WatchFilesReply),
     }
 }
 /// Generated client implementations.
@@ -4002,6 +4086,29 @@ pub mod esker_client {
             req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "LookFile"));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn watch_files(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WatchFilesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::WatchFilesReply>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/esker.v1.Esker/WatchFiles",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "WatchFiles"));
+            self.inner.server_streaming(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -4267,6 +4374,16 @@ pub mod esker_server {
             &self,
             request: tonic::Request<super::LookFileRequest>,
         ) -> std::result::Result<tonic::Response<super::LookFileReply>, tonic::Status>;
+        /// Server streaming response type for the WatchFiles method.
+        type WatchFilesStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::WatchFilesReply, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        async fn watch_files(
+            &self,
+            request: tonic::Request<super::WatchFilesRequest>,
+        ) -> std::result::Result<tonic::Response<Self::WatchFilesStream>, tonic::Status>;
     }
     #[derive(Debug)]
     pub struct EskerServer<T> {
@@ -6138,6 +6255,52 @@ pub mod esker_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/esker.v1.Esker/WatchFiles" => {
+                    #[allow(non_camel_case_types)]
+                    struct WatchFilesSvc<T: Esker>(pub Arc<T>);
+                    impl<
+                        T: Esker,
+                    > tonic::server::ServerStreamingService<super::WatchFilesRequest>
+                    for WatchFilesSvc<T> {
+                        type Response = super::WatchFilesReply;
+                        type ResponseStream = T::WatchFilesStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WatchFilesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Esker>::watch_files(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WatchFilesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

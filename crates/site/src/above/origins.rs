@@ -118,6 +118,7 @@ impl Above for Origins {
                 other => Refused::Origin(other.to_string().into()),
             };
             let known = self.pool(&fetch.origin).map_err(refused)?;
+            let path = fetch.path.clone();
             let question = Question {
                 path: fetch.path,
                 wants: fetch.wants,
@@ -125,6 +126,7 @@ impl Above for Origins {
             // What was told before this is asked is told of; what begins to be told later is not.
             let told = known.tells.load(Ordering::Acquire);
             let found = known.pool.ask(question).await.map_err(refused)?;
+            let told = told && known.pool.tells(&path);
             Ok(Got::Found {
                 found,
                 age: Duration::ZERO,
