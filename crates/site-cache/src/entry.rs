@@ -214,6 +214,9 @@ pub enum Failure {
     /// The origin, or the tier above, did not answer as it should.
     #[error("the origin did not answer: {0}")]
     Origin(Box<str>),
+    /// The origin does not let whoever asks it know this.
+    #[error("{0}")]
+    Denied(Box<str>),
     /// Too much waits already.
     #[error("too many requests wait; ask again later")]
     Busy,

@@ -28,6 +28,9 @@ pub enum Refused {
     /// The origin, or the tier above, did not answer as it should.
     #[error("{0}")]
     Origin(Box<str>),
+    /// The origin does not let this tier know it.
+    #[error("{0}")]
+    Denied(Box<str>),
     /// Too much waits already.
     #[error("too many requests wait at this tier; ask again later")]
     Busy,

@@ -126,6 +126,7 @@ fn bad(why: &str) -> Response {
 fn failed(refused: &Refused) -> Response {
     let status = match refused {
         Refused::Named(_) => StatusCode::BAD_REQUEST,
+        Refused::Denied(_) => StatusCode::FORBIDDEN,
         Refused::Origin(_) => StatusCode::BAD_GATEWAY,
         Refused::Busy | Refused::Changing => StatusCode::SERVICE_UNAVAILABLE,
     };

@@ -419,6 +419,7 @@ impl Node {
             Ok(Got::Same { age, told }) => Fetched::Unchanged(at(age), told && holds),
             Err(Refused::Busy) => Fetched::Failed(Failure::Busy),
             Err(Refused::Changing) => Fetched::Failed(Failure::Changing),
+            Err(Refused::Denied(why)) => Fetched::Failed(Failure::Denied(why)),
             Err(Refused::Named(why) | Refused::Origin(why)) => {
                 Fetched::Failed(Failure::Origin(why))
             }

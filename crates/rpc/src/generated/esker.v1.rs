@@ -6560,6 +6560,8 @@ pub mod site_answer {
         Busy = 1,
         Changing = 2,
         Named = 3,
+        /// The origin does not let whoever asks it know this.
+        Denied = 4,
     }
     impl Reason {
         /// String value of the enum field names used in the ProtoBuf definition.
@@ -6572,6 +6574,7 @@ pub mod site_answer {
                 Self::Busy => "BUSY",
                 Self::Changing => "CHANGING",
                 Self::Named => "NAMED",
+                Self::Denied => "DENIED",
             }
         }
         /// Creates an enum from field names used in the ProtoBuf definition.
@@ -6581,6 +6584,7 @@ pub mod site_answer {
                 "BUSY" => Some(Self::Busy),
                 "CHANGING" => Some(Self::Changing),
                 "NAMED" => Some(Self::Named),
+                "DENIED" => Some(Self::Denied),
                 _ => None,
             }
         }

@@ -115,6 +115,7 @@ impl Above for Origins {
         async move {
             let refused = |e: Error| match e {
                 Error::Named { .. } => Refused::Named(e.to_string().into()),
+                Error::Denied { .. } => Refused::Denied(e.to_string().into()),
                 other => Refused::Origin(other.to_string().into()),
             };
             let known = self.pool(&fetch.origin).map_err(refused)?;

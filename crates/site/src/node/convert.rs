@@ -10,6 +10,7 @@ use std::time::Duration;
 pub(super) fn refused(failure: Failure) -> Refused {
     match failure {
         Failure::Origin(why) => Refused::Origin(why),
+        Failure::Denied(why) => Refused::Denied(why),
         Failure::Busy => Refused::Busy,
         Failure::Changing => Refused::Changing,
         other => Refused::Origin(other.to_string().into()),

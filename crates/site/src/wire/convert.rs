@@ -101,6 +101,7 @@ pub(crate) fn answers(
             let reason = match &refused {
                 Refused::Named(_) => Reason::Named,
                 Refused::Origin(_) => Reason::Origin,
+                Refused::Denied(_) => Reason::Denied,
                 Refused::Busy => Reason::Busy,
                 Refused::Changing => Reason::Changing,
             };
@@ -193,6 +194,7 @@ impl Pieces {
             State::Failed => Err(match reason {
                 Reason::Origin => Refused::Origin(answer.failure.into()),
                 Reason::Named => Refused::Named(answer.failure.into()),
+                Reason::Denied => Refused::Denied(answer.failure.into()),
                 Reason::Busy => Refused::Busy,
                 Reason::Changing => Refused::Changing,
             }),
