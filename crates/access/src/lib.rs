@@ -14,6 +14,7 @@ mod agent;
 pub mod authorized;
 mod crypto;
 mod file;
+pub mod grants;
 pub mod host_key;
 pub mod identity;
 pub mod known_hosts;

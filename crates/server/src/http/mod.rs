@@ -439,6 +439,19 @@ fn status_of(kind: ErrorKind) -> StatusCode {
     }
 }
 
+/// Method and path of all of the API, and whether it changes anything.
+#[cfg(test)]
+pub(crate) fn paths() -> Vec<(&'static str, &'static str, bool)> {
+    let verb = |verb| match verb {
+        Verb::Get => "GET",
+        Verb::Post => "POST",
+        Verb::Patch => "PATCH",
+        Verb::Delete => "DELETE",
+    };
+    let each = |e: &Endpoint| (verb(e.verb), e.path, matches!(e.run, Run::Write(_)));
+    API.iter().map(each).collect()
+}
+
 /// All that is not gRPC.
 pub(crate) fn routes(service: &Arc<Service>) -> Router {
     let mut router = Router::new()
