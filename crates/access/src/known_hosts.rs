@@ -14,9 +14,23 @@ use ssh_key::public::KeyData;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The port of SSH, which is not written beside a host's name.
 const SSH_PORT: u16 = 22;
+
+/// Whether this process trusts servers that are not known yet (`--trust-new-host`).
+static TRUST_NEW: AtomicBool = AtomicBool::new(false);
+
+/// From now on this process writes down servers that are not known yet, as if each address said so.
+pub fn trust_new_ones() {
+    TRUST_NEW.store(true, Ordering::Release);
+}
+
+/// Whether it does.
+pub fn new_ones_are_trusted() -> bool {
+    TRUST_NEW.load(Ordering::Acquire)
+}
 
 /// Where the keys of servers are looked for, and where new ones are written.
 #[derive(Debug, Clone, PartialEq, Eq)]

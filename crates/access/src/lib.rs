@@ -31,9 +31,9 @@ pub use identity::{Identities, Identity};
 pub use rights::{Granted, Refused, Rights};
 pub use role::Role;
 pub use ssh_key::PublicKey;
+pub use ssh_key::public::KeyData;
 
 use ssh_key::HashAlg;
-use ssh_key::public::KeyData;
 use std::path::PathBuf;
 
 /// Where somebody's own files lie: `~/.esker`.

@@ -19,6 +19,7 @@ mod outgoing;
 mod peer;
 mod pending;
 mod route;
+pub(crate) mod secure;
 mod slot;
 mod window;
 
@@ -79,7 +80,7 @@ struct Shared {
 
 /// Why a call gave no answer.
 #[derive(Debug)]
-enum Broken {
+pub(crate) enum Broken {
     /// It was answered: no.
     Failed(Error),
     /// The connection went away before the answer was complete.
@@ -90,7 +91,7 @@ enum Broken {
 
 impl Broken {
     /// For callers that do not ask again.
-    fn into_error(self) -> Error {
+    pub(crate) fn into_error(self) -> Error {
         match self {
             Self::Failed(e) => e,
             Self::Lost(message) | Self::Busy { message, .. } => Error::Unavailable(message),

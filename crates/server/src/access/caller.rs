@@ -16,6 +16,8 @@ use tonic::metadata::MetadataValue;
 const FRESH: Duration = Duration::from_millis(500);
 /// Refusals of one connection that are logged; others are counted.
 const LOGGED: u64 = 100;
+/// Characters of a key's comment that are shown.
+const COMMENT_MAX: usize = 80;
 /// What a refusal for want of a key says so by, for clients that can show one.
 pub(crate) const HINT: &str = "esker-access";
 
@@ -173,10 +175,13 @@ impl Caller {
 /// A key in words.
 pub(super) fn named(key: &PublicKey) -> String {
     let print = fingerprint(key.key_data());
-    if key.comment().is_empty() {
+    // Whoever shows a key says how it is called: that is not to end a line of the log.
+    let comment = key.comment().chars().filter(|c| !c.is_control());
+    let comment: String = comment.take(COMMENT_MAX).collect();
+    if comment.is_empty() {
         format!("key {print}")
     } else {
-        format!("key {print} ({})", key.comment())
+        format!("key {print} ({comment})")
     }
 }
 

@@ -9,12 +9,13 @@ mod prove;
 pub(crate) mod table;
 
 pub(crate) use caller::{Asking, Caller};
-pub(crate) use prove::routes;
+pub(crate) use prove::{prove, routes};
 
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 use caller::Denied;
-use esker_access::{HostKey, Rights, Role, host_key, tls};
+use esker_access::host_key::NAME;
+use esker_access::{HostKey, Rights, tls};
 use esker_model::{Error, Result};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -40,10 +41,6 @@ pub(crate) struct Access {
 impl Access {
     /// For the database in a folder. Its host key is made if there is none.
     pub(crate) fn open(folder: &Path, settings: &Settings, metrics: Arc<Metrics>) -> Result<Self> {
-        let file = match &settings.host_key {
-            Some(file) => file.clone(),
-            None => folder.join(host_key::NAME),
-        };
         let owner = std::fs::metadata(folder)
             .map_err(|e| Error::io(format!("asking whose `{}` is", folder.display()), e))?
             .uid();
@@ -52,7 +49,7 @@ impl Access {
         users.dedup();
         let access = Self {
             rights: Rights::of(folder),
-            host: HostKey::at(&file)?,
+            host: host_key(folder, settings)?,
             folder: folder.to_path_buf(),
             users,
             metrics,
@@ -140,6 +137,14 @@ impl Access {
                 denied.words
             )
         })
+    }
+}
+
+/// The key of a server whose files lie in that folder. It is made if there is none.
+pub(crate) fn host_key(folder: &Path, settings: &Settings) -> Result<HostKey> {
+    match &settings.host_key {
+        Some(file) => HostKey::at(file),
+        None => HostKey::at(&folder.join(NAME)),
     }
 }
 

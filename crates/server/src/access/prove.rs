@@ -1,5 +1,6 @@
 //! The service by which a client proves who it is, and by which rights are given.
 
+use super::Access;
 use super::caller::{Asking, Caller, Denied, named};
 use crate::service::Service;
 use esker_access::authorized::Terms;
@@ -38,109 +39,109 @@ fn key_of(text: &str) -> Result<PublicKey, Status> {
         .map_err(|e| invalid(format!("that is no public key of SSH: {e}")))
 }
 
-impl Proving {
-    fn prove(
-        &self,
-        asking: &Asking,
-        request: &proto::ProveRequest,
-    ) -> Result<proto::ProveReply, Status> {
-        let access = &self.0.access;
-        let caller: &Caller = &asking.caller;
-        let mut reply = proto::ProveReply::default();
-        for (i, text) in request.keys.iter().take(KEYS_MAX).enumerate() {
-            // A kind that is not known here has no rights here.
-            let Ok(key) = PublicKey::from_openssh(text.trim()) else {
-                continue;
-            };
-            let key = key.key_data();
-            let is_host = key == access.host.public().key_data();
-            if is_host || access.rights.of_key(key, caller.address()).is_ok() {
-                reply.usable.push(u32::try_from(i).unwrap_or(u32::MAX));
-            }
+/// Says which of the keys that are shown have rights, and takes a proof.
+pub(crate) fn prove(
+    service: &Service,
+    asking: &Asking,
+    request: &proto::ProveRequest,
+) -> Result<proto::ProveReply, Status> {
+    let access = &service.access;
+    let caller: &Caller = &asking.caller;
+    let mut reply = proto::ProveReply::default();
+    for (i, text) in request.keys.iter().take(KEYS_MAX).enumerate() {
+        // A kind that is not known here has no rights here.
+        let Ok(key) = PublicKey::from_openssh(text.trim()) else {
+            continue;
+        };
+        let key = key.key_data();
+        let is_host = key == access.host.public().key_data();
+        if is_host || access.rights.of_key(key, caller.address()).is_ok() {
+            reply.usable.push(u32::try_from(i).unwrap_or(u32::MAX));
         }
-        if request.proof.is_empty() {
-            if reply.usable.is_empty() && !request.keys.is_empty() {
-                return Err(self.none_usable(asking, &request.keys));
-            }
-            return Ok(reply);
+    }
+    if request.proof.is_empty() {
+        if reply.usable.is_empty() && !request.keys.is_empty() {
+            return Err(none_usable(access, asking, &request.keys));
         }
-        let Some(exporter) = caller.exporter() else {
-            let denied = Denied::unknown(
-                "plain",
-                "a proof is bound to a connection by TLS 1.3, and this one has none".into(),
+        return Ok(reply);
+    }
+    let Some(exporter) = caller.exporter() else {
+        let denied = Denied::unknown(
+            "plain",
+            "a proof is bound to a connection by TLS 1.3, and this one has none".into(),
+        );
+        return Err(access.refused(asking, denied, "Prove").status());
+    };
+    let key = match proof::check(&request.proof, exporter) {
+        Ok(key) => key,
+        Err(why) => {
+            let words = format!(
+                "the proof is refused: {why} (a proof is good on the connection it was made for, and on no other)"
             );
+            let denied = Denied::unknown("bad_proof", words);
             return Err(access.refused(asking, denied, "Prove").status());
-        };
-        let key = match proof::check(&request.proof, exporter) {
-            Ok(key) => key,
-            Err(why) => {
-                let words = format!(
-                    "the proof is refused: {why} (a proof is good on the connection it was made for, and on no other)"
-                );
-                let denied = Denied::unknown("bad_proof", words);
-                return Err(access.refused(asking, denied, "Prove").status());
-            }
-        };
-        let comment = access.rights.comment_of(&key);
-        let key = PublicKey::new(key, comment.clone());
-        match caller.prove(access, key.clone()) {
-            Ok(role) => {
-                tracing::info!(peer = %caller.place(), who = %named(&key), %role, "a key was proved");
-                reply.role = role.name().to_owned();
-                reply.comment = comment;
-                Ok(reply)
-            }
-            Err(refused) => {
-                let denied = Denied::of_key(&key, &refused);
-                Err(access.refused(asking, denied, "Prove").status())
-            }
+        }
+    };
+    let comment = access.rights.comment_of(&key);
+    let key = PublicKey::new(key, comment.clone());
+    match caller.prove(access, key.clone()) {
+        Ok(role) => {
+            tracing::info!(peer = %caller.place(), who = %named(&key), %role, "a key was proved");
+            reply.role = role.name().to_owned();
+            reply.comment = comment;
+            Ok(reply)
+        }
+        Err(refused) => {
+            let denied = Denied::of_key(&key, &refused);
+            Err(access.refused(asking, denied, "Prove").status())
         }
     }
+}
 
-    /// None of the keys that are shown opens anything: each is named, with the reason.
-    fn none_usable(&self, asking: &Asking, keys: &[String]) -> Status {
-        let access = &self.0.access;
-        let mut why = "unknown_key";
-        let mut reasons = Vec::new();
-        for text in keys.iter().take(KEYS_MAX) {
-            let Ok(key) = PublicKey::from_openssh(text.trim()) else {
-                continue;
-            };
-            if let Err(refused) = access
-                .rights
-                .of_key(key.key_data(), asking.caller.address())
-            {
-                if refused != esker_access::Refused::Unknown {
-                    why = refused.word();
+/// None of the keys that are shown opens anything: each is named, with the reason.
+fn none_usable(access: &Access, asking: &Asking, keys: &[String]) -> Status {
+    let mut why = "unknown_key";
+    let mut reasons = Vec::new();
+    for text in keys.iter().take(KEYS_MAX) {
+        let Ok(key) = PublicKey::from_openssh(text.trim()) else {
+            continue;
+        };
+        if let Err(refused) = access
+            .rights
+            .of_key(key.key_data(), asking.caller.address())
+        {
+            if refused != esker_access::Refused::Unknown {
+                why = refused.word();
+            }
+            // Files and their modes are the owner's business; the log has them.
+            let said = match &refused {
+                esker_access::Refused::Unread { .. } => {
+                    "the server cannot read who has rights; its log says why".to_owned()
                 }
-                // Files and their modes are the owner's business; the log has them.
-                let said = match &refused {
-                    esker_access::Refused::Unread { .. } => {
-                        "the server cannot read who has rights; its log says why".to_owned()
-                    }
-                    other => other.to_string(),
-                };
-                reasons.push((named(&key), refused.to_string(), said));
-            }
+                other => other.to_string(),
+            };
+            reasons.push((named(&key), refused.to_string(), said));
         }
-        let words = |full: bool| {
-            let each: Vec<String> = reasons
-                .iter()
-                .map(|(key, log, said)| format!("{key}: {}", if full { log } else { said }))
-                .collect();
-            format!(
-                "no key that was shown opens this database: {}",
-                each.join("; ")
-            )
-        };
-        access.refused(asking, Denied::known(why, words(true)), "Prove");
-        Denied::known(why, words(false)).status()
     }
+    let words = |full: bool| {
+        let each: Vec<String> = reasons
+            .iter()
+            .map(|(key, log, said)| format!("{key}: {}", if full { log } else { said }))
+            .collect();
+        format!(
+            "no key that was shown opens this database: {}",
+            each.join("; ")
+        )
+    };
+    access.refused(asking, Denied::known(why, words(true)), "Prove");
+    Denied::known(why, words(false)).status()
+}
 
+impl Proving {
     /// Changes files, on a thread that may wait.
     async fn change<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&super::Access) -> esker_model::Result<T> + Send + 'static,
+        work: impl FnOnce(&Access) -> esker_model::Result<T> + Send + 'static,
     ) -> Result<T, Status> {
         let service = Arc::clone(&self.0);
         let done = tokio::task::spawn_blocking(move || work(&service.access)).await;
@@ -158,7 +159,7 @@ impl Calls for Proving {
         request: Request<proto::ProveRequest>,
     ) -> Result<Response<proto::ProveReply>, Status> {
         let asking = asking(&request)?;
-        Self::prove(self, &asking, request.get_ref()).map(Response::new)
+        prove(&self.0, &asking, request.get_ref()).map(Response::new)
     }
 
     async fn grant(

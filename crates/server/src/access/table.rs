@@ -73,7 +73,7 @@ const OF_CALLS: [(&str, Needs); CALLS.len()] = [
 ];
 
 /// What else is at the port: method (`*` for any), path, who may.
-const OF_PATHS: [(&str, &str, Needs); 39] = [
+const OF_PATHS: [(&str, &str, Needs); 40] = [
     ("GET", "/healthz", Needs::Nothing),
     ("GET", "/readyz", Needs::Nothing),
     ("GET", "/metrics", READ),
@@ -83,6 +83,7 @@ const OF_PATHS: [(&str, &str, Needs); 39] = [
     ("POST", "/esker.v1.Access/Revoke", ADMIN),
     ("POST", "/esker.v1.Access/Grants", ADMIN),
     ("POST", "/esker.v1.Access/Token", ADMIN),
+    ("POST", "/api/v1/prove", Needs::Nothing),
     ("GET", "/api/v1/schema", READ),
     ("GET", "/api/v1/stats", READ),
     ("GET", "/api/v1/vertex", READ),

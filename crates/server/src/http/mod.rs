@@ -10,6 +10,7 @@ mod json;
 mod objects;
 mod openapi;
 mod ops;
+mod prove;
 mod query;
 mod sparql;
 mod status;
@@ -457,7 +458,8 @@ pub(crate) fn routes(service: &Arc<Service>) -> Router {
     let mut router = Router::new()
         .route("/healthz", get(status::health))
         .route("/readyz", get(status::ready))
-        .route("/metrics", get(status::metrics));
+        .route("/metrics", get(status::metrics))
+        .route("/api/v1/prove", post(prove::answer));
     router = sparql::routes(router);
     for endpoint in &API {
         let handler = move |State(service): State<Arc<Service>>, request: Request<Body>| async move {
