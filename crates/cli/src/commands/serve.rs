@@ -78,6 +78,9 @@ fn settings(args: &ServeArgs) -> anyhow::Result<Settings> {
             key: key.clone(),
         });
     }
+    if let Some(file) = &args.host_key {
+        settings.host_key = Some(file.clone());
+    }
     if !args.allow_service.is_empty() {
         settings.sparql.services = Services::new(args.allow_service.clone())?;
     }

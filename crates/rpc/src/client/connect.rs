@@ -98,6 +98,34 @@ pub(super) async fn open(
     proved(address, reached, outgoing, peer).await
 }
 
+/// A connection in the way that the address says; one that is encrypted is proved, if there is a key that opens it.
+pub(super) async fn reach(address: &Address) -> Result<Channel, Broken> {
+    if address.by_host_key() || address.tls.is_some() {
+        return reach_by_key(address).await;
+    }
+    let connected = endpoint(address)?.connect().await;
+    connected.map_err(|e| unconnected(address, &e, false))
+}
+
+/// The same, encrypted.
+pub(super) async fn reach_by_key(address: &Address) -> Result<Channel, Broken> {
+    let Reached { channel, exporter } = secure::connect(address, endpoint(address)?).await?;
+    let mut server = ByCall {
+        address,
+        channel: channel.clone(),
+    };
+    match secure::prove(address, exporter.as_ref(), &mut server).await {
+        // The kernel may say who asks.
+        Ok(()) | Err(Broken::Failed(_)) => Ok(channel),
+        Err(e) => Err(e),
+    }
+}
+
+/// Whether a refusal says that a key would help.
+pub(super) fn asks_for_key(status: &Status) -> bool {
+    status.metadata().get(HINT).is_some_and(|h| h == "key")
+}
+
 /// Proves who asks, and greets.
 async fn proved(
     address: &Address,
@@ -180,8 +208,7 @@ async fn greet(
     let request = tonic::Request::new(Messages(Arc::clone(outgoing)));
     let response = grpc.streaming(request, path, FrameCodec).await;
     let refused = |s: Status| {
-        let unproved = s.metadata().get(HINT).is_some_and(|h| h == "key");
-        if unproved {
+        if asks_for_key(&s) {
             return Ungreeted::Unproved(format!("{}: {}", address.authority(), s.message()));
         }
         Ungreeted::Broken(ungreeted(address, &s))

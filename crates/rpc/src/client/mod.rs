@@ -11,6 +11,7 @@ mod connect;
 mod connection;
 mod driver;
 mod files;
+mod grants;
 mod graph;
 mod held;
 mod namespace;
@@ -24,6 +25,7 @@ mod slot;
 mod window;
 
 pub use files::FileLink;
+pub use grants::Grants;
 pub use peer::PeerLink;
 pub use pending::{Pending, Ping};
 
