@@ -46,6 +46,8 @@ pub(crate) fn prove(
     request: &proto::ProveRequest,
 ) -> Result<proto::ProveReply, Status> {
     let access = &service.access;
+    // What has just been granted holds.
+    access.rights.generation();
     let caller: &Caller = &asking.caller;
     let mut reply = proto::ProveReply::default();
     for (i, text) in request.keys.iter().take(KEYS_MAX).enumerate() {
