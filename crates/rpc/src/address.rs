@@ -52,6 +52,8 @@ pub struct Trust {
     pub key: Option<PathBuf>,
     /// Whether servers that are not known yet are written down as known (`?trust-new-host`).
     pub new_hosts: bool,
+    /// Where servers are known from and written down, instead of the user's own files (`?known-hosts=FILE`).
+    pub known_hosts: Option<PathBuf>,
     /// Of a server of a cluster: the key that all of them have.
     pub own: Option<HostKey>,
     /// Keys that servers were found to have. Where a server says that another one has its data, that one may have the same.
@@ -60,7 +62,7 @@ pub struct Trust {
 
 impl PartialEq for Trust {
     fn eq(&self, other: &Self) -> bool {
-        let said = |t: &Self| (t.encrypt, t.key.clone(), t.new_hosts);
+        let said = |t: &Self| (t.encrypt, t.key.clone(), t.new_hosts, t.known_hosts.clone());
         let own = |t: &Self| t.own.as_ref().map(HostKey::fingerprint);
         said(self) == said(other) && own(self) == own(other)
     }
@@ -147,6 +149,9 @@ impl Address {
                     return Err(bad("tls needs the file of certificates to trust"));
                 }
                 Some(("key", file)) if !file.is_empty() => address.trust.key = Some(file.into()),
+                Some(("known-hosts", file)) if !file.is_empty() => {
+                    address.trust.known_hosts = Some(file.into());
+                }
                 Some(("key", _)) => return Err(bad("key needs the file of a key of SSH")),
                 Some(("ssh", "on")) => address.trust.encrypt = Encrypt::Always,
                 Some(("plain", "on")) => address.trust.encrypt = Encrypt::Never,

@@ -122,8 +122,12 @@ pub(crate) async fn by_host_key(address: &Address, protocols: &[&[u8]]) -> Resul
     }
     let (host, port, seen) = (address.host.clone(), address.port, key.clone());
     let trust_new = address.trust.trusts_new_hosts();
+    let file = address.trust.known_hosts.clone();
     aside(move || {
-        let known = known_hosts::KnownHosts::of_user();
+        let known = match file {
+            Some(file) => known_hosts::KnownHosts::in_files(vec![file]),
+            None => known_hosts::KnownHosts::of_user(),
+        };
         known.accept(&host, port, &seen, trust_new)
     })
     .await?;
