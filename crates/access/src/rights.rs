@@ -50,6 +50,16 @@ pub enum Refused {
 }
 
 impl Refused {
+    /// What whoever is refused is told: files and their modes are the owner's business.
+    pub fn told(&self) -> String {
+        match self {
+            Self::Unread { .. } => {
+                "the server cannot read who has rights; its log says why".to_owned()
+            }
+            other => other.to_string(),
+        }
+    }
+
     /// One word for it, to count by.
     pub fn word(&self) -> &'static str {
         match self {
@@ -202,6 +212,14 @@ impl Rights {
         self.generation.load(Ordering::Acquire)
     }
 
+    /// Looks at the files now: they have just been changed, or somebody comes whose rights may be new.
+    pub fn refresh(&self) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        if state.look() {
+            self.generation.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
     /// What a key may do for somebody at that address, now. Of several lines the one that allows most holds, but one that
     /// revokes the key in the first file that names it is the last word.
     pub fn of_key(&self, key: &KeyData, from: IpAddr) -> Result<Granted, Refused> {
@@ -329,8 +347,7 @@ mod tests {
         let rights = Rights::in_files(vec![own.clone(), all.clone()], dir.path().join("tokens"));
         let (bob, ann) = (HostKey::from_seed(&[1; 32]), HostKey::from_seed(&[2; 32]));
         let of = |key: &HostKey| {
-            rights.looked.store(0, Ordering::Release);
-            std::thread::sleep(LOOK);
+            rights.refresh();
             rights.of_key(key.public().key_data(), HERE).map(|g| g.role)
         };
         assert_eq!(of(&bob), Err(Refused::Unknown));

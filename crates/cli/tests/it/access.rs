@@ -183,12 +183,25 @@ fn a_key_opens_what_it_was_granted_and_no_more() {
     lab.does(&["check", at]);
     lab.refuses(&["put", at, "user:1"], "needs `write`");
     lab.refuses(&["check", at, "--repair"], "needs `admin`");
-    lab.refuses(&["sparql", at, "--update", "INSERT DATA { <urn:a> <urn:b> 1 }"], "needs `write`");
+    lab.refuses(
+        &[
+            "sparql",
+            at,
+            "--update",
+            "INSERT DATA { <urn:a> <urn:b> 1 }",
+        ],
+        "needs `write`",
+    );
     lab.does(&["sparql", at, "SELECT * { ?s ?p ?o } LIMIT 1"]);
     lab.refuses(&["grant", at, "--list"], "needs `admin`");
     grant("write");
     lab.does(&["put", at, "user:1"]);
-    lab.does(&["sparql", at, "--update", "INSERT DATA { <urn:a> <urn:b> 1 }"]);
+    lab.does(&[
+        "sparql",
+        at,
+        "--update",
+        "INSERT DATA { <urn:a> <urn:b> 1 }",
+    ]);
     lab.refuses(&["compact", at], "needs `admin`");
     grant("admin");
     lab.does(&["compact", at]);
@@ -231,7 +244,14 @@ fn every_kind_of_key_and_an_agent_work() {
     }
     // With a passphrase: not without an agent.
     let sealed = lab.key("id_ed25519", &["-t", "ed25519"], "secret");
-    lab.does(&["grant", "lab.esker", "--key", &public(&sealed), "--role", "write"]);
+    lab.does(&[
+        "grant",
+        "lab.esker",
+        "--key",
+        &public(&sealed),
+        "--role",
+        "write",
+    ]);
     std::thread::sleep(SEEN);
     lab.refuses(&["put", &at, "user:7"], "ssh-add");
     let socket = dir.path().join("agent");
@@ -351,7 +371,12 @@ fn plain_requests_from_elsewhere_are_refused_and_tokens_open_https() {
         format!("https://{}", lab.address),
     );
     assert_eq!(curl(&[&format!("{plain}/healthz")]).0, "200");
-    for path in ["/metrics", "/api/v1/schema", "/sparql", "/api/v1/find?filter=x"] {
+    for path in [
+        "/metrics",
+        "/api/v1/schema",
+        "/sparql",
+        "/api/v1/find?filter=x",
+    ] {
         let (code, body) = curl(&[&format!("{plain}{path}")]);
         assert_eq!(code, "401", "{path}: {body}");
         assert!(body.contains("not encrypted"), "{path}: {body}");
@@ -365,7 +390,14 @@ fn plain_requests_from_elsewhere_are_refused_and_tokens_open_https() {
     let bearer = format!("Authorization: Bearer {}", token.trim());
     let (code, _) = curl(&["-k", "-H", &bearer, &format!("{https}/api/v1/schema")]);
     assert_eq!(code, "200");
-    let (code, body) = curl(&["-k", "-H", &bearer, "-d", "", &format!("{https}/api/v1/apply")]);
+    let (code, body) = curl(&[
+        "-k",
+        "-H",
+        &bearer,
+        "-d",
+        "",
+        &format!("{https}/api/v1/apply"),
+    ]);
     assert_eq!(code, "403", "{body}");
     assert!(body.contains("needs `write`"), "{body}");
     // Sent in the open it opens nothing.
@@ -392,7 +424,12 @@ fn another_user_of_this_machine_needs_a_key() {
     let run = |args: &[&str]| {
         Command::new("setpriv")
             .args(["--reuid", "65534", "--clear-groups"])
-            .args(["--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search"])
+            .args([
+                "--inh-caps",
+                "+dac_read_search",
+                "--ambient-caps",
+                "+dac_read_search",
+            ])
             .arg(env!("CARGO_BIN_EXE_esker"))
             .args(args)
             .current_dir("/")
@@ -412,7 +449,10 @@ fn another_user_of_this_machine_needs_a_key() {
         assert_eq!(out.status.code(), Some(2), "{said}");
         assert!(said.contains(words), "{said}");
     };
-    refused(&["get", &format!("{at}?plain=on"), "user:1"], "user 65534 does not own this database");
+    refused(
+        &["get", &format!("{at}?plain=on"), "user:1"],
+        "user 65534 does not own this database",
+    );
     refused(&["get", &at, "user:1"], "is not known");
     refused(&["get", &at, "user:1", "--trust-new-host"], "no key");
     let key = lab.key("theirs", &["-t", "ed25519"], "");
@@ -446,14 +486,25 @@ fn another_user_of_this_machine_needs_a_key() {
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
     let ask = |user: &str| {
         let out = Command::new("setpriv")
-            .args(["--reuid", user, "--clear-groups", "curl", "-s", "--unix-socket"])
+            .args([
+                "--reuid",
+                user,
+                "--clear-groups",
+                "curl",
+                "-s",
+                "--unix-socket",
+            ])
             .arg(&socket)
             .arg("http://localhost/api/v1/stats")
             .output()
             .unwrap();
         text(&out.stdout)
     };
-    assert!(ask("65534").contains("user 65534 does not own"), "{}", ask("65534"));
+    assert!(
+        ask("65534").contains("user 65534 does not own"),
+        "{}",
+        ask("65534")
+    );
     assert!(ask("0").contains("\"vertices\""), "{}", ask("0"));
 }
 
@@ -467,7 +518,14 @@ fn an_open_connection_loses_its_rights() {
     let dir = tempfile::tempdir().unwrap();
     let lab = Lab::start(dir.path(), &format!("{host}:0"));
     let key = lab.key("id_ed25519", &["-t", "ed25519"], "");
-    lab.does(&["grant", "lab.esker", "--key", &public(&key), "--role", "write"]);
+    lab.does(&[
+        "grant",
+        "lab.esker",
+        "--key",
+        &public(&key),
+        "--role",
+        "write",
+    ]);
     std::thread::sleep(SEEN);
     let mut shell = esker(dir.path())
         .args(["shell", &lab.target(), "--trust-new-host"])
@@ -487,8 +545,14 @@ fn an_open_connection_loses_its_rights() {
     drop(say);
     let out = shell.wait_with_output().unwrap();
     let (done, said) = (text(&out.stdout), text(&out.stderr));
-    assert!(done.contains("user:1") || said.contains("user:1"), "{done}{said}");
+    assert!(
+        done.contains("user:1") || said.contains("user:1"),
+        "{done}{said}"
+    );
     assert!(said.contains("it was revoked"), "{done}{said}");
     let log = lab.log();
-    assert!(log.contains("call=\"apply\" why=\"revoked\"") || log.contains("why=\"revoked\""), "{log}");
+    assert!(
+        log.contains("call=\"apply\" why=\"revoked\"") || log.contains("why=\"revoked\""),
+        "{log}"
+    );
 }

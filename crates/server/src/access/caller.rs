@@ -64,6 +64,8 @@ pub(crate) struct Denied {
     /// One word, to count by.
     pub(super) why: &'static str,
     pub(crate) words: String,
+    /// What the log says, if more.
+    pub(super) log: Option<String>,
     /// Whether it is known who asks: they may not. Else they could say who they are.
     known: bool,
 }
@@ -246,8 +248,9 @@ impl Asking {
             Ok((granted, _)) => Ok(granted.role),
             Err(refused) => Err(Denied::unknown(
                 refused.word(),
-                format!("the token opens nothing here: {refused}"),
-            )),
+                format!("the token opens nothing here: {}", refused.told()),
+            )
+            .logged(format!("the token opens nothing here: {refused}"))),
         }
     }
 
@@ -292,6 +295,7 @@ impl Denied {
         Self {
             why,
             words,
+            log: None,
             known: true,
         }
     }
@@ -301,14 +305,22 @@ impl Denied {
         Self {
             why,
             words,
+            log: None,
             known: false,
         }
     }
 
     /// A key that opens nothing.
     pub(super) fn of_key(key: &PublicKey, refused: &Refused) -> Self {
-        let words = format!("{} is refused: {refused}", named(key));
-        Self::known(refused.word(), words)
+        let name = named(key);
+        let words = format!("{name} is refused: {}", refused.told());
+        Self::known(refused.word(), words).logged(format!("{name} is refused: {refused}"))
+    }
+
+    /// With other words for the log.
+    pub(super) fn logged(mut self, log: String) -> Self {
+        self.log = Some(log);
+        self
     }
 
     /// As a status of gRPC.

@@ -121,7 +121,7 @@ impl Access {
                 who = %asking.who(),
                 call = what,
                 why = denied.why,
-                reason = %denied.words,
+                reason = %denied.log.as_ref().unwrap_or(&denied.words),
                 "refused"
             );
         }

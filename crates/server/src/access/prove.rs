@@ -47,7 +47,7 @@ pub(crate) fn prove(
 ) -> Result<proto::ProveReply, Status> {
     let access = &service.access;
     // What has just been granted holds.
-    access.rights.generation();
+    access.rights.refresh();
     let caller: &Caller = &asking.caller;
     let mut reply = proto::ProveReply::default();
     for (i, text) in request.keys.iter().take(KEYS_MAX).enumerate() {
@@ -135,8 +135,8 @@ fn none_usable(access: &Access, asking: &Asking, keys: &[String]) -> Status {
             each.join("; ")
         )
     };
-    access.refused(asking, Denied::known(why, words(true)), "Prove");
-    Denied::known(why, words(false)).status()
+    let denied = Denied::known(why, words(false)).logged(words(true));
+    access.refused(asking, denied, "Prove").status()
 }
 
 impl Proving {
@@ -146,7 +146,13 @@ impl Proving {
         work: impl FnOnce(&Access) -> esker_model::Result<T> + Send + 'static,
     ) -> Result<T, Status> {
         let service = Arc::clone(&self.0);
-        let done = tokio::task::spawn_blocking(move || work(&service.access)).await;
+        let changed = move || {
+            let done = work(&service.access);
+            // It holds from now on.
+            service.access.rights.refresh();
+            done
+        };
+        let done = tokio::task::spawn_blocking(changed).await;
         match done {
             Ok(done) => done.map_err(invalid),
             Err(_) => Err(Status::internal("the server could not finish this call")),

@@ -129,7 +129,12 @@ impl tower_service::Service<http::Uri> for Once {
     }
 
     fn call(&mut self, _: http::Uri) -> Self::Future {
-        ready(self.0.take().map(TokioIo::new).ok_or(io::ErrorKind::NotConnected.into()))
+        ready(
+            self.0
+                .take()
+                .map(TokioIo::new)
+                .ok_or(io::ErrorKind::NotConnected.into()),
+        )
     }
 }
 
@@ -151,7 +156,9 @@ fn a_proof_is_good_on_its_own_connection_only() {
     assert!(lab.ping(&second).is_err());
     // What they would need is ann's signature over their own connection.
     assert!(lab.prove(&second, &lab.by_ann(&other)).is_ok());
-    let wrong = lab.prove(&second, b"-----BEGIN SSH SIGNATURE-----\n").unwrap_err();
+    let wrong = lab
+        .prove(&second, b"-----BEGIN SSH SIGNATURE-----\n")
+        .unwrap_err();
     assert!(wrong.message().contains("no signature by SSH"), "{wrong}");
     let (_, _, metrics) = {
         // Asked by somebody unknown, who is refused that, too.
@@ -165,12 +172,20 @@ fn a_key_without_rights_and_one_whose_rights_go_are_refused() {
     let Some(lab) = Lab::start() else { return };
     let stranger = HostKey::generate().unwrap();
     let (channel, exporter) = lab.connect();
-    let signature = Identity::of_host(stranger.clone()).prove(&exporter).unwrap();
+    let signature = Identity::of_host(stranger.clone())
+        .prove(&exporter)
+        .unwrap();
     let text = proof::to_text(&signature).unwrap();
     let refused = lab.prove(&channel, text.as_bytes()).unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied);
-    assert!(refused.message().contains("has no rights here"), "{refused}");
-    assert!(refused.message().contains(&stranger.fingerprint()), "{refused}");
+    assert!(
+        refused.message().contains("has no rights here"),
+        "{refused}"
+    );
+    assert!(
+        refused.message().contains(&stranger.fingerprint()),
+        "{refused}"
+    );
     // One that has them may ask until they go, on the same connection.
     lab.prove(&channel, &lab.by_ann(&exporter)).unwrap();
     lab.ping(&channel).unwrap();
@@ -198,25 +213,49 @@ fn nothing_is_answered_before_a_proof() {
             }),
             ..Default::default()
         };
-        let exchange = grpc.exchange(tonic::codegen::tokio_stream::once(hello)).await;
+        let exchange = grpc
+            .exchange(tonic::codegen::tokio_stream::once(hello))
+            .await;
         let exchange = exchange.map(|_| ()).unwrap_err();
         // What a client of an older release shows as it is.
-        assert!(exchange.message().contains("this server asks for a key"), "{exchange}");
+        assert!(
+            exchange.message().contains("this server asks for a key"),
+            "{exchange}"
+        );
         let grant = proto::GrantRequest::default();
         let token = proto::TokenRequest::default();
         [
             exchange.code(),
-            grpc.schema(proto::SchemaRequest {}).await.unwrap_err().code(),
-            grpc.apply(proto::ApplyRequest::default()).await.unwrap_err().code(),
-            grpc.travel(proto::TravelRequest::default()).await.unwrap_err().code(),
-            grpc.backup(proto::BackupRequest::default()).await.unwrap_err().code(),
+            grpc.schema(proto::SchemaRequest {})
+                .await
+                .unwrap_err()
+                .code(),
+            grpc.apply(proto::ApplyRequest::default())
+                .await
+                .unwrap_err()
+                .code(),
+            grpc.travel(proto::TravelRequest::default())
+                .await
+                .unwrap_err()
+                .code(),
+            grpc.backup(proto::BackupRequest::default())
+                .await
+                .unwrap_err()
+                .code(),
             access.grant(grant).await.unwrap_err().code(),
             access.token(token).await.unwrap_err().code(),
-            access.grants(proto::GrantsRequest {}).await.unwrap_err().code(),
+            access
+                .grants(proto::GrantsRequest {})
+                .await
+                .unwrap_err()
+                .code(),
         ]
     });
     assert_eq!(codes[0], Code::FailedPrecondition);
-    assert!(codes[1..].iter().all(|c| *c == Code::Unauthenticated), "{codes:?}");
+    assert!(
+        codes[1..].iter().all(|c| *c == Code::Unauthenticated),
+        "{codes:?}"
+    );
 }
 
 /// A client of before there were keys: plain, and it knows no `Prove`.
@@ -229,7 +268,12 @@ fn an_older_client_is_told_what_to_do() {
         let mut client = EskerClient::new(endpoint.connect().await.unwrap());
         client.stats(proto::StatsRequest {}).await.unwrap_err()
     });
-    assert!(refused.message().contains("the connection is not encrypted"), "{refused}");
+    assert!(
+        refused
+            .message()
+            .contains("the connection is not encrypted"),
+        "{refused}"
+    );
     let (status, _, body) = http(at, "GET", "/api/v1/schema", "");
     assert_eq!(status, 401, "{body}");
     assert_eq!(http(at, "GET", "/healthz", "").0, 200);

@@ -11,7 +11,6 @@ use esker::Database;
 use esker::rpc::{Address, Client};
 use esker_access::authorized::Terms;
 use esker_access::{HostKey, Role, grants};
-use esker_model::GraphWrite as _;
 use std::time::Instant;
 
 /// Encrypted connections are to be at least so fast, beside plain ones.
@@ -93,7 +92,11 @@ fn both<T>(
 ) -> anyhow::Result<[Vec<T>; 2]> {
     let mut all = [Vec::new(), Vec::new()];
     for round in 0..bench.args.rounds {
-        bench.say(&format!("{what}: round {} of {}", round + 1, bench.args.rounds));
+        bench.say(&format!(
+            "{what}: round {} of {}",
+            round + 1,
+            bench.args.rounds
+        ));
         let mut ways = [(0, Way::Plain), (1, Way::Encrypted)];
         if round % 2 == 1 {
             ways.reverse();
@@ -117,9 +120,8 @@ fn report(
     [plain, encrypted]: &[Vec<Measured>; 2],
 ) {
     let count = operations as f64;
-    let middle = |of: &[Measured], what: fn(&Measured) -> f64| {
-        median(of.iter().map(what).collect())
-    };
+    let middle =
+        |of: &[Measured], what: fn(&Measured) -> f64| median(of.iter().map(what).collect());
     let rate = |of: &[Measured]| count / middle(of, |m| m.wall);
     let micros = |of: &[Measured]| middle(of, |m| m.client_cpu + m.server_cpu) * 1e6 / count;
     let note = format!(
@@ -152,9 +154,7 @@ fn connects(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let figure = Figure::new("a connection, its key proved", Unit::Millis, encrypted);
     let note = "raw: plain; until the server has greeted";
     let most = Target::AtMost(CONNECT_MILLIS_MAX);
-    bench
-        .report
-        .add(figure.raw(plain).target(most).note(note));
+    bench.report.add(figure.raw(plain).target(most).note(note));
     served.server.stop()
 }
 
