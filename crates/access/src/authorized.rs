@@ -186,13 +186,15 @@ pub fn line(key: &PublicKey, terms: &Terms) -> Result<String, String> {
     if let Some(from) = &terms.from {
         let _ = write!(line, ",from=\"{from}\"");
     }
+    let options = Options::parse(&line)?;
+    let text = key.to_openssh().map_err(|e| e.to_string())?;
+    let line = format!("{line} {text}");
     // What cannot be read back is not written.
-    Options::parse(&line)?;
-    let key = key.to_openssh().map_err(|e| e.to_string())?;
-    if line.contains(['\n', '\r']) || key.contains(['\n', '\r']) {
-        return Err("a line cannot hold the end of one".into());
+    let same = |(o, k): (Options, PublicKey)| o == options && k.key_data() == key.key_data();
+    if line.lines().count() != 1 || !entry(&line).is_ok_and(same) {
+        return Err("the addresses or the comment hold a character that a line cannot".into());
     }
-    Ok(format!("{line} {key}"))
+    Ok(line)
 }
 
 /// A file's text with that line for a key instead of all that it had; other lines stay as they are.

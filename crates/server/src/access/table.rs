@@ -73,7 +73,7 @@ const OF_CALLS: [(&str, Needs); CALLS.len()] = [
 ];
 
 /// What else is at the port: method (`*` for any), path, who may.
-const OF_PATHS: [(&str, &str, Needs); 40] = [
+const OF_PATHS: [(&str, &str, Needs); 45] = [
     ("GET", "/healthz", Needs::Nothing),
     ("GET", "/readyz", Needs::Nothing),
     ("GET", "/metrics", READ),
@@ -104,6 +104,11 @@ const OF_PATHS: [(&str, &str, Needs); 40] = [
     ("GET", "/api/v1/tags", READ),
     ("POST", "/api/v1/tag", WRITE),
     ("POST", "/api/v1/index", WRITE),
+    ("GET", "/api/v1/files/stat", READ),
+    ("GET", "/api/v1/files/list", READ),
+    ("GET", "/api/v1/files/find", READ),
+    ("GET", "/api/v1/files/usage", READ),
+    ("GET", "/api/v1/files/top", READ),
     ("GET", "/api/v1/openapi.json", READ),
     ("GET", "/api/v1/rdf/{what}", READ),
     ("POST", "/api/v1/rdf/{what}", WRITE),
