@@ -142,10 +142,6 @@ impl Server {
         };
         let access = Access::open(&rights, &settings, Arc::clone(&metrics))?;
         let tls = access.acceptor(&settings)?;
-        tracing::info!(
-            host_key = access.fingerprint(),
-            "clients elsewhere know this server by its key"
-        );
         let failed = |e| Error::io(format!("listening at `{}`", settings.listen), e);
         let listener = std::net::TcpListener::bind(&settings.listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -215,6 +211,12 @@ impl Server {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The key by which clients elsewhere know it, as `ssh-keygen -l` prints it.
+    pub fn host_key(&self) -> String {
+        let running = self.running.as_ref();
+        running.map_or_else(String::new, |r| r.service.access.fingerprint())
     }
 
     /// Whether it serves clients.

@@ -38,7 +38,8 @@ pub(crate) fn run(args: &ServeArgs, context: &mut Context) -> anyhow::Result<Out
     let address = server.address();
     let http = if scheme == "esker" { "http" } else { "https" };
     let sparql = format!("{http}://{address}/sparql");
-    tracing::info!(%address, folder = args.folder, pid = std::process::id(), scheme, sparql, "serving");
+    let host_key = server.host_key();
+    tracing::info!(%address, host_key, folder = args.folder, pid = std::process::id(), scheme, sparql, "serving");
     if let Some(file) = &args.port_file {
         announce(file, &address.to_string())?;
     }
