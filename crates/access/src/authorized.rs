@@ -67,7 +67,7 @@ pub enum Closed {
 impl Line {
     /// The role that the key has, if any.
     pub fn role(&self) -> Option<Role> {
-        self.options.role.unwrap_or(Some(Role::Read))
+        self.options.role
     }
 
     /// Seconds since 1970 from which it opens nothing.

@@ -10,6 +10,7 @@ use ssh_key::public::Ed25519PublicKey;
 use ssh_key::{LineEnding, PrivateKey, PublicKey, SshSig};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// The file of a database's host key, in its folder.
@@ -22,7 +23,7 @@ const PKCS8: [u8; 16] = [
 /// A server's key.
 #[derive(Clone)]
 pub struct HostKey {
-    private: PrivateKey,
+    private: Arc<PrivateKey>,
 }
 
 /// Without the secret half.
@@ -46,7 +47,9 @@ impl HostKey {
         };
         let mut private = PrivateKey::from(pair);
         private.set_comment("esker");
-        Self { private }
+        Self {
+            private: Arc::new(private),
+        }
     }
 
     /// A new key.
@@ -128,7 +131,9 @@ impl HostKey {
                 private.algorithm()
             )));
         }
-        Ok(Some(Self { private }))
+        Ok(Some(Self {
+            private: Arc::new(private),
+        }))
     }
 
     /// The public half.

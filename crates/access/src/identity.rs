@@ -112,7 +112,7 @@ fn beside(path: &Path) -> Option<PublicKey> {
 
 /// What a file of a key is good for.
 enum InFile {
-    Usable(Identity),
+    Usable(Box<Identity>),
     /// Only somebody else has what belongs to it: an agent may.
     Sealed(PublicKey, String),
 }
@@ -137,7 +137,7 @@ fn read(path: &Path) -> Result<InFile, String> {
     let tool = |public: PublicKey| {
         usable(&public)?;
         let from = Source::Tool(path.to_path_buf());
-        Ok(InFile::Usable(Identity { public, from }))
+        Ok(InFile::Usable(Box::new(Identity { public, from })))
     };
     match PrivateKey::from_openssh(&*bytes) {
         Ok(key) if key.is_encrypted() => {
@@ -158,7 +158,7 @@ fn read(path: &Path) -> Result<InFile, String> {
             let public = key.public_key().clone();
             usable(&public)?;
             let from = Source::Read(Box::new(key));
-            Ok(InFile::Usable(Identity { public, from }))
+            Ok(InFile::Usable(Box::new(Identity { public, from })))
         }
         // Older forms, which OpenSSH's program reads.
         Err(e) => match beside(path) {
@@ -211,7 +211,7 @@ impl Identities {
             |held: &[PublicKey], key: &KeyData| held.iter().find(|k| k.key_data() == key).cloned();
         if let Some(path) = given {
             match read(path).map_err(Error::Target)? {
-                InFile::Usable(identity) => all.keys.push(identity),
+                InFile::Usable(identity) => all.keys.push(*identity),
                 InFile::Sealed(public, why) => match has(&held, public.key_data()) {
                     Some(key) => all.keys.push(by_agent(key)),
                     None => return Err(Error::Target(why)),
@@ -227,7 +227,7 @@ impl Identities {
             match read(&path) {
                 Ok(InFile::Usable(identity)) => {
                     if has(&held, identity.public.key_data()).is_none() {
-                        all.keys.push(identity);
+                        all.keys.push(*identity);
                     }
                 }
                 Ok(InFile::Sealed(public, why)) => {

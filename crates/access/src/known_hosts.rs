@@ -241,8 +241,6 @@ fn look_in(path: &Path, text: &str, name: &str, key: &KeyData) -> Known {
             Some(Marker::Revoked) if line.key.key_data() == key => {
                 return Known::Revoked { at: at() };
             }
-            // Certificates of hosts are not looked at: a key must be listed itself.
-            Some(_) => {}
             None if line.key.key_data() == key => known = Known::Listed,
             // The host's own SSH may be listed beside it.
             None if line.key.key_data().is_ed25519() && known == Known::New => {
@@ -251,7 +249,8 @@ fn look_in(path: &Path, text: &str, name: &str, key: &KeyData) -> Known {
                     listed: fingerprint(line.key.key_data()),
                 };
             }
-            None => {}
+            // Certificates of hosts are not looked at: a key must be listed itself.
+            _ => {}
         }
     }
     known

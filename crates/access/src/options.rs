@@ -6,14 +6,25 @@ use jiff::tz::TimeZone;
 use std::net::IpAddr;
 
 /// What a line says of its key.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// The role; `Some(None)` for none: the key is revoked.
-    pub(crate) role: Option<Option<Role>>,
+    /// The role; none if the key is revoked.
+    pub(crate) role: Option<Role>,
     /// Seconds since 1970 from which it opens nothing.
     pub(crate) expires: Option<i64>,
     /// Where its owner must be.
     pub(crate) from: Option<From>,
+}
+
+/// Of a key without options: it may read.
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            role: Some(Role::Read),
+            expires: None,
+            from: None,
+        }
+    }
 }
 
 /// A list of patterns of addresses.
@@ -118,7 +129,7 @@ impl Options {
                             format!("there is no role `{text}`: it is read, write, admin or none")
                         })?),
                     };
-                    options.role = Some(role);
+                    options.role = role;
                 }
                 "expiry-time" => {
                     let time = value()?;
@@ -273,7 +284,7 @@ mod tests {
             "no-pty,esker-role=\"write\",EXPIRY-TIME=\"20270102\",from=\"10.0.0.0/8,!10.1.*\"",
         )
         .unwrap();
-        assert_eq!(options.role, Some(Some(Role::Write)));
+        assert_eq!(options.role, Some(Role::Write));
         assert_eq!(options.expires, Some(1_798_848_000));
         let from = options.from.unwrap();
         for (address, holds) in [
@@ -285,10 +296,8 @@ mod tests {
         ] {
             assert_eq!(from.holds(address.parse().unwrap()), holds, "{address}");
         }
-        assert_eq!(
-            Options::parse("esker-role=\"none\"").unwrap().role,
-            Some(None)
-        );
+        assert_eq!(Options::parse("esker-role=\"none\"").unwrap().role, None);
+        assert_eq!(Options::parse("no-pty").unwrap().role, Some(Role::Read));
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(crate) struct ServeArgs {
     /// The private key of the first of them, in PEM form
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// The key that proves the server to clients elsewhere, in OpenSSH's form [default: host_key in the folder, made at the
+    /// The key that proves the server to clients elsewhere, in OpenSSH's form [default: `host_key` in the folder, made at the
     /// first start]
     #[arg(long, value_name = "FILE")]
     pub(crate) host_key: Option<PathBuf>,

@@ -89,7 +89,7 @@ pub(crate) fn prove(
     match caller.prove(access, key.clone()) {
         Ok(role) => {
             tracing::info!(peer = %caller.place(), who = %named(&key), %role, "a key was proved");
-            reply.role = role.name().to_owned();
+            role.name().clone_into(&mut reply.role);
             reply.comment = comment;
             Ok(reply)
         }
