@@ -140,6 +140,11 @@ impl Database {
     }
 
     /// Where it lies; a server's address for a server's.
+    /// Where it lies, if this process has its folder: the path as it was given.
+    pub fn directory(&self) -> &Path {
+        &self.folder().path
+    }
+
     pub(crate) fn folder(&self) -> &Folder {
         &self.shared.folder
     }

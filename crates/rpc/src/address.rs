@@ -1,9 +1,12 @@
 //! Where a server is: `esker://host:port?tls=ca.pem&timeout=30s`.
 
 use crate::limits::PATIENCE;
+use esker_access::{HostKey, KeyData, known_hosts};
 use esker_model::{Error, Result};
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// What the address of a server begins with.
@@ -24,6 +27,80 @@ pub struct Address {
     pub patience: Duration,
     /// Whether a client remembers where files are and what it was promised (`?cache=off` for doubters).
     pub cache: bool,
+    /// How the two know each other.
+    pub trust: Trust,
+}
+
+/// Whether a connection is encrypted where the address names no certificates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Encrypt {
+    /// If the server is on another machine, or asks for a key.
+    #[default]
+    Auto,
+    /// Always (`?ssh=on`).
+    Always,
+    /// Never (`?plain=on`).
+    Never,
+}
+
+/// How a server and its client know each other, by keys of SSH.
+#[derive(Debug, Clone, Default)]
+pub struct Trust {
+    /// Whether the connection is encrypted, the server known by its host key.
+    pub encrypt: Encrypt,
+    /// The key to prove, instead of those that the user has (`?key=FILE`).
+    pub key: Option<PathBuf>,
+    /// Whether servers that are not known yet are written down as known (`?trust-new-host`).
+    pub new_hosts: bool,
+    /// Where servers are known from and written down, instead of the user's own files (`?known-hosts=FILE`).
+    pub known_hosts: Option<PathBuf>,
+    /// Of a server of a cluster: the key that all of them have.
+    pub own: Option<HostKey>,
+    /// Keys that servers were found to have. Where a server says that another one has its data, that one may have the same.
+    seen: Arc<Mutex<Vec<KeyData>>>,
+}
+
+impl PartialEq for Trust {
+    fn eq(&self, other: &Self) -> bool {
+        let said = |t: &Self| (t.encrypt, t.key.clone(), t.new_hosts, t.known_hosts.clone());
+        let own = |t: &Self| t.own.as_ref().map(HostKey::fingerprint);
+        said(self) == said(other) && own(self) == own(other)
+    }
+}
+
+impl Eq for Trust {}
+
+impl Trust {
+    /// Whether a server with that key was found to be who it should.
+    pub(crate) fn has_seen(&self, key: &KeyData) -> bool {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.contains(key)
+    }
+
+    /// Notes that.
+    pub(crate) fn saw(&self, key: KeyData) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if !seen.contains(&key) {
+            seen.push(key);
+        }
+    }
+
+    /// Whether servers that are not known yet are written down: by the address, by `ESKER_TRUST_NEW_HOST=1`, or because the
+    /// whole process does.
+    pub(crate) fn trusts_new_hosts(&self) -> bool {
+        self.new_hosts
+            || known_hosts::new_ones_are_trusted()
+            || std::env::var_os("ESKER_TRUST_NEW_HOST").is_some_and(|v| v == "1")
+    }
+
+    /// The file of the key to prove: of the address, or what `ESKER_KEY` names.
+    pub(crate) fn key_file(&self) -> Option<PathBuf> {
+        let named = || {
+            let file = std::env::var_os("ESKER_KEY").filter(|f| !f.is_empty())?;
+            Some(PathBuf::from(file))
+        };
+        self.key.clone().or_else(named)
+    }
 }
 
 impl Address {
@@ -37,7 +114,8 @@ impl Address {
         let bad = |why: &str| {
             Error::Target(format!(
                 "`{target}` is no address of a server: {why}; expected esker://HOST:PORT, as in esker://127.0.0.1:7400, \
-                 with ?tls=FILE for TLS, ?timeout=30s for patience and ?cache=off for a client that remembers nothing"
+                 with ?tls=FILE for a server with certificates, ?key=FILE for the key of SSH to prove, ?trust-new-host, ?ssh=on, \
+                 ?plain=on, ?timeout=30s for patience and ?cache=off for a client that remembers nothing"
             ))
         };
         let rest = target
@@ -55,6 +133,7 @@ impl Address {
             tls: None,
             patience: PATIENCE,
             cache: true,
+            trust: Trust::default(),
         };
         for option in options.split('&').filter(|o| !o.is_empty()) {
             match option.split_once('=') {
@@ -69,6 +148,18 @@ impl Address {
                 Some(("tls", _)) => {
                     return Err(bad("tls needs the file of certificates to trust"));
                 }
+                Some(("key", file)) if !file.is_empty() => address.trust.key = Some(file.into()),
+                Some(("known-hosts", file)) if !file.is_empty() => {
+                    address.trust.known_hosts = Some(file.into());
+                }
+                Some(("key", _)) => return Err(bad("key needs the file of a key of SSH")),
+                Some(("ssh", "on")) => address.trust.encrypt = Encrypt::Always,
+                Some(("plain", "on")) => address.trust.encrypt = Encrypt::Never,
+                Some(("ssh" | "plain", "off")) => address.trust.encrypt = Encrypt::Auto,
+                Some(("ssh" | "plain", _)) => return Err(bad("ssh and plain are on or off")),
+                Some(("trust-new-host", "on" | "1")) | None if is_trust(option) => {
+                    address.trust.new_hosts = true;
+                }
                 _ => {
                     return Err(bad(&format!(
                         "there is no option `{}`",
@@ -77,7 +168,29 @@ impl Address {
                 }
             }
         }
+        if address.trust.encrypt == Encrypt::Never && !address.is_here() {
+            return Err(bad(
+                "plain=on is for servers on this machine: others could read along, and be the server",
+            ));
+        }
         Ok(address)
+    }
+
+    /// Whether the host is this machine by its name.
+    pub fn is_here(&self) -> bool {
+        let ip = self.host.parse::<IpAddr>();
+        self.host.eq_ignore_ascii_case("localhost")
+            || ip.is_ok_and(|ip| ip.to_canonical().is_loopback())
+    }
+
+    /// Whether connections begin encrypted, the server known by its host key.
+    pub fn by_host_key(&self) -> bool {
+        self.tls.is_none()
+            && match self.trust.encrypt {
+                Encrypt::Always => true,
+                Encrypt::Never => false,
+                Encrypt::Auto => !self.is_here(),
+            }
     }
 
     /// The same options for another `HOST:PORT`.
@@ -105,6 +218,10 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{SCHEME}{}", self.authority())
     }
+}
+
+fn is_trust(option: &str) -> bool {
+    option.split('=').next() == Some("trust-new-host")
 }
 
 fn split(place: &str) -> Result<(String, u16), &'static str> {
@@ -189,6 +306,27 @@ mod tests {
     }
 
     #[test]
+    fn other_machines_are_known_by_keys() {
+        let read = |text: &str| Address::parse(text).unwrap();
+        for (text, by_key) in [
+            ("esker://127.0.0.1", false),
+            ("esker://[::1]", false),
+            ("esker://localhost", false),
+            ("esker://localhost?ssh=on", true),
+            ("esker://127.0.0.1?plain=on", false),
+            ("esker://lab", true),
+            ("esker://10.0.0.7", true),
+            ("esker://lab?tls=ca.pem", false),
+        ] {
+            assert_eq!(read(text).by_host_key(), by_key, "{text}");
+        }
+        let trust = read("esker://lab?key=/k&trust-new-host").trust;
+        assert_eq!(trust.key, Some("/k".into()));
+        assert!(trust.new_hosts);
+        assert!(read("esker://lab?trust-new-host=on").trust.new_hosts);
+    }
+
+    #[test]
     fn what_is_no_address_is_refused_with_a_reason() {
         for (text, why) in [
             ("esker://", "there is no host"),
@@ -201,6 +339,9 @@ mod tests {
             ("esker://lab?tsl=x", "no option `tsl`"),
             ("esker://lab?timeout=5", "a timeout is a number"),
             ("esker://lab?cache=no", "cache is on or off"),
+            ("esker://lab?plain=on", "for servers on this machine"),
+            ("esker://lab?ssh=maybe", "on or off"),
+            ("esker://lab?key=", "key needs"),
             ("esker://la b", "a character that no host's name has"),
         ] {
             let e = Address::parse(text).unwrap_err().to_string();

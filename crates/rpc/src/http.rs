@@ -2,11 +2,16 @@
 //! endpoints. Bodies stream both ways; each request has a connection of its own.
 
 use crate::Address;
+use crate::client::Broken;
+use crate::client::secure::{self, Ask};
+use crate::proto;
 use bytes::Bytes;
+use esker_access::proof::EXPORTER_BYTES;
 use esker_model::{Error, Result};
 use hyper::body::{Body, Frame, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use prost::Message as _;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, ServerName};
 use std::io::{self, Read};
@@ -40,6 +45,8 @@ pub enum Place {
         host: String,
         /// How long to try to reach it.
         patience: Duration,
+        /// Of an Esker server that asks for a key: how it and its client know each other.
+        esker: Option<Box<Address>>,
     },
     /// A process of this machine.
     Unix(PathBuf),
@@ -75,6 +82,8 @@ impl From<&Address> for Place {
             tls: address.tls.clone(),
             host: address.host.clone(),
             patience: address.patience,
+            esker: (address.tls.is_some() || address.by_host_key())
+                .then(|| Box::new(address.clone())),
         }
     }
 }
@@ -240,7 +249,8 @@ fn drive<T>(
 trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
-fn trusted(file: &Path) -> Result<TlsConnector> {
+/// TLS that trusts the certificates in a file.
+pub(crate) fn trusted(file: &Path, protocols: &[&[u8]]) -> Result<Arc<ClientConfig>> {
     let bytes =
         std::fs::read(file).map_err(|e| Error::io(format!("reading `{}`", file.display()), e))?;
     let bad = |e: &dyn std::fmt::Display| {
@@ -261,12 +271,13 @@ fn trusted(file: &Path) -> Result<TlsConnector> {
     if let (true, Some(e)) = (roots.is_empty(), wrong) {
         return Err(bad(&e));
     }
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|e| bad(&e))?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
+    config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
+    Ok(Arc::new(config))
 }
 
 /// Where systems keep the certificates that they trust.
@@ -333,29 +344,75 @@ impl Place {
             tls,
             host,
             patience,
+            esker: None,
         };
         Ok((place, path))
     }
 
-    async fn connect(&self) -> io::Result<Box<dyn Wire>> {
+    async fn connect(&self) -> Result<Connected, Failed> {
         match self {
-            Self::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
+            Self::Unix(path) => {
+                let stream = UnixStream::connect(path).await;
+                Ok(Connected::to(stream.map_err(Failed::Connecting)?))
+            }
+            Self::Tcp {
+                esker: Some(address),
+                ..
+            } if address.by_host_key() => {
+                let wire = secure::by_host_key(address, &[b"http/1.1"]).await;
+                let wire = wire.map_err(|e| Failed::Said(e.into_error()))?;
+                Ok(Connected {
+                    stream: Box::new(wire.stream),
+                    exporter: wire.exporter,
+                })
+            }
             Self::Tcp {
                 authority,
                 tls,
                 host,
                 patience,
+                ..
             } => {
-                let stream =
-                    tokio::time::timeout(*patience, TcpStream::connect(authority)).await??;
-                stream.set_nodelay(true)?;
+                let stream = tokio::time::timeout(*patience, TcpStream::connect(authority)).await;
+                let stream = stream.map_err(io::Error::from).flatten();
+                let stream = stream.map_err(Failed::Connecting)?;
+                stream.set_nodelay(true).map_err(Failed::Connecting)?;
                 let Some(file) = tls else {
-                    return Ok(Box::new(stream));
+                    return Ok(Connected::to(stream));
                 };
-                let connector = trusted(file).map_err(|e| io::Error::other(e.to_string()))?;
-                let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
-                Ok(Box::new(connector.connect(name, stream).await?))
+                let config = trusted(file, &[b"http/1.1"]).map_err(Failed::Said)?;
+                let name = ServerName::try_from(host.clone()).map_err(io::Error::other);
+                let name = name.map_err(Failed::Connecting)?;
+                let stream = TlsConnector::from(config).connect(name, stream).await;
+                let stream = stream.map_err(Failed::Connecting)?;
+                Ok(Connected {
+                    exporter: esker_access::tls::exporter_of(stream.get_ref().1),
+                    stream: Box::new(stream),
+                })
             }
+        }
+    }
+
+    /// Proves who asks, before anything else is sent over the connection. Whether that was enough the answer to what comes
+    /// next says.
+    async fn prove(
+        &self,
+        exporter: Option<[u8; EXPORTER_BYTES]>,
+        sender: &mut http1::SendRequest<Outgoing>,
+    ) -> Result<Option<Error>, Failed> {
+        let Self::Tcp {
+            esker: Some(address),
+            authority,
+            ..
+        } = self
+        else {
+            return Ok(None);
+        };
+        let mut server = ByRequest { authority, sender };
+        match secure::prove(address, exporter.as_ref(), &mut server).await {
+            Ok(()) => Ok(None),
+            Err(Broken::Failed(e)) => Ok(Some(e)),
+            Err(e) => Err(Failed::Said(e.into_error())),
         }
     }
 
@@ -393,13 +450,21 @@ impl Place {
             .body(body)
             .map_err(|e| Error::Invalid(format!("`{path}` cannot be asked: {e}")))?;
         let exchange = async {
-            let stream = self.connect().await.map_err(Failed::Connecting)?;
+            let Connected { stream, exporter } = self.connect().await?;
             let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
                 .await
                 .map_err(Failed::Asking)?;
             // Ends with the runtime, which the answer has.
             tokio::spawn(connection);
-            sender.send_request(request).await.map_err(Failed::Asking)
+            let unproved = self.prove(exporter, &mut sender).await?;
+            sender.ready().await.map_err(Failed::Asking)?;
+            let answer = sender.send_request(request).await.map_err(Failed::Asking)?;
+            match unproved {
+                Some(e) if answer.status() == http::StatusCode::UNAUTHORIZED => {
+                    Err(Failed::Said(e))
+                }
+                _ => Ok(answer),
+            }
         };
         let answer = match drive(&runtime, exchange, stop, until) {
             Ok(Ok(answer)) => answer,
@@ -412,6 +477,7 @@ impl Place {
             Ok(Err(Failed::Connecting(e))) => {
                 return Err(Error::Unavailable(format!("cannot reach {self}: {e}")));
             }
+            Ok(Err(Failed::Said(e))) => return Err(e),
             Ok(Err(Failed::Asking(e))) => {
                 return Err(Error::Unavailable(format!(
                     "{self} did not answer: {}",
@@ -439,6 +505,75 @@ impl Place {
 enum Failed {
     Connecting(io::Error),
     Asking(hyper::Error),
+    /// In words.
+    Said(Error),
+}
+
+/// A connection, and what a proof is bound to on it.
+struct Connected {
+    stream: Box<dyn Wire>,
+    exporter: Option<[u8; EXPORTER_BYTES]>,
+}
+
+impl Connected {
+    fn to(stream: impl Wire + 'static) -> Self {
+        Self {
+            stream: Box::new(stream),
+            exporter: None,
+        }
+    }
+}
+
+/// Asks for a proof to be looked at, over plain requests of HTTP.
+struct ByRequest<'a> {
+    authority: &'a str,
+    sender: &'a mut http1::SendRequest<Outgoing>,
+}
+
+impl Ask for ByRequest<'_> {
+    fn ask<'a>(
+        &'a mut self,
+        request: proto::ProveRequest,
+    ) -> Pin<Box<dyn Future<Output = Result<proto::ProveReply, Broken>> + Send + 'a>> {
+        Box::pin(async move {
+            let at = self.authority;
+            let lost = |e: &dyn std::error::Error| {
+                Broken::Lost(format!("{at} did not answer: {}", all(e)))
+            };
+            let message = http::Request::post(PROVE)
+                .header("host", at)
+                .header("content-type", "application/x-protobuf")
+                .body(Outgoing::Whole(Some(request.encode_to_vec().into())))
+                .map_err(|e| lost(&e))?;
+            self.sender.ready().await.map_err(|e| lost(&e))?;
+            let answer = self.sender.send_request(message).await;
+            let (head, body) = answer.map_err(|e| lost(&e))?.into_parts();
+            let bytes = whole(body).await.map_err(|e| lost(&e))?;
+            if head.status == http::StatusCode::OK {
+                return proto::ProveReply::decode(bytes).map_err(|e| lost(&e));
+            }
+            let words = String::from_utf8_lossy(&bytes).trim().to_owned();
+            Err(Broken::Failed(Error::Target(format!("{at}: {words}"))))
+        })
+    }
+}
+
+/// Where proofs are looked at.
+const PROVE: &str = "/api/v1/prove";
+/// Bytes of such an answer.
+const PROVED_BYTES_MAX: usize = 64 << 10;
+
+/// A short body.
+async fn whole(mut body: Incoming) -> Result<Bytes, hyper::Error> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        if let Ok(data) = frame?.into_data()
+            && bytes.len() + data.len() <= PROVED_BYTES_MAX
+        {
+            bytes.extend_from_slice(&data);
+        }
+    }
+    Ok(bytes.into())
 }
 
 #[cfg(test)]

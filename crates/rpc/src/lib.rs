@@ -32,7 +32,7 @@ pub mod text;
 pub mod proto;
 
 pub use address::Address;
-pub use client::{Client, FileLink, PeerLink, Pending};
+pub use client::{Client, FileLink, Grants, PeerLink, Pending};
 
 /// The wire protocol that this build speaks. A server refuses another one, and both releases are named.
 pub const PROTOCOL: u32 = 1;

@@ -40,7 +40,7 @@ impl Filled for Draft {
 /// The longest promise that files stay as they are: whoever changes one waits for it.
 pub const LEASE_MAX: Duration = Duration::from_mins(1);
 
-pub(crate) const KEYS: [Key<Draft>; 21] = [
+pub(crate) const KEYS: [Key<Draft>; 22] = [
     Key {
         path: "listen",
         expected: "\"HOST:PORT\"",
@@ -67,6 +67,11 @@ pub(crate) const KEYS: [Key<Draft>; 21] = [
             d.settings.backups = Some(folder);
             Some(())
         },
+    },
+    Key {
+        path: "host_key",
+        expected: "the path of a file",
+        set: |d, v| text(v).map(|t| d.settings.host_key = Some(t.into())),
     },
     Key {
         path: "limits.request",

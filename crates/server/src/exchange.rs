@@ -1,8 +1,11 @@
 //! `Exchange`: one stream, many calls.
 
+use crate::access::Asking;
+use crate::access::table::{self, Needs};
 use crate::call::{Call, Sink, Terms, Version0, Watch, Watched};
 use crate::cluster::Asker;
 use crate::limits::{CALLS_PER_CONNECTION, QUESTIONS_PER_CONNECTION};
+use crate::metrics::CALLS;
 use crate::outbox::{Messages, Outbox};
 use crate::service::{PEER, Service, number_of};
 use bytes::Bytes;
@@ -65,7 +68,8 @@ impl tonic::server::StreamingService<Bytes> for Handler {
 
     fn call(&mut self, request: Request<Streaming<Bytes>>) -> Self::Future {
         let exchange = self.0.clone();
-        Box::pin(exchange.open(request.into_inner()))
+        let asking = request.extensions().get::<Asking>().cloned();
+        Box::pin(exchange.open(request.into_inner(), asking))
     }
 }
 
@@ -79,11 +83,18 @@ struct Stream {
     open: Arc<AtomicUsize>,
     /// Another server of the cluster, rather than a client.
     asker: Option<Asker>,
+    /// Who sends what comes.
+    asking: Asking,
 }
 
 impl Exchange {
     /// Greets, and lets a task read what comes.
-    async fn open(self, mut incoming: Streaming<Bytes>) -> Result<Response<Messages>, Status> {
+    async fn open(
+        self,
+        mut incoming: Streaming<Bytes>,
+        asking: Option<Asking>,
+    ) -> Result<Response<Messages>, Status> {
+        let asking = asking.ok_or_else(|| Status::internal("it is not known who asks"))?;
         let first = incoming.message().await?;
         let first =
             first.ok_or_else(|| Status::invalid_argument("the stream ended before `hello`"))?;
@@ -109,7 +120,7 @@ impl Exchange {
         let asker = hello
             .peer
             .as_ref()
-            .map(|peer| admit(&service, peer))
+            .map(|peer| admit(&service, &asking, peer))
             .transpose()?;
         let call_bytes_max = match asker {
             Some(_) => PEER_MESSAGE_BYTES_MAX,
@@ -148,6 +159,7 @@ impl Exchange {
             watched: Arc::new(Mutex::new(HashMap::new())),
             open: Arc::new(AtomicUsize::new(0)),
             asker,
+            asking,
         };
         tokio::spawn(stream.read(message, incoming));
         Ok(Response::new(Messages(outbox)))
@@ -155,7 +167,11 @@ impl Exchange {
 }
 
 /// What must be so of a server that greets as one of a cluster.
-fn admit(service: &Service, peer: &proto::Peer) -> Result<Asker, Status> {
+fn admit(service: &Service, asking: &Asking, peer: &proto::Peer) -> Result<Asker, Status> {
+    service
+        .access
+        .admit_server(asking)
+        .map_err(Status::failed_precondition)?;
     let admitted = match &service.cluster {
         Some(cluster) => cluster.admit(peer),
         None => Err("this server stands alone: it is not one of a cluster".into()),
@@ -275,6 +291,17 @@ impl Stream {
         let call = Call::new(&self.service, number, request.len(), terms, watch, sink);
         if let (Some(asker), Some(cluster), PEER) = (self.asker, &self.service.cluster, number) {
             cluster.question(request, asker, call);
+            return;
+        }
+        let needs = table::of_call(number, &request);
+        if needs != Needs::Server
+            && let Err(denied) = self.service.access.admit(
+                &self.asking,
+                needs,
+                CALLS.get(number).unwrap_or(&"unknown"),
+            )
+        {
+            call.failed(&Error::Target(denied.words));
             return;
         }
         let most = self.service.settings.limits.request_bytes;

@@ -5,8 +5,9 @@
 //! one thread, which applies what has gathered as one group commit. What would not fit is refused before anything is
 //! done, with the time to come back ([`service`]).
 //!
-//! Suggested reading order: [`settings`], `service`, `answer`, `exchange`, `listen`. `docs/book/server.md` is for users.
+//! Suggested reading order: [`settings`], `service`, `answer`, `exchange`, `listen`, `access`. `docs/book/server.md` is for users.
 
+mod access;
 mod admin;
 mod answer;
 mod call;

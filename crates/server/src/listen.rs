@@ -1,9 +1,11 @@
 //! Connections: accepted, counted, served until they end.
 
+use crate::access::{Asking, Caller, table};
 use crate::limits::{HEAD_MAX, REFUSED_CONNECTIONS_MAX};
 use crate::service::Service as Esker;
 use axum::Router;
 use axum::body::Body;
+use esker_access::tls::{FIRST_BYTE, exporter};
 use esker_rpc::limits::{
     CONNECTION_WINDOW_BYTES, HTTP2_FRAME_BYTES, KEEP_ALIVE, STREAM_WINDOW_BYTES,
 };
@@ -12,7 +14,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use std::convert::Infallible;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -38,7 +41,7 @@ pub(crate) async fn accept(
     listener: TcpListener,
     service: Arc<Esker>,
     routes: Router,
-    tls: Option<TlsAcceptor>,
+    tls: TlsAcceptor,
     mut stop: watch::Receiver<Phase>,
 ) {
     let full = refusing(service.settings.limits.connections);
@@ -71,11 +74,7 @@ pub(crate) async fn accept(
         service.metrics.connections.add(1);
         let (service, tls, stop) = (Arc::clone(&service), tls.clone(), stop.clone());
         tokio::spawn(async move {
-            let routes = From {
-                routes,
-                peer: Some(Peer(from.ip())),
-            };
-            serve(stream, routes, tls, stop).await;
+            serve(stream, from, &service, routes, tls, stop).await;
             service.metrics.connections.add(-1);
         });
     }
@@ -103,9 +102,12 @@ pub(crate) async fn accept_local(
             continue;
         }
         service.metrics.connections.add(1);
+        let user = stream.peer_cred().ok().map(|c| c.uid());
         let routes = From {
             routes: routes.clone(),
             peer: None,
+            service: Arc::clone(&service),
+            caller: Caller::local(user),
         };
         let (service, stop) = (Arc::clone(&service), stop.clone());
         tokio::spawn(async move {
@@ -145,44 +147,92 @@ fn refusing(most: usize) -> Router {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
-/// The routes for one connection: they learn who asks.
+/// The routes for one connection: they learn who asks, and get only what those may ask.
 #[derive(Clone)]
 struct From {
     routes: Router,
     peer: Option<Peer>,
+    service: Arc<Esker>,
+    caller: Arc<Caller>,
 }
 
 impl Service<http::Request<Incoming>> for From {
     type Response = http::Response<Body>;
     type Error = Infallible;
-    type Future = <Router as Service<http::Request<Incoming>>>::Future;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         <Router as Service<http::Request<Incoming>>>::poll_ready(&mut self.routes, context)
     }
 
     fn call(&mut self, mut request: http::Request<Incoming>) -> Self::Future {
+        let asking = Asking::of(&self.caller, &request);
+        let path = request.uri().path();
+        let needs = table::of_path(request.method().as_str(), path);
+        if let Err(denied) = self.service.access.admit(&asking, needs, path) {
+            let response = denied.response(&request);
+            return Box::pin(std::future::ready(Ok(response)));
+        }
         if let Some(peer) = self.peer {
             request.extensions_mut().insert(peer);
         }
-        self.routes.call(request)
+        request.extensions_mut().insert(asking);
+        Box::pin(self.routes.call(request))
     }
 }
 
 async fn serve(
     stream: TcpStream,
-    routes: From,
-    tls: Option<TlsAcceptor>,
+    from: SocketAddr,
+    service: &Arc<Esker>,
+    routes: Router,
+    tls: TlsAcceptor,
     stop: watch::Receiver<Phase>,
 ) {
     let _ = stream.set_nodelay(true);
-    match tls {
-        None => talk(stream, routes, stop).await,
-        Some(tls) => match tokio::time::timeout(HEAD_MAX, tls.accept(stream)).await {
-            Ok(Ok(stream)) => talk(stream, routes, stop).await,
-            Ok(Err(e)) => tracing::debug!(error = %e, "a client failed to agree on TLS"),
-            Err(_) => tracing::debug!("a client did not begin TLS in time"),
-        },
+    let user = match stream.local_addr() {
+        Ok(here) => esker_access::peer::user_of(from, here),
+        Err(_) => None,
+    };
+    let routes = |encrypted, exporter| From {
+        routes,
+        peer: Some(Peer(from.ip())),
+        service: Arc::clone(service),
+        caller: Caller::remote(from, user, encrypted, exporter),
+    };
+    // A server with a certificate speaks nothing but TLS.
+    let plain = service.settings.tls.is_none();
+    let begins = match tokio::time::timeout(HEAD_MAX, first_byte(&stream)).await {
+        Ok(Some(byte)) => byte,
+        Ok(None) => return,
+        Err(_) => {
+            tracing::debug!(%from, "a client said nothing in time");
+            return;
+        }
+    };
+    if plain && begins != FIRST_BYTE {
+        talk(stream, routes(false, None), stop).await;
+        return;
+    }
+    match tokio::time::timeout(HEAD_MAX, tls.accept(stream)).await {
+        Ok(Ok(stream)) => {
+            let exporter = exporter(stream.get_ref().1);
+            talk(stream, routes(true, exporter), stop).await;
+        }
+        Ok(Err(e)) => {
+            service.metrics.refused("tls");
+            tracing::warn!(peer = %from, error = %e, "refused: a client failed to agree on TLS");
+        }
+        Err(_) => tracing::debug!(%from, "a client did not begin TLS in time"),
+    }
+}
+
+/// What a connection begins with: TLS or not.
+async fn first_byte(stream: &TcpStream) -> Option<u8> {
+    let mut byte = [0; 1];
+    match stream.peek(&mut byte).await {
+        Ok(1) => Some(byte[0]),
+        _ => None,
     }
 }
 

@@ -1,8 +1,9 @@
 //! What the server counts, and how Prometheus reads it.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The calls, in the order of their numbers in `Request`; number 0 is none of them.
@@ -167,6 +168,8 @@ pub(crate) struct Metrics {
     /// Mutations in one batch.
     pub(crate) batches: Histogram<17>,
     pub(crate) http: Counter,
+    /// Refusals of those who may not, by reason.
+    refused: Mutex<BTreeMap<&'static str, u64>>,
 }
 
 impl Metrics {
@@ -183,7 +186,14 @@ impl Metrics {
             groups: Histogram::new(1),
             batches: Histogram::new(1),
             http: Counter::default(),
+            refused: Mutex::default(),
         }
+    }
+
+    /// Somebody was refused for that reason.
+    pub(crate) fn refused(&self, why: &'static str) {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        *refused.entry(why).or_default() += 1;
     }
 
     /// A call has been answered.
@@ -227,6 +237,17 @@ impl Metrics {
                 failed.get()
             );
         }
+        head(
+            out,
+            "esker_refused_total",
+            "counter",
+            "Requests refused because of who asked, by reason.",
+        );
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        for (why, count) in &*refused {
+            let _ = writeln!(out, "esker_refused_total{{why=\"{why}\"}} {count}");
+        }
+        drop(refused);
         head(
             out,
             "esker_group_batches",

@@ -1,14 +1,16 @@
 //! A running server: started, stopped in good order.
 
+use crate::access::Access;
 use crate::cluster::config::ClusterConfig;
 use crate::cluster::{self, Cluster};
 use crate::exchange::{Exchange, Outboxes};
 use crate::limits::FLUSH_MAX;
 use crate::listen::Phase;
+use crate::metrics::Metrics;
 use crate::outbox::Outbox;
 use crate::service::Service;
 use crate::settings::Settings;
-use crate::{http, listen, tls, unary};
+use crate::{access, http, listen, unary};
 use esker::{Database, HttpSocket, Role};
 use esker_cluster::ServerId;
 use esker_model::{Error, Result};
@@ -132,7 +134,14 @@ impl Server {
         {
             database.make_promises(settings.lease)?;
         }
-        let tls = settings.tls.as_ref().map(tls::acceptor).transpose()?;
+        let metrics = Arc::new(Metrics::new());
+        let rights = match &place {
+            // All servers of a cluster are one to their clients.
+            Some((config, _)) => config.storage.clone(),
+            None => database.directory().to_path_buf(),
+        };
+        let access = Access::open(&rights, &settings, Arc::clone(&metrics))?;
+        let tls = access.acceptor(&settings)?;
         let failed = |e| Error::io(format!("listening at `{}`", settings.listen), e);
         let listener = std::net::TcpListener::bind(&settings.listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -150,7 +159,7 @@ impl Server {
         let cluster = place
             .map(|(config, me)| Cluster::open(&database, config, me, &runtime))
             .transpose()?;
-        let service = Arc::new(Service::new(database, cluster, settings)?);
+        let service = Arc::new(Service::new(database, cluster, settings, access, metrics)?);
         let writer = {
             let service = Arc::clone(&service);
             std::thread::Builder::new()
@@ -165,7 +174,8 @@ impl Server {
         };
         let routes = http::routes(&service)
             .route_service("/esker.v1.Esker/Exchange", exchange)
-            .route_service("/esker.v1.Esker/{call}", unary::routes(&service));
+            .route_service("/esker.v1.Esker/{call}", unary::routes(&service))
+            .route_service("/esker.v1.Access/{call}", access::routes(&service));
         let (stop, stopped) = watch::channel(Phase::Running);
         let listener = {
             let _inside = runtime.enter();
@@ -201,6 +211,12 @@ impl Server {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The key by which clients elsewhere know it, as `ssh-keygen -l` prints it.
+    pub fn host_key(&self) -> String {
+        let running = self.running.as_ref();
+        running.map_or_else(String::new, |r| r.service.access.fingerprint())
     }
 
     /// Whether it serves clients.

@@ -1,6 +1,7 @@
 //! What a server is to all that serve it: the database, the threads, the limits. Every call comes in at
 //! [`Service::call`], whichever way it came.
 
+use crate::access::Access;
 use crate::answer;
 use crate::call::{Call, Watch};
 use crate::cluster::Cluster;
@@ -50,6 +51,8 @@ pub(crate) struct Service {
     pub(crate) cluster: Option<Arc<Cluster>>,
     pub(crate) settings: Settings,
     pub(crate) metrics: Arc<Metrics>,
+    /// Who may do what.
+    pub(crate) access: Access,
     /// Bytes of requests and answers in memory.
     pub(crate) memory: Arc<AtomicUsize>,
     pub(crate) readers: Arc<Lane>,
@@ -84,6 +87,8 @@ impl Service {
         database: Database,
         cluster: Option<Arc<Cluster>>,
         settings: Settings,
+        access: Access,
+        metrics: Arc<Metrics>,
     ) -> Result<Self> {
         let newest = database.stats()?.newest.unwrap_or(Version::ZERO);
         let waiting = settings.limits.waiting;
@@ -99,7 +104,8 @@ impl Service {
             sparql_clients: Clients::default(),
             writer: Writer::new(waiting),
             watchers: Watchers::default(),
-            metrics: Arc::new(Metrics::new()),
+            metrics,
+            access,
             memory: Arc::new(AtomicUsize::new(0)),
             newest: AtomicU64::new(newest.0),
             closing: AtomicBool::new(false),

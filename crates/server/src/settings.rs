@@ -13,6 +13,8 @@ pub struct Settings {
     pub limits: Limits,
     /// With TLS: what proves who the server is.
     pub tls: Option<Tls>,
+    /// The file of the key that proves the server, in OpenSSH's form; `host_key` beside the data if it is not set.
+    pub host_key: Option<PathBuf>,
     /// Below which folder clients may have backups made; without one they may not.
     pub backups: Option<PathBuf>,
     /// How long a stop waits for what is under way.
@@ -106,6 +108,7 @@ impl Default for Settings {
             listen: format!("127.0.0.1:{}", esker_rpc::address::DEFAULT_PORT),
             limits: Limits::default(),
             tls: None,
+            host_key: None,
             backups: None,
             drain: Duration::from_secs(10),
             lease: Duration::from_secs(1),

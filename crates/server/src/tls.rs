@@ -1,14 +1,12 @@
-//! TLS: who the server is.
+//! TLS by a certificate that the server was given. Its host key is in `access`.
 
 use crate::settings::Tls;
 use esker_model::{Error, Result};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::path::Path;
-use std::sync::Arc;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::sign::CertifiedKey;
 
 fn bad(file: &Path, what: &str, e: impl std::fmt::Display) -> Error {
     Error::Target(format!(
@@ -18,7 +16,7 @@ fn bad(file: &Path, what: &str, e: impl std::fmt::Display) -> Error {
 }
 
 /// Reads the certificate and its key.
-pub(crate) fn acceptor(tls: &Tls) -> Result<TlsAcceptor> {
+pub(crate) fn given(tls: &Tls) -> Result<CertifiedKey> {
     let read = |file: &Path| {
         std::fs::read(file).map_err(|e| Error::io(format!("reading `{}`", file.display()), e))
     };
@@ -37,12 +35,5 @@ pub(crate) fn acceptor(tls: &Tls) -> Result<TlsAcceptor> {
             tls.certificate.display()
         ))
     };
-    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(fits)?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .map_err(fits)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(fits)
 }

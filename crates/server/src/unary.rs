@@ -1,6 +1,8 @@
 //! The calls of the service that are not `Exchange`: for clients of other languages.
 
+use crate::access::{Asking, table};
 use crate::call::{Call, Sink, Terms, Version0, Watch};
+use crate::metrics::CALLS;
 use crate::service::Service;
 use esker_model::Version;
 use esker_rpc::convert::Form;
@@ -86,6 +88,7 @@ impl Unary {
         request: Request<T>,
         call: impl FnOnce(T) -> Message,
     ) -> Result<Answer, Status> {
+        let asking = request.extensions().get::<Asking>().cloned();
         let metadata = request.metadata();
         let at_least = match metadata.get("esker-at-least") {
             None => Version::ZERO,
@@ -109,6 +112,13 @@ impl Unary {
         };
         let bytes = request.encoded_len();
         let number = number_of(&request);
+        // What a call needs may be seen in the request only.
+        let needs = table::of_message(number, request.call.as_ref());
+        let asking = asking.ok_or_else(|| Status::internal("it is not known who asks"))?;
+        self.0
+            .access
+            .admit(&asking, needs, CALLS.get(number).unwrap_or(&"unknown"))
+            .map_err(|denied| denied.status())?;
         let watch = Watch::new(terms.deadline, Arc::clone(&self.0.cut));
         let (sender, pieces) = mpsc::channel(PIECES);
         let sink = Sink::Channel(sender);

@@ -3,6 +3,7 @@
 //! Every command takes its target first. A new command is a variant of [`Command`], a struct here and a file under
 //! `commands/`.
 
+mod access;
 mod admin;
 mod cluster;
 mod far;
@@ -18,6 +19,7 @@ mod site;
 mod walk;
 mod write;
 
+pub(crate) use access::{GrantArgs, RevokeArgs};
 pub(crate) use admin::{
     BackupArgs, CheckArgs, CompactArgs, CompletionsArgs, EngineArg, InitArgs, ManArgs, RestoreArgs,
     ShellArgs, StatsArgs,
@@ -112,6 +114,10 @@ pub(crate) struct Globals {
     /// No progress, no summaries: only results and errors
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
+
+    /// Write down the key of a server that is not known yet, instead of refusing it; one that has changed is refused still
+    #[arg(long, global = true)]
+    pub(crate) trust_new_host: bool,
 
     /// When to use colour
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Color::Auto)]
@@ -257,6 +263,10 @@ pub(crate) enum Command {
     Restore(RestoreArgs),
     /// Serve a database to other machines, by gRPC and HTTP
     Serve(ServeArgs),
+    /// Let somebody use a database through its server, by their key of SSH; or see who may
+    Grant(GrantArgs),
+    /// Take somebody's rights
+    Revoke(RevokeArgs),
     /// Run several servers as one database
     Cluster(ClusterArgs),
     /// Caches of remote metadata: play traces, record them, make them

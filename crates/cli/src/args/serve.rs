@@ -11,7 +11,10 @@ use std::time::Duration;
                   every command takes esker://HOST:PORT instead of a folder. HTTP is on the same port: /healthz, /readyz, \
                   /metrics, /api/v1/openapi.json; SPARQL at /sparql, whole graphs at /rdf-graphs.\n\n\
                   SIGTERM or Ctrl-C stops it: what is under way is finished, the database is closed. A second signal ends \
-                  it at once.\n\nExamples:\n  \
+                  it at once.\n\n\
+                  Processes of this machine may do everything if they are the owner's or root's. Everybody else proves a key of \
+                  SSH that `esker grant` or an `authorized_keys` file in the folder or in ~/.esker gives rights; traffic is \
+                  encrypted then.\n\nExamples:\n  \
                   esker serve lab.esker\n  \
                   esker serve lab.esker --listen 0.0.0.0:7400 --config server.toml\n  \
                   esker serve lab.esker --listen 127.0.0.1:0 --port-file port"
@@ -38,6 +41,10 @@ pub(crate) struct ServeArgs {
     /// The private key of the first of them, in PEM form
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub(crate) tls_key: Option<PathBuf>,
+    /// The key that proves the server to clients elsewhere, in OpenSSH's form [default: `host_key` in the folder, made at the
+    /// first start]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) host_key: Option<PathBuf>,
     /// How long a stop waits for what is under way
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) drain: Option<Duration>,

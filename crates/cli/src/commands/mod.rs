@@ -11,6 +11,7 @@ mod export;
 mod far;
 mod find;
 mod get;
+mod grant;
 mod history;
 mod import_darshan;
 mod import_table;
@@ -59,6 +60,9 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
             return exit::exit_code(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
+    if cli.globals.trust_new_host {
+        esker_access::known_hosts::trust_new_ones();
+    }
     let interrupt = match Interrupt::install() {
         Ok(interrupt) => interrupt,
         Err(error) => {
@@ -134,6 +138,8 @@ fn run(command: Command, context: &mut Context, interrupt: &Interrupt) -> anyhow
         Command::Find(args) => find::run(&args, context),
         Command::Tag(args) => tag::run(&args.command, context),
         Command::Index(args) => index::run(&args.command, context),
+        Command::Grant(args) => grant::grant(&args, context),
+        Command::Revoke(args) => grant::revoke(&args, context),
         Command::Schema(args) => schema::run(&args, context),
         Command::Stats(args) => stats::run(&args, context),
         Command::Ls(args) if far::is_meant(&args.target.target, &args.far) => {

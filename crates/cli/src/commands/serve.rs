@@ -38,7 +38,8 @@ pub(crate) fn run(args: &ServeArgs, context: &mut Context) -> anyhow::Result<Out
     let address = server.address();
     let http = if scheme == "esker" { "http" } else { "https" };
     let sparql = format!("{http}://{address}/sparql");
-    tracing::info!(%address, folder = args.folder, pid = std::process::id(), scheme, sparql, "serving");
+    let host_key = server.host_key();
+    tracing::info!(%address, host_key, folder = args.folder, pid = std::process::id(), scheme, sparql, "serving");
     if let Some(file) = &args.port_file {
         announce(file, &address.to_string())?;
     }
@@ -77,6 +78,9 @@ fn settings(args: &ServeArgs) -> anyhow::Result<Settings> {
             certificate: certificate.clone(),
             key: key.clone(),
         });
+    }
+    if let Some(file) = &args.host_key {
+        settings.host_key = Some(file.clone());
     }
     if !args.allow_service.is_empty() {
         settings.sparql.services = Services::new(args.allow_service.clone())?;

@@ -21,7 +21,16 @@ use std::io::{self, BufRead as _, Write as _};
 /// What stands in the target's place when a statement is parsed: the database is open already.
 const TARGET: &str = "(the shell's database)";
 /// Commands that make no sense while a database is open.
-const NOT_HERE: [&str; 6] = ["init", "restore", "shell", "site", "completions", "man"];
+const NOT_HERE: [&str; 8] = [
+    "init",
+    "restore",
+    "grant",
+    "revoke",
+    "shell",
+    "site",
+    "completions",
+    "man",
+];
 
 pub(crate) fn run(
     args: &ShellArgs,
@@ -118,6 +127,7 @@ impl Session {
             color: self.globals.color,
             memory: self.globals.memory,
             durability: self.globals.durability,
+            trust_new_host: self.globals.trust_new_host,
         }
     }
 

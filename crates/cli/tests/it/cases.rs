@@ -188,8 +188,10 @@ fn every_case() {
 }
 
 /// Commands whose output says where the database lies, or that are about the folder itself.
-const OF_THE_FOLDER: [&str; 9] = [
+const OF_THE_FOLDER: [&str; 11] = [
     "init",
+    "grant",
+    "revoke",
     "backup",
     "restore",
     "stats",

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(clippy::print_stderr, reason = "a case that was skipped must be seen")]
 
+mod access;
 mod bench_cluster;
 mod bench_names;
 mod bench_objects;

@@ -2,7 +2,8 @@
 
 use super::Broken;
 use super::outgoing::{Messages, Outgoing};
-use crate::address::Address;
+use super::secure::{self, ByCall, Reached};
+use crate::address::{Address, Encrypt};
 use crate::frame::{FrameCodec, RawToClient};
 use crate::limits::{
     ANSWER_MESSAGE_BYTES_MAX, CONNECT_MAX, CONNECTION_WINDOW_BYTES, HTTP2_FRAME_BYTES, KEEP_ALIVE,
@@ -16,11 +17,13 @@ use std::error::Error as _;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status, Streaming};
 
 /// Where the stream of calls lies.
 const EXCHANGE: &str = "/esker.v1.Esker/Exchange";
+/// What a server's refusal says whether a key would help by.
+const HINT: &str = "esker-access";
 
 /// An open stream, greeted.
 pub(super) struct Opened {
@@ -35,12 +38,8 @@ fn target(message: String) -> Broken {
 }
 
 fn endpoint(address: &Address) -> Result<Endpoint, Broken> {
-    let scheme = if address.tls.is_some() {
-        "https"
-    } else {
-        "http"
-    };
-    let uri = format!("{scheme}://{}", address.authority());
+    // TLS is below what this knows of.
+    let uri = format!("http://{}", address.authority());
     let bad = |e: tonic::transport::Error| target(format!("`{address}` is no address: {e}"));
     let endpoint = Endpoint::from_shared(uri)
         .map_err(bad)?
@@ -52,46 +51,134 @@ fn endpoint(address: &Address) -> Result<Endpoint, Broken> {
         .http2_keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE)
         .keep_alive_while_idle(true);
-    let Some(file) = &address.tls else {
-        return Ok(endpoint);
-    };
-    let pem = std::fs::read(file).map_err(|e| {
-        Broken::Failed(Error::io(
-            format!(
-                "reading the certificates to trust, `{}` (the tls option of {address})",
-                file.display()
-            ),
-            e,
-        ))
-    })?;
-    let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem));
-    endpoint.tls_config(tls).map_err(|e| {
-        target(format!(
-            "`{}` holds no certificates in PEM form: {}",
-            file.display(),
-            deepest(&e)
-        ))
-    })
+    Ok(endpoint)
 }
 
-/// Connects and greets; as a server of a cluster if `peer` says so.
+/// Connects and greets; as a server of a cluster if `peer` says so. A server on this machine that asks for a key is asked
+/// again, encrypted.
 pub(super) async fn open(
     address: &Address,
     outgoing: &Arc<Outgoing>,
     peer: Option<proto::Peer>,
 ) -> Result<Opened, Broken> {
-    let channel = match endpoint(address)?.connect().await {
-        Ok(channel) => channel,
-        Err(e) => return Err(unconnected(address, &e, peer.is_some())),
+    let endpoint = endpoint(address)?;
+    let by_key = address.by_host_key();
+    let reached = if by_key || address.tls.is_some() {
+        secure::connect(address, endpoint.clone()).await?
+    } else {
+        match endpoint.connect().await {
+            Ok(channel) => Reached {
+                channel,
+                exporter: None,
+            },
+            Err(e) => return Err(unconnected(address, &e, peer.is_some())),
+        }
     };
+    if by_key {
+        return proved(address, reached, outgoing, peer).await;
+    }
+    let channel = reached.channel.clone();
+    let words = match in_time(address, channel, outgoing, peer.clone()).await {
+        Err(Ungreeted::Unproved(words)) => words,
+        Err(Ungreeted::Broken(e)) => return Err(e),
+        Ok(opened) => return Ok(opened),
+    };
+    outgoing.restart();
+    if address.tls.is_some() {
+        return proved(address, reached, outgoing, peer).await;
+    }
+    if address.trust.encrypt == Encrypt::Never {
+        return Err(target(words));
+    }
+    let reached = secure::connect(address, endpoint).await;
+    let reached = reached.map_err(|e| match e {
+        Broken::Failed(Error::Target(why)) => target(format!("{words}. {why}")),
+        e => e,
+    })?;
+    proved(address, reached, outgoing, peer).await
+}
+
+/// A connection in the way that the address says; one that is encrypted is proved, if there is a key that opens it.
+pub(super) async fn reach(address: &Address) -> Result<Channel, Broken> {
+    if address.by_host_key() || address.tls.is_some() {
+        return reach_by_key(address).await;
+    }
+    let connected = endpoint(address)?.connect().await;
+    connected.map_err(|e| unconnected(address, &e, false))
+}
+
+/// The same, encrypted.
+pub(super) async fn reach_by_key(address: &Address) -> Result<Channel, Broken> {
+    let Reached { channel, exporter } = secure::connect(address, endpoint(address)?).await?;
+    let mut server = ByCall {
+        address,
+        channel: channel.clone(),
+    };
+    match secure::prove(address, exporter.as_ref(), &mut server).await {
+        Err(Broken::Failed(_)) if address.is_here() || address.tls.is_some() => Ok(channel),
+        Err(e) => Err(e),
+        Ok(()) => Ok(channel),
+    }
+}
+
+/// Whether a refusal says that a key would help.
+pub(super) fn asks_for_key(status: &Status) -> bool {
+    status.metadata().get(HINT).is_some_and(|h| h == "key")
+}
+
+/// Proves who asks, and greets.
+async fn proved(
+    address: &Address,
+    reached: Reached,
+    outgoing: &Arc<Outgoing>,
+    peer: Option<proto::Peer>,
+) -> Result<Opened, Broken> {
+    let mut server = ByCall {
+        address,
+        channel: reached.channel.clone(),
+    };
+    let proof = secure::prove(address, reached.exporter.as_ref(), &mut server).await;
+    match proof {
+        // On one machine the kernel may say who asks.
+        Err(Broken::Failed(_)) if address.is_here() || address.tls.is_some() => {}
+        Err(e) => return Err(e),
+        Ok(()) => {}
+    }
+    match in_time(address, reached.channel, outgoing, peer).await {
+        Ok(opened) => Ok(opened),
+        Err(Ungreeted::Unproved(words)) => Err(proof.err().unwrap_or_else(|| target(words))),
+        Err(Ungreeted::Broken(e)) => Err(e),
+    }
+}
+
+/// Greets within the time that there is.
+async fn in_time(
+    address: &Address,
+    channel: Channel,
+    outgoing: &Arc<Outgoing>,
+    peer: Option<proto::Peer>,
+) -> Result<Opened, Ungreeted> {
     let limit = CONNECT_MAX.min(address.patience);
     match tokio::time::timeout(limit, greet(address, channel, outgoing, peer)).await {
         Ok(opened) => opened,
-        Err(_) => Err(Broken::Lost(format!(
+        Err(_) => Err(Ungreeted::Broken(Broken::Lost(format!(
             "{} accepts connections but did not greet within {}: its process may be stopped or overloaded",
             address.authority(),
             seconds(limit)
-        ))),
+        )))),
+    }
+}
+
+/// Why there was no greeting.
+enum Ungreeted {
+    Broken(Broken),
+    /// The server asks for a key.
+    Unproved(String),
+}
+
+impl From<Broken> for Ungreeted {
+    fn from(e: Broken) -> Self {
+        Self::Broken(e)
     }
 }
 
@@ -100,7 +187,7 @@ async fn greet(
     channel: Channel,
     outgoing: &Arc<Outgoing>,
     peer: Option<proto::Peer>,
-) -> Result<Opened, Broken> {
+) -> Result<Opened, Ungreeted> {
     let hello = proto::ToServer {
         hello: Some(proto::Hello {
             protocol: PROTOCOL,
@@ -122,11 +209,14 @@ async fn greet(
     let path = http::uri::PathAndQuery::from_static(EXCHANGE);
     let request = tonic::Request::new(Messages(Arc::clone(outgoing)));
     let response = grpc.streaming(request, path, FrameCodec).await;
-    let mut answers = response.map_err(|s| ungreeted(address, &s))?.into_inner();
-    let first = answers
-        .message()
-        .await
-        .map_err(|s| ungreeted(address, &s))?;
+    let refused = |s: Status| {
+        if asks_for_key(&s) {
+            return Ungreeted::Unproved(format!("{}: {}", address.authority(), s.message()));
+        }
+        Ungreeted::Broken(ungreeted(address, &s))
+    };
+    let mut answers = response.map_err(refused)?.into_inner();
+    let first = answers.message().await.map_err(refused)?;
     let first = first.ok_or_else(|| gone(&"no greeting"))?;
     let mut first = RawToClient::decode(first).map_err(|e| stranger(address, &e.to_string()))?;
     let welcome = first
@@ -134,13 +224,13 @@ async fn greet(
         .take()
         .ok_or_else(|| stranger(address, "it did not greet"))?;
     if welcome.protocol != PROTOCOL {
-        return Err(target(format!(
+        return Err(Ungreeted::Broken(target(format!(
             "the server at {} is Esker {} (wire protocol {}); this is Esker {} (protocol {PROTOCOL}): use the same release",
             address.authority(),
             welcome.version,
             welcome.protocol,
             env!("CARGO_PKG_VERSION"),
-        )));
+        ))));
     }
     Ok(Opened {
         answers,
@@ -180,6 +270,9 @@ pub(super) fn refused(address: &Address, status: &Status) -> Broken {
     let at = address.authority();
     match status.code() {
         Code::FailedPrecondition => target(status.message().to_owned()),
+        Code::PermissionDenied | Code::Unauthenticated => {
+            target(format!("{at}: {}", status.message()))
+        }
         Code::ResourceExhausted => Broken::Busy {
             message: status.message().to_owned(),
             after: Duration::from_millis(200),
@@ -224,10 +317,18 @@ fn io_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::
 }
 
 fn unconnected(address: &Address, error: &tonic::transport::Error, peer: bool) -> Broken {
+    let kind = error.source().and_then(io_cause).map(io::Error::kind);
+    unreached(address, kind, &deepest(error), peer)
+}
+
+/// Why there is no connection.
+pub(super) fn unreached(
+    address: &Address,
+    kind: Option<io::ErrorKind>,
+    text: &str,
+    peer: bool,
+) -> Broken {
     let at = address.authority();
-    let cause = error.source().and_then(io_cause);
-    let kind = cause.map(io::Error::kind);
-    let text = deepest(error);
     match kind {
         // Whoever runs a cluster sees to all its servers.
         Some(io::ErrorKind::ConnectionRefused) if peer => {
@@ -240,14 +341,6 @@ fn unconnected(address: &Address, error: &tonic::transport::Error, peer: bool) -
             "no answer from {at} within {}: is the host up, and does a firewall let port {} through?",
             seconds(CONNECT_MAX.min(address.patience)),
             address.port
-        )),
-        Some(io::ErrorKind::InvalidData) if address.tls.is_some() => target(format!(
-            "TLS with {at} failed: {text}; the certificates in `{}` must be those that sign the server's",
-            address
-                .tls
-                .as_deref()
-                .unwrap_or(std::path::Path::new(""))
-                .display()
         )),
         _ if text.contains("lookup address") => {
             target(format!("there is no host `{}`: {text}", address.host))

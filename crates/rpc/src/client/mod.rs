@@ -11,6 +11,7 @@ mod connect;
 mod connection;
 mod driver;
 mod files;
+mod grants;
 mod graph;
 mod held;
 mod namespace;
@@ -19,10 +20,12 @@ mod outgoing;
 mod peer;
 mod pending;
 mod route;
+pub(crate) mod secure;
 mod slot;
 mod window;
 
 pub use files::{FileLink, Happened, Watching, What};
+pub use grants::Grants;
 pub use peer::PeerLink;
 pub use pending::{Pending, Ping};
 
@@ -79,7 +82,7 @@ struct Shared {
 
 /// Why a call gave no answer.
 #[derive(Debug)]
-enum Broken {
+pub(crate) enum Broken {
     /// It was answered: no.
     Failed(Error),
     /// The connection went away before the answer was complete.
@@ -90,7 +93,7 @@ enum Broken {
 
 impl Broken {
     /// For callers that do not ask again.
-    fn into_error(self) -> Error {
+    pub(crate) fn into_error(self) -> Error {
         match self {
             Self::Failed(e) => e,
             Self::Lost(message) | Self::Busy { message, .. } => Error::Unavailable(message),

@@ -93,6 +93,11 @@ impl Outgoing {
         }
     }
 
+    /// Forgets what is queued, for another connection: nobody but who opens it has queued anything yet.
+    pub(super) fn restart(&self) {
+        *self.state() = State::default();
+    }
+
     /// Nothing more goes out.
     pub(super) fn close(&self) {
         let mut state = self.state();

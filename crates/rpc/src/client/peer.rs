@@ -89,7 +89,7 @@ impl PeerLink {
     /// connection from then on.
     pub async fn open(address: &Address, peer: proto::Peer) -> Result<Arc<Self>> {
         let (outgoing, calls) = (Arc::new(Outgoing::default()), Arc::new(Calls::default()));
-        let opened = connect::open(address, &outgoing, Some(peer)).await;
+        let opened = Box::pin(connect::open(address, &outgoing, Some(peer))).await;
         let opened = opened.map_err(|e| {
             outgoing.close();
             e.into_error()

@@ -10,7 +10,12 @@ const HEADER: &str = "\
 
 fn generate() -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
-    let files = protox::compile(["esker/v1/esker.proto", "esker/v1/site.proto"], [&root]).unwrap();
+    let protos = [
+        "esker/v1/access.proto",
+        "esker/v1/esker.proto",
+        "esker/v1/site.proto",
+    ];
+    let files = protox::compile(protos, [&root]).unwrap();
     let out = tempfile::tempdir().unwrap();
     tonic_prost_build::configure()
         .btree_map(".")

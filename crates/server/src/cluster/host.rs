@@ -92,12 +92,15 @@ impl ServerHost {
         runtime: Handle,
         window: Option<esker::Window>,
     ) -> Result<Arc<Self>> {
+        // The servers know each other by the key that all of them have.
+        let key = crate::access::host_key(&config.storage, &config.settings)?;
         let peer = |id: ServerId| {
             if id == me {
                 return Ok(None);
             }
             let mut address = Address::parse(&format!("esker://{}", config.address(id)))?;
             address.patience = CONNECT_MAX;
+            address.trust.own = Some(key.clone());
             Ok(Some(Arc::new(Peer {
                 id,
                 address,

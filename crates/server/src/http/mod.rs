@@ -10,6 +10,7 @@ mod json;
 mod objects;
 mod openapi;
 mod ops;
+mod prove;
 mod query;
 mod sparql;
 mod status;
@@ -439,12 +440,26 @@ fn status_of(kind: ErrorKind) -> StatusCode {
     }
 }
 
+/// Method and path of all of the API, and whether it changes anything.
+#[cfg(test)]
+pub(crate) fn paths() -> Vec<(&'static str, &'static str, bool)> {
+    let verb = |verb| match verb {
+        Verb::Get => "GET",
+        Verb::Post => "POST",
+        Verb::Patch => "PATCH",
+        Verb::Delete => "DELETE",
+    };
+    let each = |e: &Endpoint| (verb(e.verb), e.path, matches!(e.run, Run::Write(_)));
+    API.iter().map(each).collect()
+}
+
 /// All that is not gRPC.
 pub(crate) fn routes(service: &Arc<Service>) -> Router {
     let mut router = Router::new()
         .route("/healthz", get(status::health))
         .route("/readyz", get(status::ready))
-        .route("/metrics", get(status::metrics));
+        .route("/metrics", get(status::metrics))
+        .route("/api/v1/prove", post(prove::answer));
     router = sparql::routes(router);
     for endpoint in &API {
         let handler = move |State(service): State<Arc<Service>>, request: Request<Body>| async move {

@@ -14,6 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(in crate::bench) struct Child {
     process: Process,
     address: String,
+    pub(super) folder: PathBuf,
 }
 
 impl Child {
@@ -63,6 +64,7 @@ impl Child {
         let mut child = Self {
             process,
             address: String::new(),
+            folder: folder.to_path_buf(),
         };
         let until = Instant::now() + PATIENCE;
         while child.address.is_empty() {

@@ -1,6 +1,7 @@
 //! What a server costs: the same inserts through connections to a server process, through a database in this process,
 //! and through the bare engine; and a call that does nothing, so that the share of the calls themselves is known.
 
+mod access;
 pub(super) mod child;
 pub(super) mod load;
 
@@ -31,6 +32,9 @@ pub(crate) struct ServeBenchArgs {
     /// Single inserts in each round
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     pub(crate) singles: u64,
+    /// Measure plain connections beside encrypted ones with a key of SSH instead
+    #[arg(long)]
+    pub(crate) access: bool,
 }
 
 /// Calls that do nothing, in each round.
@@ -51,7 +55,6 @@ struct Case<'a> {
 pub(crate) fn run(bench: &mut Bench<'_>, args: &ServeBenchArgs) -> anyhow::Result<()> {
     let graph = bench.args.graph.graph(bench.args.edges)?;
     let connections = usize::from(args.connections);
-    nulls(bench)?;
     let singles = usize::try_from(args.singles)?.min(graph.edges.len());
     let in_flight = usize::from(args.in_flight);
     let cases = [
@@ -80,6 +83,10 @@ pub(crate) fn run(bench: &mut Bench<'_>, args: &ServeBenchArgs) -> anyhow::Resul
             graph: &graph,
         },
     ];
+    if args.access {
+        return access::run(bench, &cases, connections);
+    }
+    nulls(bench)?;
     cases
         .iter()
         .try_for_each(|case| inserts(bench, case, connections))

@@ -80,7 +80,7 @@ fn heard(
 }
 
 pub(super) async fn update(asked: &Asked, text: String, parameters: &Parameters) -> Answered {
-    asked.origin.may_write()?;
+    asked.may_write()?;
     let using = graphs_of(parameters, "using-graph-uri", "using-named-graph-uri")?;
     let timeout = Asked::timeout(parameters)?;
     let own = timeout.is_some();

@@ -113,7 +113,7 @@ async fn get(asked: &Asked, graph: Option<String>) -> Answered {
 }
 
 async fn delete(asked: &Asked, graph: Option<String>) -> Answered {
-    asked.origin.may_write()?;
+    asked.may_write()?;
     let add = Add {
         instead_of: Some(graph.clone()),
         into: graph.clone(),
@@ -229,7 +229,7 @@ fn unknown(content_type: &str) -> Response {
 }
 
 async fn put(asked: &Asked, graph: Option<String>, body: Body) -> Answered {
-    asked.origin.may_write()?;
+    asked.may_write()?;
     let content_type = asked.header(header::CONTENT_TYPE);
     let (brought, source) = if accept::name_of(&content_type) == "multipart/form-data" {
         (parts(asked, &content_type, body).await?, None)

@@ -37,7 +37,7 @@ pub(super) async fn answer(asked: &Asked, body: Body) -> Answered {
         ("stats", &Method::GET) => stats(asked).await,
         ("load", &Method::POST) => load(asked, body).await,
         ("checkpoint", &Method::POST) => {
-            asked.origin.may_write()?;
+            asked.may_write()?;
             asked
                 .on_thread(None, |service, _, out| {
                     let done = service.database.rdf_live().and_then(|live| {
@@ -51,7 +51,7 @@ pub(super) async fn answer(asked: &Asked, body: Body) -> Answered {
                 .await
         }
         ("drop", &Method::POST) => {
-            asked.origin.may_write()?;
+            asked.may_write()?;
             let asker = asked.parameters.asker().map_err(bad)?;
             if asker.is_some_and(|a| a.uid != 0) {
                 return Err(refused(&Errno::Access.at("all RDF data").into()));
@@ -155,7 +155,7 @@ async fn dump(asked: &Asked) -> Answered {
 }
 
 async fn load(asked: &Asked, body: Body) -> Answered {
-    asked.origin.may_write()?;
+    asked.may_write()?;
     let graph = asked
         .parameters
         .one("graph")

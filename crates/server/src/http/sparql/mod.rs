@@ -22,6 +22,8 @@ mod out;
 mod parameters;
 
 use super::{failed, status_of};
+use crate::access::Asking;
+use crate::access::table::Needs;
 use crate::call::Watch;
 use crate::listen::Peer;
 use crate::service::{Service, Turn, UnderWay};
@@ -31,6 +33,7 @@ use axum::extract::State;
 use axum::routing::any;
 use cors::Origin;
 use esker::rdf::engine;
+use esker_access::Role;
 use esker_model::namespace::Errno;
 use esker_model::traversal::StopReason;
 use esker_model::{Cancel as _, Error};
@@ -99,6 +102,7 @@ struct Asked {
     /// What clients call this server.
     host: String,
     peer: Option<IpAddr>,
+    asking: Option<Asking>,
 }
 
 type Answered = Result<Response<Body>, Response<Body>>;
@@ -146,6 +150,7 @@ async fn enter(service: Arc<Service>, request: Request<Body>, door: Door) -> Res
     let mut asked = Asked {
         method: head.method,
         peer: head.extensions.get::<Peer>().map(|p| p.0),
+        asking: head.extensions.get::<Asking>().cloned(),
         uri: head.uri,
         headers: head.headers,
         parameters: Parameters::default(),
@@ -247,6 +252,17 @@ impl Asked {
         } else {
             change::update(self, text, &parameters).await
         }
+    }
+
+    /// Refuses what changes data to those who may only read, and to pages that may not.
+    fn may_write(&self) -> Result<(), Response<Body>> {
+        self.origin.may_write()?;
+        let Some(asking) = &self.asking else {
+            return Err(said(StatusCode::FORBIDDEN, "it is not known who asks"));
+        };
+        let needs = Needs::Role(Role::Write);
+        let admitted = self.service.access.admit(asking, needs, self.uri.path());
+        admitted.map_err(|denied| said(StatusCode::FORBIDDEN, &denied.words))
     }
 
     fn header(&self, name: header::HeaderName) -> String {

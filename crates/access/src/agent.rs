@@ -1,0 +1,158 @@
+//! What an agent of OpenSSH is asked: which keys it has, and to sign with one.
+//! (draft-ietf-sshm-ssh-agent: each message has its length before it, then its kind.)
+
+use crate::crypto;
+use ssh_key::public::KeyData;
+use ssh_key::{PublicKey, Signature};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+const REQUEST_IDENTITIES: u8 = 11;
+const IDENTITIES_ANSWER: u8 = 12;
+const SIGN_REQUEST: u8 = 13;
+const SIGN_RESPONSE: u8 = 14;
+/// Signatures of RSA with SHA-512.
+const RSA_SHA2_512: u32 = 4;
+
+/// Bytes of an answer, as OpenSSH bounds them.
+const ANSWER_BYTES_MAX: usize = 256 << 10;
+/// Keys that are looked at.
+const KEYS_MAX: usize = 64;
+/// Somebody may have to confirm, or to touch something.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A connection to an agent.
+#[derive(Debug)]
+pub(crate) struct Agent<S = UnixStream> {
+    stream: S,
+}
+
+/// Cuts the next string off: a length and so many bytes.
+fn string<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (length, tail) = rest.split_first_chunk::<4>()?;
+    let (bytes, tail) = tail.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+    *rest = tail;
+    Some(bytes)
+}
+
+fn put(message: &mut Vec<u8>, bytes: &[u8]) {
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    message.extend_from_slice(&length.to_be_bytes());
+    message.extend_from_slice(bytes);
+}
+
+/// The keys in an answer that can be used here; others are passed over.
+fn keys(mut rest: &[u8]) -> Option<Vec<PublicKey>> {
+    let (count, tail) = rest.split_first_chunk::<4>()?;
+    rest = tail;
+    let mut all = Vec::new();
+    for _ in 0..u32::from_be_bytes(*count) {
+        let (blob, comment) = (string(&mut rest)?, string(&mut rest)?);
+        let Ok(mut key) = PublicKey::from_bytes(blob) else {
+            continue;
+        };
+        if crypto::usable(key.key_data()).is_ok() && all.len() < KEYS_MAX {
+            key.set_comment(String::from_utf8_lossy(comment));
+            all.push(key);
+        }
+    }
+    Some(all)
+}
+
+impl Agent {
+    /// Connects.
+    pub(crate) fn connect(path: &Path) -> Result<Self, String> {
+        let failed = |e: std::io::Error| {
+            format!(
+                "the agent at `{}` (SSH_AUTH_SOCK) cannot be reached: {e}",
+                path.display()
+            )
+        };
+        let stream = UnixStream::connect(path).map_err(failed)?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
+        Ok(Self { stream })
+    }
+}
+
+impl<S: Read + Write> Agent<S> {
+    fn ask(&mut self, message: &[u8], expected: u8) -> Result<Vec<u8>, String> {
+        let failed = |e: std::io::Error| format!("the agent does not answer: {e}");
+        let mut out = Vec::new();
+        put(&mut out, message);
+        self.stream.write_all(&out).map_err(failed)?;
+        let mut length = [0; 4];
+        self.stream.read_exact(&mut length).map_err(failed)?;
+        let length = u32::from_be_bytes(length) as usize;
+        if !(1..=ANSWER_BYTES_MAX).contains(&length) {
+            return Err(format!("the agent's answer has {length} bytes"));
+        }
+        let mut answer = vec![0; length];
+        self.stream.read_exact(&mut answer).map_err(failed)?;
+        match answer.split_first() {
+            Some((kind, rest)) if *kind == expected => Ok(rest.to_vec()),
+            _ => Err("the agent refused".into()),
+        }
+    }
+
+    /// The keys that it has.
+    pub(crate) fn keys(&mut self) -> Result<Vec<PublicKey>, String> {
+        let answer = self.ask(&[REQUEST_IDENTITIES], IDENTITIES_ANSWER)?;
+        keys(&answer).ok_or_else(|| "the agent's list of keys breaks off".into())
+    }
+
+    /// Signs bytes with one of them.
+    pub(crate) fn sign(&mut self, key: &KeyData, bytes: &[u8]) -> Result<Signature, String> {
+        let blob = PublicKey::from(key.clone()).to_bytes();
+        let blob = blob.map_err(|e| e.to_string())?;
+        let mut message = vec![SIGN_REQUEST];
+        put(&mut message, &blob);
+        put(&mut message, bytes);
+        let flags = if key.is_rsa() { RSA_SHA2_512 } else { 0 };
+        message.extend_from_slice(&flags.to_be_bytes());
+        let answer = self.ask(&message, SIGN_RESPONSE)?;
+        let signature = string(&mut answer.as_slice());
+        let signature = signature.ok_or("the agent's signature breaks off")?;
+        Signature::try_from(signature).map_err(|e| format!("the agent's signature is none: {e}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::HostKey;
+    use proptest::prelude::*;
+    use std::io::Cursor;
+
+    struct Canned(Cursor<Vec<u8>>);
+
+    impl Read for Canned {
+        fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+            self.0.read(to)
+        }
+    }
+
+    impl Write for Canned {
+        fn write(&mut self, from: &[u8]) -> std::io::Result<usize> {
+            Ok(from.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_answer_is_taken_or_refused(kind in 11_u8..16, bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut framed = Vec::new();
+            put(&mut framed, &[&[kind], bytes.as_slice()].concat());
+            let answer = || Agent { stream: Canned(Cursor::new(framed.clone())) };
+            let _ = answer().keys();
+            let key = HostKey::from_seed(&[1; 32]);
+            let _ = answer().sign(key.public().key_data(), b"x");
+            let _ = Agent { stream: Canned(Cursor::new(bytes)) }.keys();
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! `authorized_keys`: lines of options, key and comment, as sshd has them, with one option more.
+//!
+//! ```text
+//!  esker-role="write",expiry-time="20270101" ssh-ed25519 AAAAC3Nz… bob@lab
+//! ```
+//!
+//! A key without a role may read. A line that says something which cannot be held to gives no rights, and is reported with
+//! its number.
+
+use crate::crypto;
+use crate::fingerprint;
+use crate::options::{Options, cut, time_text};
+use crate::role::Role;
+use ssh_key::PublicKey;
+use ssh_key::public::KeyData;
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+/// The name of such a file, in a database's folder and in `~/.esker`.
+pub const NAME: &str = "authorized_keys";
+
+/// A line that names a key.
+#[derive(Debug, Clone)]
+pub struct Line {
+    /// Its number, from 1.
+    pub number: usize,
+    /// The key, with its comment.
+    pub key: PublicKey,
+    options: Options,
+}
+
+/// A line that gives no rights because of a mistake in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// Its number, from 1.
+    pub number: usize,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// A whole file.
+#[derive(Debug, Clone, Default)]
+pub struct AuthorizedKeys {
+    /// The keys in it.
+    pub lines: Vec<Line>,
+    /// What could not be taken.
+    pub mistakes: Vec<Mistake>,
+}
+
+/// What a key that is named somewhere is refused for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Closed {
+    /// It is named with role `none`.
+    Revoked,
+    /// Its time is over.
+    Expired {
+        /// When, in words.
+        at: String,
+    },
+    /// It may not be used from there.
+    Elsewhere {
+        /// From where it may.
+        from: String,
+    },
+}
+
+impl Line {
+    /// The role that the key has, if any.
+    pub fn role(&self) -> Option<Role> {
+        self.options.role
+    }
+
+    /// Seconds since 1970 from which it opens nothing.
+    pub fn expires(&self) -> Option<i64> {
+        self.options.expires
+    }
+
+    /// From where it may be used, if not from everywhere.
+    pub fn from(&self) -> Option<&str> {
+        self.options.from.as_ref().map(crate::options::From::text)
+    }
+
+    /// What the key may do for somebody at that address at that time, in seconds since 1970.
+    pub fn opens(&self, from: IpAddr, now: i64) -> Result<Role, Closed> {
+        let Some(role) = self.role() else {
+            return Err(Closed::Revoked);
+        };
+        if let Some(end) = self.options.expires
+            && now >= end
+        {
+            return Err(Closed::Expired {
+                at: time_text(end).unwrap_or_default(),
+            });
+        }
+        match &self.options.from {
+            Some(patterns) if !patterns.holds(from) => Err(Closed::Elsewhere {
+                from: patterns.text().to_owned(),
+            }),
+            _ => Ok(role),
+        }
+    }
+}
+
+/// A line's key, and the options before it.
+fn entry(line: &str) -> Result<(Options, PublicKey), String> {
+    let key = |text: &str| -> Result<PublicKey, String> {
+        let key = PublicKey::from_openssh(text).map_err(|e| format!("there is no key: {e}"))?;
+        crypto::usable(key.key_data())?;
+        Ok(key)
+    };
+    // What begins with the name of a kind of key has no options.
+    let first = line.split([' ', '\t']).next().unwrap_or_default();
+    if is_kind(first) {
+        return Ok((Options::default(), key(&single_spaces(line))?));
+    }
+    let (options, rest) =
+        cut(line).ok_or("expected options, a key and a comment: a quote is not closed")?;
+    Ok((Options::parse(options)?, key(&single_spaces(rest))?))
+}
+
+/// Whether a word is the name of a kind of key.
+fn is_kind(word: &str) -> bool {
+    ["ssh-", "ecdsa-sha2-", "sk-ssh-", "sk-ecdsa-"]
+        .iter()
+        .any(|p| word.starts_with(p))
+}
+
+/// Kind, key and comment with one space between them: tabs and several spaces part them as well.
+fn single_spaces(text: &str) -> String {
+    let mut parts = text.splitn(2, [' ', '\t']);
+    let kind = parts.next().unwrap_or_default();
+    let rest = parts.next().unwrap_or_default().trim_start();
+    let mut parts = rest.splitn(2, [' ', '\t']);
+    let key = parts.next().unwrap_or_default();
+    let comment = parts.next().unwrap_or_default().trim();
+    format!("{kind} {key} {comment}").trim_end().to_owned()
+}
+
+impl AuthorizedKeys {
+    /// Reads a file's text.
+    pub fn parse(text: &str) -> Self {
+        let mut all = Self::default();
+        for (i, line) in text.lines().enumerate() {
+            let (number, line) = (i + 1, line.trim());
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            match entry(line) {
+                Ok((options, key)) => all.lines.push(Line {
+                    number,
+                    key,
+                    options,
+                }),
+                Err(why) => all.mistakes.push(Mistake { number, why }),
+            }
+        }
+        all
+    }
+
+    /// The lines that name a key.
+    pub fn of<'a>(&'a self, key: &'a KeyData) -> impl Iterator<Item = &'a Line> {
+        self.lines.iter().filter(move |l| l.key.key_data() == key)
+    }
+}
+
+/// What a key is to be granted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// The role; none revokes the key.
+    pub role: Option<Role>,
+    /// Seconds since 1970 from which it opens nothing.
+    pub expires: Option<i64>,
+    /// From where it may be used: patterns with commas between them.
+    pub from: Option<String>,
+}
+
+/// A line for a key. An error says what of the terms cannot be written.
+pub fn line(key: &PublicKey, terms: &Terms) -> Result<String, String> {
+    crypto::usable(key.key_data())?;
+    let role = terms.role.map_or("none", Role::name);
+    let mut line = format!("esker-role=\"{role}\"");
+    if let Some(end) = terms.expires {
+        let end = time_text(end).ok_or("that time is beyond those that can be written")?;
+        let _ = write!(line, ",expiry-time=\"{end}\"");
+    }
+    if let Some(from) = &terms.from {
+        let _ = write!(line, ",from=\"{from}\"");
+    }
+    let options = Options::parse(&line)?;
+    let text = key.to_openssh().map_err(|e| e.to_string())?;
+    let line = format!("{line} {text}");
+    // What cannot be read back is not written.
+    let same = |(o, k): (Options, PublicKey)| o == options && k.key_data() == key.key_data();
+    if line.lines().count() != 1 || !entry(&line).is_ok_and(same) {
+        return Err("the addresses or the comment hold a character that a line cannot".into());
+    }
+    Ok(line)
+}
+
+/// A file's text with that line for a key instead of all that it had; other lines stay as they are.
+pub fn with(text: &str, key: &KeyData, line: Option<&str>) -> String {
+    let mut out = String::new();
+    for old in text.lines() {
+        let names = entry(old.trim()).is_ok_and(|(_, k)| k.key_data() == key);
+        if !names {
+            out.push_str(old);
+            out.push('\n');
+        }
+    }
+    if let Some(line) = line {
+        out.push_str(line);
+        out.push('\n');
+    }
+    out
+}
+
+/// The key that somebody means: one in a text, by its own words or by its fingerprint.
+pub fn named<'a>(file: &'a AuthorizedKeys, what: &str) -> Option<&'a PublicKey> {
+    let by_comment = |l: &&Line| l.key.comment() == what;
+    let by_print = |l: &&Line| fingerprint(l.key.key_data()) == what;
+    let mut lines = file.lines.iter();
+    let found = lines.clone().find(by_print).or_else(|| {
+        let first = lines.find(by_comment)?;
+        // A comment that two keys have names neither.
+        let same = |l: &Line| l.key.key_data() == first.key.key_data();
+        let all = file.lines.iter().filter(by_comment).all(same);
+        all.then_some(first)
+    });
+    found.map(|l| &l.key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host_key::HostKey;
+    use proptest::prelude::*;
+
+    const KEY: &str =
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB9dG4kjRhQTtWTVzd2t27+t0DEHBPW7iOD23TUiYLio";
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    #[test]
+    fn lines_give_rights_or_are_reported() {
+        let text = format!(
+            "# Bob's\n\n{KEY} bob #1\n  esker-role=\"write\",expiry-time=\"19700102\" \t{KEY}\tbob at work\n\
+             command=\"esker scan\" {KEY} bob\nssh-ed25519 AAAA bob\nesker-role=\"read {KEY}\nnonsense\n"
+        );
+        let file = AuthorizedKeys::parse(&text);
+        let comments: Vec<&str> = file.lines.iter().map(|l| l.key.comment()).collect();
+        assert_eq!(comments, ["bob #1", "bob at work"]);
+        assert_eq!(file.lines[0].opens(HERE, 100), Ok(Role::Read));
+        assert_eq!(file.lines[1].opens(HERE, 86_399), Ok(Role::Write));
+        assert!(matches!(
+            file.lines[1].opens(HERE, 86_400),
+            Err(Closed::Expired { .. })
+        ));
+        let numbers: Vec<usize> = file.mistakes.iter().map(|m| m.number).collect();
+        assert_eq!(numbers, [5, 6, 7, 8]);
+        assert!(file.mistakes[0].why.contains("`command`"));
+    }
+
+    #[test]
+    fn kinds_that_nobody_should_use_open_nothing() {
+        // A key of DSA, and one of 1,024 bits of RSA.
+        let rsa = {
+            let n = [vec![0xc1_u8], vec![0x55; 127]].concat();
+            let n = ssh_key::Mpint::from_positive_bytes(&n).unwrap();
+            let e = ssh_key::Mpint::from_positive_bytes(&[1, 0, 1]).unwrap();
+            PublicKey::from(KeyData::Rsa(ssh_key::public::RsaPublicKey { e, n }))
+        };
+        let file = AuthorizedKeys::parse(&format!("{}\n", rsa.to_openssh().unwrap()));
+        assert!(
+            file.mistakes[0].why.contains("1024 bits"),
+            "{:?}",
+            file.mistakes
+        );
+    }
+
+    #[test]
+    fn a_key_is_named_by_fingerprint_or_comment() {
+        let file = AuthorizedKeys::parse(&format!("{KEY} bob\n"));
+        let key = &file.lines[0].key;
+        assert_eq!(named(&file, "bob"), Some(key));
+        assert_eq!(named(&file, &fingerprint(key.key_data())), Some(key));
+        assert_eq!(named(&file, "ann"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_file(text in "(\\PC{0,40}\n){0,6}") {
+            let file = AuthorizedKeys::parse(&text);
+            prop_assert!(file.lines.len() + file.mistakes.len() <= text.lines().count());
+        }
+
+        /// Against the simplest of models: a list of keys and what each was last granted.
+        #[test]
+        fn what_is_granted_last_holds(
+            changes in proptest::collection::vec((0_usize..3, proptest::option::of(0_usize..3), proptest::option::of(1_i64..2_000_000_000)), 0..12),
+            other in "(# [a-z]{0,9}\n){0,2}",
+        ) {
+            let keys: Vec<HostKey> = (0..3).map(|n| HostKey::from_seed(&[n + 1; 32])).collect();
+            let mut text = other.clone();
+            let mut model = [None, None, None];
+            for (who, role, expires) in changes {
+                let role = role.and_then(|r| Role::ALL.get(r).copied());
+                let key = keys[who].public();
+                let terms = Terms { role, expires, from: None };
+                text = with(&text, key.key_data(), Some(&line(key, &terms).unwrap()));
+                model[who] = Some(terms);
+            }
+            let file = AuthorizedKeys::parse(&text);
+            prop_assert!(file.mistakes.is_empty());
+            for (key, terms) in keys.iter().zip(&model) {
+                let lines: Vec<&Line> = file.of(key.public().key_data()).collect();
+                prop_assert_eq!(lines.len(), usize::from(terms.is_some()));
+                if let Some(terms) = terms {
+                    prop_assert_eq!(lines[0].role(), terms.role);
+                    prop_assert_eq!(lines[0].expires(), terms.expires);
+                }
+            }
+            prop_assert!(text.starts_with(&other));
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Rights given and taken, in the files of a folder.
+
+use crate::authorized::{self, AuthorizedKeys, Terms, line, named, with};
+use crate::options::time_text;
+use crate::{file, fingerprint, home, token};
+use esker_model::{Error, Result};
+use ssh_key::PublicKey;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// Somebody's rights, for a list.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Listed {
+    /// The key's, as `ssh-keygen -l` prints it; or a token's name.
+    pub fingerprint: String,
+    /// How it is called.
+    pub comment: String,
+    /// Empty if it was revoked.
+    pub role: String,
+    /// When its time ends; empty for never.
+    pub expires: String,
+    /// From where it may be used; empty for everywhere.
+    pub from: String,
+    /// Which file says so.
+    pub file: String,
+}
+
+/// Held while files are changed: one process after the other.
+fn lock(folder: &Path) -> Result<File> {
+    let failed = |e| Error::io(format!("locking `{}`", folder.display()), e);
+    let file = File::open(folder).map_err(failed)?;
+    file.lock().map_err(failed)?;
+    Ok(file)
+}
+
+fn text_of(path: &Path) -> Result<String> {
+    Ok(file::read(path)?.map(|(_, text)| text).unwrap_or_default())
+}
+
+/// The line of a key in the folder's file becomes one with those terms.
+pub fn grant(folder: &Path, key: &PublicKey, terms: &Terms) -> Result<()> {
+    let line = line(key, terms).map_err(Error::Target)?;
+    let _lock = lock(folder)?;
+    let path = folder.join(authorized::NAME);
+    let text = with(&text_of(&path)?, key.key_data(), Some(&line));
+    file::replace(&path, 0o600, text.as_bytes())?;
+    // What the server would not read is said now.
+    file::read(&path).map(|_| ())
+}
+
+/// The same in `~/.esker`, which opens all of this user's databases.
+pub fn grant_all(key: &PublicKey, terms: &Terms) -> Result<()> {
+    let folder = own_folder()?;
+    file::own_folder(&folder)?;
+    grant(&folder, key, terms)
+}
+
+/// `~/.esker`.
+pub fn own_folder() -> Result<PathBuf> {
+    home().ok_or_else(|| {
+        Error::Target("there is no ~/.esker: HOME is not set in the environment".into())
+    })
+}
+
+fn own_file() -> Option<PathBuf> {
+    home().map(|h| h.join(authorized::NAME))
+}
+
+/// Takes a key's rights, or a token's. It is named by what it is (`ssh-ed25519 AAAA…`), its fingerprint or its comment. A
+/// line that says so stays, so that whoever shows the key is told that it was revoked, and so that it opens nothing even
+/// where `~/.esker` gives it rights. What was revoked comes back in words.
+pub fn revoke(folder: &Path, what: &str) -> Result<String> {
+    let what = what.trim();
+    if what.starts_with(token::PREFIX) || what.starts_with("token:") {
+        let _lock = lock(folder)?;
+        if token::forget(folder, what)? {
+            return Ok(format!("token {}", what.get(..18).unwrap_or(what)));
+        }
+        return Err(Error::Target(format!(
+            "there is no token `{}` here: `esker grant … --list` shows those that there are",
+            what.get(..18).unwrap_or(what)
+        )));
+    }
+    let text = text_of(&folder.join(authorized::NAME))?;
+    let file = AuthorizedKeys::parse(&text);
+    let all = match own_file() {
+        Some(path) => AuthorizedKeys::parse(&text_of(&path)?),
+        None => AuthorizedKeys::default(),
+    };
+    let key = PublicKey::from_openssh(what)
+        .ok()
+        .or_else(|| named(&file, what).cloned())
+        .or_else(|| named(&all, what).cloned());
+    let key = key.ok_or_else(|| {
+        Error::Target(format!(
+            "`{what}` names no key that has rights here, or more than one: expected a public key, a fingerprint \
+             (SHA256:…) or a comment that one key has; `esker grant … --list` shows them"
+        ))
+    })?;
+    grant(folder, &key, &Terms::default())?;
+    let print = fingerprint(key.key_data());
+    Ok(format!("key {print} {}", key.comment())
+        .trim_end()
+        .to_owned())
+}
+
+/// Everybody's rights, and what is wrong in the files.
+pub fn list(folder: &Path) -> Result<(Vec<Listed>, Vec<String>)> {
+    let (mut all, mut mistakes) = (Vec::new(), Vec::new());
+    let own = own_file();
+    for path in [Some(folder.join(authorized::NAME)), own]
+        .into_iter()
+        .flatten()
+    {
+        let text = match text_of(&path) {
+            Ok(text) => text,
+            Err(e) => {
+                mistakes.push(e.to_string());
+                continue;
+            }
+        };
+        let file = AuthorizedKeys::parse(&text);
+        all.extend(file.lines.iter().map(|l| Listed {
+            fingerprint: fingerprint(l.key.key_data()),
+            comment: l.key.comment().to_owned(),
+            role: l.role().map_or_else(String::new, |r| r.name().to_owned()),
+            expires: l.expires().and_then(time_text).unwrap_or_default(),
+            from: l.from().unwrap_or_default().to_owned(),
+            file: path.display().to_string(),
+        }));
+        let at = |m: &authorized::Mistake| format!("{}:{}: {}", path.display(), m.number, m.why);
+        mistakes.extend(file.mistakes.iter().map(at));
+    }
+    match token::of_folder(folder) {
+        Ok(tokens) => all.extend(tokens.iter().map(|t| Listed {
+            fingerprint: t.name(),
+            comment: t.comment.clone(),
+            role: t.role.name().to_owned(),
+            expires: t.end(),
+            from: String::new(),
+            file: folder.join(token::NAME).display().to_string(),
+        })),
+        Err(e) => mistakes.push(e.to_string()),
+    }
+    Ok((all, mistakes))
+}
+
+/// Makes a token that opens a database for so many seconds.
+pub fn make_token(folder: &Path, role: crate::Role, seconds: u64, comment: &str) -> Result<String> {
+    let now = crate::rights::now();
+    let end = now.saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX));
+    let _lock = lock(folder)?;
+    token::make(folder, role, end, now, comment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{HostKey, Role};
+
+    #[test]
+    fn what_is_given_is_listed_and_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let key = HostKey::from_seed(&[1; 32]).public().clone();
+        let key = PublicKey::new(key.key_data().clone(), "bob@lab");
+        let terms = Terms {
+            role: Some(Role::Write),
+            expires: Some(2_000_000_000),
+            from: Some("10.0.0.0/8".into()),
+        };
+        grant(dir.path(), &key, &terms).unwrap();
+        let of = || {
+            let all = list(dir.path()).unwrap().0;
+            let mut of = all.into_iter().filter(|l| l.comment == "bob@lab");
+            let one = of.next().unwrap();
+            assert_eq!(of.next(), None);
+            (one.role, one.expires, one.from)
+        };
+        let given = (
+            "write".into(),
+            "20330518033320Z".into(),
+            "10.0.0.0/8".into(),
+        );
+        assert_eq!(of(), given);
+        assert!(revoke(dir.path(), "ann@lab").is_err());
+        for name in ["bob@lab", &fingerprint(key.key_data())] {
+            assert!(revoke(dir.path(), name).unwrap().contains("SHA256:"));
+            assert_eq!(of().0, "");
+        }
+        let token = make_token(dir.path(), Role::Read, 60, "curl").unwrap();
+        assert!(revoke(dir.path(), &token).is_ok());
+        assert!(revoke(dir.path(), &token).is_err());
+    }
+
+    #[test]
+    fn what_would_not_be_read_back_is_not_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let key = HostKey::from_seed(&[1; 32]).public().clone();
+        for from in ["", "a\"b", "10.0.0.0/99", "x\ny"] {
+            let terms = Terms {
+                role: Some(Role::Read),
+                expires: None,
+                from: Some(from.into()),
+            };
+            assert!(grant(dir.path(), &key, &terms).is_err(), "{from:?}");
+        }
+        assert!(!dir.path().join(authorized::NAME).exists());
+    }
+
+    #[test]
+    fn many_at_once_lose_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for n in 0..8 {
+                let folder = dir.path();
+                scope.spawn(move || {
+                    let key = HostKey::from_seed(&[n + 1; 32]).public().clone();
+                    let terms = Terms {
+                        role: Some(Role::Read),
+                        ..Terms::default()
+                    };
+                    grant(folder, &key, &terms).unwrap();
+                });
+            }
+        });
+        let text = std::fs::read_to_string(dir.path().join(authorized::NAME)).unwrap();
+        assert_eq!(AuthorizedKeys::parse(&text).lines.len(), 8);
+    }
+}

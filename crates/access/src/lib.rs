@@ -1,0 +1,48 @@
+//! Who may use a database, by SSH keys: the rights that files grant, the key that proves a server, the proof of a client.
+//!
+//! After the Cray Graph Engine: nobody has a password, everybody has an SSH key. A server proves itself by its host key,
+//! which clients find in `known_hosts`; a client by its own key, which the server finds in `authorized_keys`. Formats are
+//! those of OpenSSH, read by `ssh-key`; all cryptography is that of TLS 1.3 and *ring*.
+//!
+//! Suggested reading order: [`role`], [`authorized`], [`rights`] (what a server knows), [`host_key`], [`known_hosts`] (who a
+//! server is), [`proof`], [`identity`] (who a client is), [`tls`], [`peer`]. `docs/internals/access.md` says what is
+//! protected from whom.
+
+#![deny(clippy::indexing_slicing)]
+
+mod agent;
+pub mod authorized;
+mod crypto;
+mod file;
+pub mod grants;
+pub mod host_key;
+pub mod identity;
+pub mod known_hosts;
+mod options;
+pub mod peer;
+pub mod proof;
+pub mod rights;
+pub mod role;
+pub mod tls;
+pub mod token;
+
+pub use host_key::HostKey;
+pub use identity::{Identities, Identity};
+pub use rights::{Granted, Refused, Rights};
+pub use role::Role;
+pub use ssh_key::PublicKey;
+pub use ssh_key::public::KeyData;
+
+use ssh_key::HashAlg;
+use std::path::PathBuf;
+
+/// Where somebody's own files lie: `~/.esker`.
+pub fn home() -> Option<PathBuf> {
+    let home = std::env::var_os("HOME").filter(|h| !h.is_empty())?;
+    Some(PathBuf::from(home).join(".esker"))
+}
+
+/// A key's fingerprint, as `ssh-keygen -l` prints it.
+pub fn fingerprint(key: &KeyData) -> String {
+    key.fingerprint(HashAlg::Sha256).to_string()
+}

@@ -1,0 +1,145 @@
+//! Whose a connection of this machine is: the kernel knows by which user its other end was opened.
+//!
+//! For connections over loopback `/proc/net/tcp` and `tcp6` list both ends. Only an end that is established and belongs to
+//! an open socket counts: others are listed as user 0's.
+
+use std::fmt::Write as _;
+use std::net::{IpAddr, SocketAddr};
+
+/// An established connection, as the kernel lists it.
+const ESTABLISHED: &str = "01";
+
+/// How the kernel prints an address: each four bytes as a number of this machine, in hexadecimal digits.
+#[allow(
+    clippy::host_endian_bytes,
+    reason = "the kernel prints the bytes as it has them"
+)]
+fn printed(address: SocketAddr, out: &mut String) {
+    let mut words = |bytes: &[u8]| {
+        for word in bytes.chunks_exact(4) {
+            let word = <[u8; 4]>::try_from(word).map_or(0, u32::from_ne_bytes);
+            let _ = write!(out, "{word:08X}");
+        }
+    };
+    match address.ip() {
+        IpAddr::V4(ip) => words(&ip.octets()),
+        IpAddr::V6(ip) => words(&ip.octets()),
+    }
+    let _ = write!(out, ":{:04X}", address.port());
+}
+
+/// The same address as the other version writes it.
+fn mapped(address: SocketAddr) -> Option<SocketAddr> {
+    match address.ip() {
+        IpAddr::V4(ip) => Some(SocketAddr::new(ip.to_ipv6_mapped().into(), address.port())),
+        IpAddr::V6(_) => None,
+    }
+}
+
+/// The user of the socket at `near` that is connected with `far`, in such a list.
+fn listed(list: &str, near: SocketAddr, far: SocketAddr) -> Option<u32> {
+    let mut wanted = String::new();
+    printed(near, &mut wanted);
+    wanted.push(' ');
+    printed(far, &mut wanted);
+    wanted.push(' ');
+    wanted.push_str(ESTABLISHED);
+    wanted.push(' ');
+    let at = list.lines().find_map(|line| {
+        let (_, rest) = line.split_once(": ")?;
+        rest.strip_prefix(wanted.as_str())
+    })?;
+    // Queues, timers, retransmissions; user, time-out, inode.
+    let mut words = at.split_ascii_whitespace().skip(3);
+    let user = words.next()?.parse().ok()?;
+    let inode: u64 = words.nth(1)?.parse().ok()?;
+    (inode != 0).then_some(user)
+}
+
+/// The user who opened the other end of a connection: `peer` is its address, `here` that of this end. None for
+/// connections from other machines, and where the kernel does not say.
+pub fn user_of(peer: SocketAddr, here: SocketAddr) -> Option<u32> {
+    let plain = |a: SocketAddr| SocketAddr::new(a.ip().to_canonical(), a.port());
+    let (peer, here) = (plain(peer), plain(here));
+    if !peer.ip().is_loopback() || !here.ip().is_loopback() {
+        return None;
+    }
+    let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
+    if peer.is_ipv4()
+        && let Some(user) = listed(&read("/proc/net/tcp"), peer, here)
+    {
+        return Some(user);
+    }
+    let six = read("/proc/net/tcp6");
+    // A socket of version 6 may have opened it in the form of version 4.
+    match (mapped(peer), mapped(here)) {
+        (Some(peer), Some(here)) => listed(&six, peer, here),
+        _ => listed(&six, peer, here),
+    }
+}
+
+/// This process's user.
+pub fn own_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn the_kernel_knows_whose_a_connection_is() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(address) else {
+                continue;
+            };
+            let at = listener.local_addr().unwrap();
+            let client = TcpStream::connect(at).unwrap();
+            let (server, peer) = listener.accept().unwrap();
+            let here = server.local_addr().unwrap();
+            assert_eq!(user_of(peer, here), Some(own_user()));
+            // The other way round it is this end's.
+            assert_eq!(user_of(here, peer), Some(own_user()));
+            let gone = SocketAddr::new(peer.ip(), 1);
+            assert_eq!(user_of(gone, here), None);
+            // One that has hung up is nobody's any more.
+            drop(client);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert_eq!(user_of(peer, here), None);
+        }
+    }
+
+    #[test]
+    fn other_machines_are_not_looked_up() {
+        let far: SocketAddr = "10.0.0.1:7".parse().unwrap();
+        assert_eq!(user_of(far, "127.0.0.1:7".parse().unwrap()), None);
+        assert_eq!(user_of("127.0.0.1:7".parse().unwrap(), far), None);
+    }
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn only_open_established_ends_count() {
+        let near: SocketAddr = "127.0.0.1:40000".parse().unwrap();
+        let far: SocketAddr = "127.0.0.1:7400".parse().unwrap();
+        let line = |state: &str, user: u32, inode: u32| {
+            format!(
+                "  sl  local\n   3: 0100007F:9C40 0100007F:1CE8 {state} 00000000:00000000 00:00000000 00000000  {user}        0 {inode} 1 0\n"
+            )
+        };
+        assert_eq!(listed(&line("01", 1001, 77), near, far), Some(1001));
+        // A closed end is listed as user 0's.
+        assert_eq!(listed(&line("06", 0, 0), near, far), None);
+        assert_eq!(listed(&line("01", 0, 0), near, far), None);
+        assert_eq!(listed(&line("01", 1001, 77), far, near), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_list_is_read(list in "(\\PC{0,30}: \\PC{0,60}\n){0,4}") {
+            let near: SocketAddr = "127.0.0.1:1".parse().unwrap();
+            prop_assert_eq!(listed(&list, near, near), None);
+        }
+    }
+}

@@ -1,0 +1,558 @@
+//! Access by keys of SSH, with real servers, clients, keys and agents: at an address of this machine that is not loopback,
+//! where nobody is known by their user.
+
+use crate::serve::{esker, text};
+use std::fs;
+use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Rights are looked at anew after that long.
+const SEEN: Duration = Duration::from_millis(1_200);
+
+/// An address of this machine that others would reach it at; says so if there is none.
+fn outside() -> Option<String> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    // Nothing is sent: the system only chooses a way.
+    let address = socket
+        .connect("192.0.2.77:9")
+        .and_then(|()| socket.local_addr());
+    let address = address.ok().map(|a| a.ip()).filter(|a| !a.is_loopback());
+    if address.is_none() {
+        eprintln!("skipped: this machine has no address but loopback");
+    }
+    address.map(|a| a.to_string())
+}
+
+fn has(program: &str) -> bool {
+    let there = Command::new("sh")
+        .args(["-c", &format!("command -v {program}")])
+        .output()
+        .is_ok_and(|o| o.status.success());
+    if !there {
+        eprintln!("skipped: {program} is not installed");
+    }
+    there
+}
+
+fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").output().unwrap();
+    let root = text(&id.stdout).trim() == "0";
+    if !root {
+        eprintln!("skipped: only root can be another user");
+    }
+    root
+}
+
+/// A server over `lab.esker`, with its log.
+struct Lab {
+    folder: PathBuf,
+    child: Child,
+    address: String,
+    log: PathBuf,
+}
+
+impl Lab {
+    fn start(folder: &Path, listen: &str) -> Self {
+        let (port, log) = (folder.join("port"), folder.join("log"));
+        let _ = fs::remove_file(&port);
+        let child = esker(folder)
+            .args(["serve", "lab.esker", "--create", "--memory", "32MiB"])
+            .args(["--listen", listen, "--port-file", "port", "--drain", "1s"])
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let until = Instant::now() + Duration::from_secs(50);
+        let mut lab = Self {
+            folder: folder.to_path_buf(),
+            child,
+            address: String::new(),
+            log,
+        };
+        while lab.address.is_empty() {
+            lab.address = fs::read_to_string(&port).unwrap_or_default().trim().into();
+            assert!(Instant::now() < until, "it does not start: {}", lab.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        lab
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    fn target(&self) -> String {
+        format!("esker://{}", self.address)
+    }
+
+    fn esker(&self, args: &[&str]) -> Output {
+        esker(&self.folder)
+            .env_remove("SSH_AUTH_SOCK")
+            .args(args)
+            .output()
+            .unwrap()
+    }
+
+    /// Runs a command that has to work.
+    fn does(&self, args: &[&str]) -> String {
+        let out = self.esker(args);
+        assert!(
+            out.status.success(),
+            "{args:?}: {}\n{}",
+            text(&out.stderr),
+            self.log()
+        );
+        text(&out.stdout)
+    }
+
+    /// Runs one that has to be refused, with those words.
+    fn refuses(&self, args: &[&str], words: &str) -> String {
+        let out = self.esker(args);
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(words), "{args:?}: {said}");
+        said
+    }
+
+    /// Makes a key in `~/.ssh`, without a passphrase unless one is given.
+    fn key(&self, name: &str, kind: &[&str], passphrase: &str) -> PathBuf {
+        let folder = self.folder.join(".ssh");
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join(name);
+        let made = Command::new("ssh-keygen")
+            .args(["-q", "-C", &format!("{name}@lab"), "-N", passphrase, "-f"])
+            .arg(&path)
+            .args(kind)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", text(&made.stderr));
+        path
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn public(key: &Path) -> String {
+    format!("{}.pub", key.display())
+}
+
+#[test]
+fn a_key_opens_what_it_was_granted_and_no_more() {
+    let Some(host) = outside() else { return };
+    if !has("ssh-keygen") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let lab = Lab::start(dir.path(), &format!("{host}:0"));
+    let at = lab.target();
+    let at = at.as_str();
+    // A server that is not known is not spoken to.
+    let said = lab.refuses(&["get", at, "user:1"], "is not known");
+    assert!(said.contains("--trust-new-host"), "{said}");
+    assert!(!dir.path().join(".esker").exists());
+    lab.refuses(
+        &["get", at, "user:1", "--trust-new-host"],
+        "there is no key to show",
+    );
+    let known = fs::read_to_string(dir.path().join(".esker/known_hosts")).unwrap();
+    assert!(known.contains(" ssh-ed25519 "), "{known}");
+    // From now on it is. A key that has no rights is told so, and logged.
+    let ann = lab.key("id_ed25519", &["-t", "ed25519"], "");
+    lab.refuses(&["get", at, "user:1"], "it has no rights here");
+    let log = lab.log();
+    let refused = log.lines().find(|l| l.contains("unknown_key")).unwrap();
+    for part in ["WARN", "peer=", "SHA256:", "refused", "Prove"] {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+    // Read, then write, then admin.
+    let grant = |role: &str| {
+        lab.does(&["grant", "lab.esker", "--key", &public(&ann), "--role", role]);
+        std::thread::sleep(SEEN);
+    };
+    grant("read");
+    lab.does(&["stats", at]);
+    lab.does(&["check", at]);
+    lab.refuses(&["put", at, "user:1"], "needs `write`");
+    lab.refuses(&["check", at, "--repair"], "needs `admin`");
+    lab.refuses(
+        &[
+            "sparql",
+            at,
+            "--update",
+            "INSERT DATA { <urn:a> <urn:b> 1 }",
+        ],
+        "needs `write`",
+    );
+    lab.does(&["sparql", at, "SELECT * { ?s ?p ?o } LIMIT 1"]);
+    lab.refuses(&["grant", at, "--list"], "needs `admin`");
+    grant("write");
+    lab.does(&["put", at, "user:1"]);
+    lab.does(&[
+        "sparql",
+        at,
+        "--update",
+        "INSERT DATA { <urn:a> <urn:b> 1 }",
+    ]);
+    lab.refuses(&["compact", at], "needs `admin`");
+    grant("admin");
+    lab.does(&["compact", at]);
+    // An admin gives rights over the wire, and takes them.
+    let bob = lab.key("bob", &["-t", "ecdsa", "-b", "256"], "");
+    lab.does(&["grant", at, "--key", &public(&bob), "--role", "read"]);
+    let list = lab.does(&["grant", at, "--list"]);
+    assert!(list.contains("bob@lab") && list.contains("admin"), "{list}");
+    let by_bob = format!("{at}?key={}", bob.display());
+    lab.does(&["get", &by_bob, "user:1"]);
+    lab.does(&["revoke", at, "--key", "bob@lab"]);
+    std::thread::sleep(SEEN);
+    lab.refuses(&["get", &by_bob, "user:1"], "it was revoked");
+    // Metrics count what was refused.
+    let local = format!("http://{}/metrics", lab.address);
+    assert!(!local.is_empty());
+    assert!(lab.log().contains("why=\"revoked\""));
+}
+
+#[test]
+fn every_kind_of_key_and_an_agent_work() {
+    let Some(host) = outside() else { return };
+    if !has("ssh-keygen") || !has("ssh-agent") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let lab = Lab::start(dir.path(), &format!("{host}:0"));
+    let at = format!("{}?trust-new-host", lab.target());
+    let kinds: [(&str, &[&str]); 4] = [
+        ("one", &["-t", "ed25519"]),
+        ("two", &["-t", "ecdsa", "-b", "256"]),
+        ("three", &["-t", "ecdsa", "-b", "384"]),
+        ("four", &["-t", "rsa", "-b", "2048"]),
+    ];
+    for (name, kind) in kinds {
+        let key = lab.key(name, kind, "");
+        lab.does(&["grant", "lab.esker", "--key", &public(&key)]);
+        std::thread::sleep(SEEN);
+        lab.does(&["stats", &format!("{at}&key={}", key.display())]);
+    }
+    // With a passphrase: not without an agent.
+    let sealed = lab.key("id_ed25519", &["-t", "ed25519"], "secret");
+    lab.does(&[
+        "grant",
+        "lab.esker",
+        "--key",
+        &public(&sealed),
+        "--role",
+        "write",
+    ]);
+    std::thread::sleep(SEEN);
+    lab.refuses(&["put", &at, "user:7"], "ssh-add");
+    let socket = dir.path().join("agent");
+    let mut agent = Command::new("ssh-agent")
+        .args(["-D", "-a"])
+        .arg(&socket)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    while !socket.exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let ask = dir.path().join("ask");
+    fs::write(&ask, "#!/bin/sh\necho secret\n").unwrap();
+    fs::set_permissions(&ask, fs::Permissions::from_mode(0o700)).unwrap();
+    let added = Command::new("ssh-add")
+        .arg(&sealed)
+        .env("SSH_AUTH_SOCK", &socket)
+        .env("SSH_ASKPASS", &ask)
+        .env("SSH_ASKPASS_REQUIRE", "force")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let done = esker(dir.path())
+        .env("SSH_AUTH_SOCK", &socket)
+        .args(["put", &at, "user:7"])
+        .output()
+        .unwrap();
+    let _ = agent.kill();
+    let _ = agent.wait();
+    assert!(added.status.success(), "{}", text(&added.stderr));
+    assert!(done.status.success(), "{}", text(&done.stderr));
+}
+
+#[test]
+fn rights_end_by_the_clock_and_hold_in_some_places_only() {
+    let Some(host) = outside() else { return };
+    if !has("ssh-keygen") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let lab = Lab::start(dir.path(), &format!("{host}:0"));
+    let at = format!("{}?trust-new-host", lab.target());
+    let key = lab.key("id_ed25519", &["-t", "ed25519"], "");
+    let grant = |more: &[&str]| {
+        let public = public(&key);
+        lab.does(&[&["grant", "lab.esker", "--key", &public], more].concat());
+        std::thread::sleep(SEEN);
+    };
+    grant(&["--from", "203.0.113.0/24"]);
+    lab.refuses(&["stats", &at], "it may be used from 203.0.113.0/24 only");
+    grant(&["--from", &format!("203.0.113.0/24,{host}")]);
+    lab.does(&["stats", &at]);
+    grant(&["--for", "3s"]);
+    lab.does(&["stats", &at]);
+    std::thread::sleep(Duration::from_secs(3));
+    lab.refuses(&["stats", &at], "its time ended at");
+    assert!(lab.log().contains("why=\"expired\""), "{}", lab.log());
+    // A file that others can write opens nothing, and the log says why.
+    grant(&[]);
+    let file = dir.path().join("lab.esker/authorized_keys");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
+    std::thread::sleep(SEEN);
+    lab.refuses(&["stats", &at], "its log says why");
+    assert!(lab.log().contains("can be written by others"));
+    fs::remove_file(&file).unwrap();
+    // ~/.esker opens all of a user's databases.
+    lab.does(&["grant", "lab.esker", "--all", "--key", &public(&key)]);
+    std::thread::sleep(SEEN);
+    lab.does(&["stats", &at]);
+    lab.does(&["revoke", "lab.esker", "--key", &public(&key)]);
+    std::thread::sleep(SEEN);
+    lab.refuses(&["stats", &at], "it was revoked");
+}
+
+#[test]
+fn a_server_with_another_key_is_not_spoken_to() {
+    let Some(host) = outside() else { return };
+    if !has("ssh-keygen") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let lab = Lab::start(dir.path(), &format!("{host}:0"));
+    let address = lab.address.clone();
+    let key = lab.key("id_ed25519", &["-t", "ed25519"], "");
+    lab.does(&["grant", "lab.esker", "--key", &public(&key)]);
+    let at = lab.target();
+    lab.does(&["stats", &at, "--trust-new-host"]);
+    lab.does(&["stats", &at]);
+    drop(lab);
+    fs::remove_file(dir.path().join("lab.esker/host_key")).unwrap();
+    let lab = Lab::start(dir.path(), &address);
+    let said = lab.refuses(&["stats", &at, "--trust-new-host"], "HAS CHANGED");
+    assert!(said.contains("known_hosts:1"), "{said}");
+}
+
+#[test]
+fn plain_requests_from_elsewhere_are_refused_and_tokens_open_https() {
+    let Some(host) = outside() else { return };
+    if !has("curl") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let lab = Lab::start(dir.path(), &format!("{host}:0"));
+    let curl = |args: &[&str]| {
+        let out = Command::new("curl")
+            .args(["-s", "-w", "\n%{http_code}", "--max-time", "20"])
+            .args(args)
+            .output()
+            .unwrap();
+        let all = text(&out.stdout);
+        let (body, code) = all.rsplit_once('\n').unwrap_or_default();
+        (code.to_owned(), body.to_owned())
+    };
+    let (plain, https) = (
+        format!("http://{}", lab.address),
+        format!("https://{}", lab.address),
+    );
+    assert_eq!(curl(&[&format!("{plain}/healthz")]).0, "200");
+    for path in [
+        "/metrics",
+        "/api/v1/schema",
+        "/sparql",
+        "/api/v1/find?filter=x",
+    ] {
+        let (code, body) = curl(&[&format!("{plain}{path}")]);
+        assert_eq!(code, "401", "{path}: {body}");
+        assert!(body.contains("not encrypted"), "{path}: {body}");
+    }
+    let (code, _) = curl(&["-d", "{}", &format!("{plain}/api/v1/apply")]);
+    assert_eq!(code, "401");
+    let (code, body) = curl(&["-k", &format!("{https}/api/v1/schema")]);
+    assert_eq!(code, "401", "{body}");
+    let token = lab.does(&["grant", "lab.esker", "--token", "--for", "1h"]);
+    std::thread::sleep(SEEN);
+    let bearer = format!("Authorization: Bearer {}", token.trim());
+    let (code, _) = curl(&["-k", "-H", &bearer, &format!("{https}/api/v1/schema")]);
+    assert_eq!(code, "200");
+    let (code, body) = curl(&[
+        "-k",
+        "-H",
+        &bearer,
+        "-d",
+        "",
+        &format!("{https}/api/v1/apply"),
+    ]);
+    assert_eq!(code, "403", "{body}");
+    assert!(body.contains("needs `write`"), "{body}");
+    // Sent in the open it opens nothing.
+    let (code, body) = curl(&["-H", &bearer, &format!("{plain}/api/v1/schema")]);
+    assert_eq!(code, "401");
+    assert!(body.contains("revoke it"), "{body}");
+    lab.does(&["revoke", "lab.esker", "--key", token.trim()]);
+    std::thread::sleep(SEEN);
+    let (code, _) = curl(&["-k", "-H", &bearer, &format!("{https}/api/v1/schema")]);
+    assert_eq!(code, "401");
+    assert!(lab.log().contains("why=\"token_in_the_open\""));
+}
+
+/// The kernel says whose a connection over loopback is.
+#[test]
+fn another_user_of_this_machine_needs_a_key() {
+    if !is_root() || !has("setpriv") || !has("ssh-keygen") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let lab = Lab::start(dir.path(), "127.0.0.1:0");
+    // A home of their own, and a way to the program, which may lie in a folder of root's.
+    let home = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        Command::new("setpriv")
+            .args(["--reuid", "65534", "--clear-groups"])
+            .args([
+                "--inh-caps",
+                "+dac_read_search",
+                "--ambient-caps",
+                "+dac_read_search",
+            ])
+            .arg(env!("CARGO_BIN_EXE_esker"))
+            .args(args)
+            .current_dir("/")
+            .env("HOME", home.path())
+            .env_remove("SSH_AUTH_SOCK")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    };
+    let own = |path: &Path| std::os::unix::fs::chown(path, Some(65_534), Some(65_534)).unwrap();
+    own(home.path());
+    let at = lab.target();
+    lab.does(&["put", &at, "user:1"]);
+    let refused = |args: &[&str], words: &str| {
+        let out = run(args);
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{said}");
+        assert!(said.contains(words), "{said}");
+    };
+    refused(
+        &["get", &format!("{at}?plain=on"), "user:1"],
+        "user 65534 does not own this database",
+    );
+    refused(&["get", &at, "user:1"], "is not known");
+    refused(&["get", &at, "user:1", "--trust-new-host"], "no key");
+    let key = lab.key("theirs", &["-t", "ed25519"], "");
+    let ssh = home.path().join(".ssh");
+    fs::create_dir(&ssh).unwrap();
+    fs::copy(&key, ssh.join("id_ed25519")).unwrap();
+    own(&ssh);
+    own(&ssh.join("id_ed25519"));
+    refused(&["get", &at, "user:1"], "has no rights here");
+    lab.does(&["grant", "lab.esker", "--key", &public(&key)]);
+    std::thread::sleep(SEEN);
+    let out = run(&["get", &at, "user:1"]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    refused(&["put", &at, "user:2"], "needs `write`");
+    // HTTP over loopback in the same way.
+    let curl = Command::new("setpriv")
+        .args(["--reuid", "65534", "--clear-groups", "curl", "-s"])
+        .arg(format!("http://{}/api/v1/stats", lab.address))
+        .output()
+        .unwrap();
+    let said = text(&curl.stdout);
+    assert!(said.contains("user 65534 does not own"), "{said}");
+    // And at the socket in the folder, where the owner lets others in.
+    fs::set_permissions(
+        dir.path().join("lab.esker/owner"),
+        fs::Permissions::from_mode(0o755),
+    )
+    .unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let socket = dir.path().join("lab.esker/owner/http.sock");
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
+    let ask = |user: &str| {
+        let out = Command::new("setpriv")
+            .args([
+                "--reuid",
+                user,
+                "--clear-groups",
+                "curl",
+                "-s",
+                "--unix-socket",
+            ])
+            .arg(&socket)
+            .arg("http://localhost/api/v1/stats")
+            .output()
+            .unwrap();
+        text(&out.stdout)
+    };
+    assert!(
+        ask("65534").contains("user 65534 does not own"),
+        "{}",
+        ask("65534")
+    );
+    assert!(ask("0").contains("\"vertices\""), "{}", ask("0"));
+}
+
+/// Rights that are taken are gone on connections that are open, too.
+#[test]
+fn an_open_connection_loses_its_rights() {
+    let Some(host) = outside() else { return };
+    if !has("ssh-keygen") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let lab = Lab::start(dir.path(), &format!("{host}:0"));
+    let key = lab.key("id_ed25519", &["-t", "ed25519"], "");
+    lab.does(&[
+        "grant",
+        "lab.esker",
+        "--key",
+        &public(&key),
+        "--role",
+        "write",
+    ]);
+    std::thread::sleep(SEEN);
+    let mut shell = esker(dir.path())
+        .args(["shell", &lab.target(), "--trust-new-host"])
+        .env_remove("SSH_AUTH_SOCK")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut say = shell.stdin.take().unwrap();
+    use std::io::Write as _;
+    say.write_all(b"put user:1\n").unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    lab.does(&["revoke", "lab.esker", "--key", "id_ed25519@lab"]);
+    std::thread::sleep(SEEN);
+    say.write_all(b"put user:2\n").unwrap();
+    drop(say);
+    let out = shell.wait_with_output().unwrap();
+    let (done, said) = (text(&out.stdout), text(&out.stderr));
+    assert!(
+        done.contains("user:1") || said.contains("user:1"),
+        "{done}{said}"
+    );
+    assert!(said.contains("it was revoked"), "{done}{said}");
+    let log = lab.log();
+    assert!(
+        log.contains("call=\"apply\" why=\"revoked\"") || log.contains("why=\"revoked\""),
+        "{log}"
+    );
+}

@@ -1,0 +1,374 @@
+//! Who is at the other end of a connection.
+
+use super::Access;
+use axum::body::Body;
+use esker_access::proof::EXPORTER_BYTES;
+use esker_access::{PublicKey, Refused, Role, fingerprint};
+use http::{Request, Response, StatusCode, header};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tonic::metadata::MetadataValue;
+
+/// How long what a key may do is remembered.
+const FRESH: Duration = Duration::from_millis(500);
+/// Refusals of one connection that are logged; others are counted.
+const LOGGED: u64 = 100;
+/// Characters of a key's comment that are shown.
+const COMMENT_MAX: usize = 80;
+/// What a refusal for want of a key says so by, for clients that can show one.
+pub(crate) const HINT: &str = "esker-access";
+
+/// One connection's other end.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    from: From,
+    /// What TLS gives to both ends only; none without TLS 1.3.
+    exporter: Option<[u8; EXPORTER_BYTES]>,
+    encrypted: bool,
+    proven: Mutex<Option<Proven>>,
+    refusals: AtomicU64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum From {
+    /// A process of this machine, at the socket in the database's folder.
+    Unix { user: Option<u32> },
+    /// At the port; with its user if the kernel knows.
+    Tcp { peer: SocketAddr, user: Option<u32> },
+}
+
+/// A key that was proved on a connection.
+#[derive(Debug, Clone)]
+struct Proven {
+    key: PublicKey,
+    /// The server's own key: another server of the cluster has it.
+    is_host: bool,
+    role: Result<Role, Refused>,
+    until: Instant,
+    generation: u64,
+}
+
+/// A request's sender: its connection, and the token that it shows.
+#[derive(Debug, Clone)]
+pub(crate) struct Asking {
+    pub(crate) caller: Arc<Caller>,
+    token: Option<Arc<str>>,
+}
+
+/// Why somebody is refused.
+#[derive(Debug)]
+pub(crate) struct Denied {
+    /// One word, to count by.
+    pub(super) why: &'static str,
+    pub(crate) words: String,
+    /// What the log says, if more.
+    pub(super) log: Option<String>,
+    /// Whether it is known who asks: they may not. Else they could say who they are.
+    known: bool,
+}
+
+impl Caller {
+    /// A process at the socket in the folder.
+    pub(crate) fn local(user: Option<u32>) -> Arc<Self> {
+        Self::new(From::Unix { user }, None, false)
+    }
+
+    /// A client at the port.
+    pub(crate) fn remote(
+        peer: SocketAddr,
+        user: Option<u32>,
+        encrypted: bool,
+        exporter: Option<[u8; EXPORTER_BYTES]>,
+    ) -> Arc<Self> {
+        Self::new(From::Tcp { peer, user }, exporter, encrypted)
+    }
+
+    fn new(from: From, exporter: Option<[u8; EXPORTER_BYTES]>, encrypted: bool) -> Arc<Self> {
+        Arc::new(Self {
+            from,
+            exporter,
+            encrypted,
+            proven: Mutex::new(None),
+            refusals: AtomicU64::new(0),
+        })
+    }
+
+    fn proven(&self) -> MutexGuard<'_, Option<Proven>> {
+        self.proven.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn user(&self) -> Option<u32> {
+        match self.from {
+            From::Unix { user } | From::Tcp { user, .. } => user,
+        }
+    }
+
+    /// Their address, where rights depend on it.
+    pub(super) fn address(&self) -> IpAddr {
+        match self.from {
+            From::Unix { .. } => Ipv4Addr::LOCALHOST.into(),
+            From::Tcp { peer, .. } => peer.ip(),
+        }
+    }
+
+    /// Where they are, for a log.
+    pub(super) fn place(&self) -> String {
+        match self.from {
+            From::Unix { .. } => "unix".to_owned(),
+            From::Tcp { peer, .. } => peer.to_string(),
+        }
+    }
+
+    /// Whether one more refusal is to be logged.
+    pub(super) fn may_log(&self) -> bool {
+        self.refusals.fetch_add(1, Ordering::Relaxed) < LOGGED
+    }
+
+    /// What a proof must be over.
+    pub(super) fn exporter(&self) -> Option<&[u8; EXPORTER_BYTES]> {
+        self.exporter.as_ref()
+    }
+
+    /// That key was proved to be the client's.
+    pub(super) fn prove(&self, access: &Access, key: PublicKey) -> Result<Role, Refused> {
+        let generation = access.rights.generation();
+        let is_host = key.key_data() == access.host.public().key_data();
+        let role = self.look(access, &key, is_host);
+        *self.proven() = Some(Proven {
+            key,
+            is_host,
+            role: role.clone(),
+            until: Instant::now() + FRESH,
+            generation,
+        });
+        role
+    }
+
+    fn look(&self, access: &Access, key: &PublicKey, is_host: bool) -> Result<Role, Refused> {
+        // Whoever can read the host key could serve the database.
+        if is_host {
+            return Ok(Role::Admin);
+        }
+        let granted = access.rights.of_key(key.key_data(), self.address())?;
+        Ok(granted.role)
+    }
+
+    /// What the key that was proved may do now, if one was.
+    fn role_of_key(&self, access: &Access) -> Option<Result<Role, (PublicKey, Refused)>> {
+        let mut proven = self.proven();
+        let found = proven.as_mut()?;
+        let generation = access.rights.generation();
+        // Rights come and go, and end by the clock.
+        if found.generation != generation || Instant::now() >= found.until {
+            found.role = self.look(access, &found.key, found.is_host);
+            found.until = Instant::now() + FRESH;
+            found.generation = generation;
+        }
+        Some(match &found.role {
+            Ok(role) => Ok(*role),
+            Err(refused) => Err((found.key.clone(), refused.clone())),
+        })
+    }
+}
+
+/// A key in words.
+pub(super) fn named(key: &PublicKey) -> String {
+    let print = fingerprint(key.key_data());
+    // Whoever shows a key says how it is called: that is not to end a line of the log.
+    let comment = key.comment().chars().filter(|c| !c.is_control());
+    let comment: String = comment.take(COMMENT_MAX).collect();
+    if comment.is_empty() {
+        format!("key {print}")
+    } else {
+        format!("key {print} ({comment})")
+    }
+}
+
+impl Asking {
+    /// Who sends a request over a connection.
+    pub(crate) fn of<B>(caller: &Arc<Caller>, request: &Request<B>) -> Self {
+        let shown = request.headers().get(header::AUTHORIZATION);
+        let shown = shown.and_then(|v| v.to_str().ok());
+        let token = shown.and_then(|text| {
+            let (scheme, token) = text.split_once(' ')?;
+            scheme
+                .eq_ignore_ascii_case("bearer")
+                .then(|| token.trim().into())
+        });
+        Self {
+            caller: Arc::clone(caller),
+            token,
+        }
+    }
+
+    /// Who they are, for a log and for messages.
+    pub(super) fn who(&self) -> String {
+        if let Some(proven) = &*self.caller.proven() {
+            return named(&proven.key);
+        }
+        match (self.caller.user(), &self.token) {
+            (_, Some(_)) => "whoever shows that token".to_owned(),
+            (Some(user), None) => format!("user {user}"),
+            (None, None) => "somebody unknown".to_owned(),
+        }
+    }
+
+    /// Whether it is another server of the cluster.
+    pub(super) fn is_server(&self, access: &Access) -> bool {
+        let by_key = self.caller.proven().as_ref().is_some_and(|p| p.is_host);
+        by_key || self.caller.user().is_some_and(|u| access.is_owner(u))
+    }
+
+    /// What they may do, now.
+    pub(super) fn role(&self, access: &Access) -> Result<Role, Denied> {
+        if self.caller.user().is_some_and(|u| access.is_owner(u)) {
+            return Ok(Role::Admin);
+        }
+        if let Some(token) = &self.token {
+            return self.role_of_token(access, token);
+        }
+        match self.caller.role_of_key(access) {
+            Some(Ok(role)) => Ok(role),
+            Some(Err((key, refused))) => Err(Denied::of_key(&key, &refused)),
+            None => Err(self.nobody()),
+        }
+    }
+
+    fn role_of_token(&self, access: &Access, token: &str) -> Result<Role, Denied> {
+        if !self.caller.encrypted && !self.caller.address().to_canonical().is_loopback() {
+            return Err(Denied::unknown(
+                "token_in_the_open",
+                "a token was sent without encryption, so that others may have seen it: revoke it, and use https".into(),
+            ));
+        }
+        match access.rights.of_token(token) {
+            Ok((granted, _)) => Ok(granted.role),
+            Err(refused) => Err(Denied::unknown(
+                refused.word(),
+                format!("the token opens nothing here: {}", refused.told()),
+            )
+            .logged(format!("the token opens nothing here: {refused}"))),
+        }
+    }
+
+    /// Nobody has said who they are.
+    fn nobody(&self) -> Denied {
+        let (why, words) = match self.caller.from {
+            From::Unix { user } => (
+                "user",
+                format!(
+                    "user {} does not own this database: its owner and root may ask here; ask at the server's port with a key \
+                     of SSH",
+                    user.map_or_else(|| "?".to_owned(), |u| u.to_string())
+                ),
+            ),
+            From::Tcp { user: Some(user), .. } if !self.caller.encrypted => (
+                "user",
+                format!(
+                    "user {user} does not own this database, and this server asks for a key: prove one of SSH (`esker` does, with \
+                     ?ssh=on in the address), or show a token (`esker grant DATABASE --token`)"
+                ),
+            ),
+            From::Tcp { .. } if !self.caller.encrypted => (
+                "plain",
+                "this server asks for a key, and the connection is not encrypted: use an `esker` that proves keys of SSH, without \
+                 ?plain=on in the address; for other programs there are tokens over https (`esker grant DATABASE --token`)"
+                    .to_owned(),
+            ),
+            From::Tcp { .. } => (
+                "no_key",
+                "this server asks for a key, and none was proved on this connection: use an `esker` of the server's release; \
+                 for other programs there are tokens (`esker grant DATABASE --token`)"
+                    .to_owned(),
+            ),
+        };
+        Denied::unknown(why, words)
+    }
+}
+
+impl Denied {
+    /// They are known, and may not.
+    pub(super) fn known(why: &'static str, words: String) -> Self {
+        Self {
+            why,
+            words,
+            log: None,
+            known: true,
+        }
+    }
+
+    /// It is not known who they are.
+    pub(super) fn unknown(why: &'static str, words: String) -> Self {
+        Self {
+            why,
+            words,
+            log: None,
+            known: false,
+        }
+    }
+
+    /// A key that opens nothing.
+    pub(super) fn of_key(key: &PublicKey, refused: &Refused) -> Self {
+        let name = named(key);
+        let words = format!("{name} is refused: {}", refused.told());
+        Self::known(refused.word(), words).logged(format!("{name} is refused: {refused}"))
+    }
+
+    /// With other words for the log.
+    pub(super) fn logged(mut self, log: String) -> Self {
+        self.log = Some(log);
+        self
+    }
+
+    /// As a status of gRPC.
+    pub(crate) fn status(&self) -> tonic::Status {
+        let mut status = if self.known {
+            tonic::Status::permission_denied(&self.words)
+        } else {
+            tonic::Status::unauthenticated(&self.words)
+        };
+        let hint = MetadataValue::from_static(if self.known { "denied" } else { "key" });
+        status.metadata_mut().insert(HINT, hint);
+        status
+    }
+
+    /// As the answer to a request.
+    pub(crate) fn response<B>(&self, request: &Request<B>) -> Response<Body> {
+        let grpc = request
+            .headers()
+            .get(header::CONTENT_TYPE)
+            .is_some_and(|t| t.as_bytes().starts_with(b"application/grpc"));
+        if grpc {
+            let status = self.status();
+            // Clients that know nothing of keys show the words of this one as they are.
+            let status = if request.uri().path().ends_with("/Exchange") {
+                let mut said = tonic::Status::failed_precondition(status.message());
+                *said.metadata_mut() = status.metadata().clone();
+                said
+            } else {
+                status
+            };
+            return status.into_http();
+        }
+        let status = if self.known {
+            StatusCode::FORBIDDEN
+        } else {
+            StatusCode::UNAUTHORIZED
+        };
+        let mut response = crate::http::failure(status, &self.words, None);
+        if !self.known {
+            let how = header::HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, how);
+        }
+        response
+    }
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
+}

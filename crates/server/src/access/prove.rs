@@ -1,0 +1,253 @@
+//! The service by which a client proves who it is, and by which rights are given.
+
+use super::Access;
+use super::caller::{Asking, Caller, Denied, named};
+use crate::service::Service;
+use esker_access::authorized::Terms;
+use esker_access::{PublicKey, Role, fingerprint, grants, proof};
+use esker_rpc::proto;
+use esker_rpc::proto::access_server::{Access as Calls, AccessServer};
+use std::sync::Arc;
+use tonic::{Request, Response, Status, async_trait};
+
+/// Keys that a client shows at once.
+const KEYS_MAX: usize = 64;
+/// Bytes of a message.
+const MESSAGE_BYTES_MAX: usize = 256 << 10;
+/// The longest that a token holds: a year.
+const TOKEN_SECONDS_MAX: u64 = 366 * 86_400;
+
+/// The generated service over ours.
+pub(crate) fn routes(service: &Arc<Service>) -> AccessServer<Proving> {
+    AccessServer::new(Proving(Arc::clone(service))).max_decoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+/// Answers the calls of `esker.v1.Access`.
+pub(crate) struct Proving(Arc<Service>);
+
+fn asking<T>(request: &Request<T>) -> Result<Asking, Status> {
+    let asking = request.extensions().get::<Asking>().cloned();
+    asking.ok_or_else(|| Status::internal("it is not known who asks"))
+}
+
+fn invalid(e: impl std::fmt::Display) -> Status {
+    Status::invalid_argument(e.to_string())
+}
+
+fn key_of(text: &str) -> Result<PublicKey, Status> {
+    PublicKey::from_openssh(text.trim())
+        .map_err(|e| invalid(format!("that is no public key of SSH: {e}")))
+}
+
+/// Says which of the keys that are shown have rights, and takes a proof.
+pub(crate) fn prove(
+    service: &Service,
+    asking: &Asking,
+    request: &proto::ProveRequest,
+) -> Result<proto::ProveReply, Status> {
+    let access = &service.access;
+    // What has just been granted holds.
+    access.rights.refresh();
+    let caller: &Caller = &asking.caller;
+    let mut reply = proto::ProveReply::default();
+    for (i, text) in request.keys.iter().take(KEYS_MAX).enumerate() {
+        // A kind that is not known here has no rights here.
+        let Ok(key) = PublicKey::from_openssh(text.trim()) else {
+            continue;
+        };
+        let key = key.key_data();
+        let is_host = key == access.host.public().key_data();
+        if is_host || access.rights.of_key(key, caller.address()).is_ok() {
+            reply.usable.push(u32::try_from(i).unwrap_or(u32::MAX));
+        }
+    }
+    if request.proof.is_empty() {
+        if reply.usable.is_empty() && !request.keys.is_empty() {
+            return Err(none_usable(access, asking, &request.keys));
+        }
+        return Ok(reply);
+    }
+    let Some(exporter) = caller.exporter() else {
+        let denied = Denied::unknown(
+            "plain",
+            "a proof is bound to a connection by TLS 1.3, and this one has none".into(),
+        );
+        return Err(access.refused(asking, denied, "Prove").status());
+    };
+    let key = match proof::check(&request.proof, exporter) {
+        Ok(key) => key,
+        Err(why) => {
+            let words = format!(
+                "the proof is refused: {why} (a proof is good on the connection it was made for, and on no other)"
+            );
+            let denied = Denied::unknown("bad_proof", words);
+            return Err(access.refused(asking, denied, "Prove").status());
+        }
+    };
+    let comment = access.rights.comment_of(&key);
+    let key = PublicKey::new(key, comment.clone());
+    match caller.prove(access, key.clone()) {
+        Ok(role) => {
+            tracing::info!(peer = %caller.place(), who = %named(&key), %role, "a key was proved");
+            role.name().clone_into(&mut reply.role);
+            reply.comment = comment;
+            Ok(reply)
+        }
+        Err(refused) => {
+            let denied = Denied::of_key(&key, &refused);
+            Err(access.refused(asking, denied, "Prove").status())
+        }
+    }
+}
+
+/// None of the keys that are shown opens anything: each is named, with the reason.
+fn none_usable(access: &Access, asking: &Asking, keys: &[String]) -> Status {
+    let mut why = "unknown_key";
+    let mut reasons = Vec::new();
+    for text in keys.iter().take(KEYS_MAX) {
+        let Ok(key) = PublicKey::from_openssh(text.trim()) else {
+            continue;
+        };
+        if let Err(refused) = access
+            .rights
+            .of_key(key.key_data(), asking.caller.address())
+        {
+            if refused != esker_access::Refused::Unknown {
+                why = refused.word();
+            }
+            // Files and their modes are the owner's business; the log has them.
+            let said = match &refused {
+                esker_access::Refused::Unread { .. } => {
+                    "the server cannot read who has rights; its log says why".to_owned()
+                }
+                other => other.to_string(),
+            };
+            reasons.push((named(&key), refused.to_string(), said));
+        }
+    }
+    let words = |full: bool| {
+        let each: Vec<String> = reasons
+            .iter()
+            .map(|(key, log, said)| format!("{key}: {}", if full { log } else { said }))
+            .collect();
+        format!(
+            "no key that was shown opens this database: {}",
+            each.join("; ")
+        )
+    };
+    let denied = Denied::known(why, words(false)).logged(words(true));
+    access.refused(asking, denied, "Prove").status()
+}
+
+impl Proving {
+    /// Changes files, on a thread that may wait.
+    async fn change<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Access) -> esker_model::Result<T> + Send + 'static,
+    ) -> Result<T, Status> {
+        let service = Arc::clone(&self.0);
+        let changed = move || {
+            let done = work(&service.access);
+            // It holds from now on.
+            service.access.rights.refresh();
+            done
+        };
+        let done = tokio::task::spawn_blocking(changed).await;
+        match done {
+            Ok(done) => done.map_err(invalid),
+            Err(_) => Err(Status::internal("the server could not finish this call")),
+        }
+    }
+}
+
+#[async_trait]
+impl Calls for Proving {
+    async fn prove(
+        &self,
+        request: Request<proto::ProveRequest>,
+    ) -> Result<Response<proto::ProveReply>, Status> {
+        let asking = asking(&request)?;
+        prove(&self.0, &asking, request.get_ref()).map(Response::new)
+    }
+
+    async fn grant(
+        &self,
+        request: Request<proto::GrantRequest>,
+    ) -> Result<Response<proto::GrantReply>, Status> {
+        let asking = asking(&request)?;
+        let request = request.into_inner();
+        let key = key_of(&request.key)?;
+        let role =
+            Role::parse(&request.role).ok_or_else(|| invalid("a role is read, write or admin"))?;
+        let terms = Terms {
+            role: Some(role),
+            expires: request.expires,
+            from: request.from,
+        };
+        let print = fingerprint(key.key_data());
+        let who = named(&key);
+        self.change(move |access| grants::grant(&access.folder, &key, &terms))
+            .await?;
+        tracing::info!(peer = %asking.caller.place(), by = %asking.who(), to = %who, %role, "granted");
+        Ok(Response::new(proto::GrantReply { fingerprint: print }))
+    }
+
+    async fn revoke(
+        &self,
+        request: Request<proto::RevokeRequest>,
+    ) -> Result<Response<proto::RevokeReply>, Status> {
+        let asking = asking(&request)?;
+        let what = request.into_inner().key;
+        let revoked = self
+            .change(move |access| grants::revoke(&access.folder, &what))
+            .await?;
+        tracing::info!(peer = %asking.caller.place(), by = %asking.who(), what = %revoked, "revoked");
+        Ok(Response::new(proto::RevokeReply { revoked }))
+    }
+
+    async fn grants(
+        &self,
+        _: Request<proto::GrantsRequest>,
+    ) -> Result<Response<proto::GrantsReply>, Status> {
+        let (host_key, list) = self
+            .change(|access| {
+                let list = grants::list(&access.folder)?;
+                Ok((access.fingerprint(), list))
+            })
+            .await?;
+        let line = |l: grants::Listed| proto::grants_reply::Line {
+            fingerprint: l.fingerprint,
+            comment: l.comment,
+            role: l.role,
+            expires: l.expires,
+            from: l.from,
+            file: l.file,
+        };
+        let (lines, mistakes) = list;
+        Ok(Response::new(proto::GrantsReply {
+            host_key,
+            lines: lines.into_iter().map(line).collect(),
+            mistakes,
+        }))
+    }
+
+    async fn token(
+        &self,
+        request: Request<proto::TokenRequest>,
+    ) -> Result<Response<proto::TokenReply>, Status> {
+        let asking = asking(&request)?;
+        let request = request.into_inner();
+        let role =
+            Role::parse(&request.role).ok_or_else(|| invalid("a role is read, write or admin"))?;
+        if !(1..=TOKEN_SECONDS_MAX).contains(&request.seconds) {
+            return Err(invalid("a token holds for a year at most"));
+        }
+        let token = self
+            .change(move |access| {
+                grants::make_token(&access.folder, role, request.seconds, &request.comment)
+            })
+            .await?;
+        tracing::info!(peer = %asking.caller.place(), by = %asking.who(), %role, "made a token");
+        Ok(Response::new(proto::TokenReply { token }))
+    }
+}

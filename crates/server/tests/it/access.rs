@@ -1,0 +1,290 @@
+//! Proofs on the wire, by a client that does what it should not: replays, relays, leaves out, asks too much.
+//!
+//! The kernel would say that this process is the owner's. So it asks at an address of this machine that is not loopback.
+
+use crate::common::{http, settings};
+use esker::OpenOptions;
+use esker_access::authorized::Terms;
+use esker_access::{HostKey, Identity, Role, grants, proof, tls};
+use esker_rpc::proto::access_client::AccessClient;
+use esker_rpc::proto::esker_client::EskerClient;
+use esker_rpc::{PROTOCOL, proto};
+use esker_server::{Server, Settings};
+use hyper_util::rt::TokioIo;
+use std::future::{Ready, ready};
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+
+/// A server that others could reach, and a key that may write there.
+struct Lab {
+    server: Server,
+    folder: PathBuf,
+    ann: HostKey,
+    runtime: Runtime,
+    _dir: tempfile::TempDir,
+}
+
+/// An address of this machine that is not loopback.
+fn outside() -> Option<String> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.77:9").ok()?;
+    let address = socket.local_addr().ok()?.ip();
+    if address.is_loopback() {
+        println!("skipped: this machine has no address but loopback");
+        return None;
+    }
+    Some(address.to_string())
+}
+
+impl Lab {
+    fn start() -> Option<Self> {
+        let listen = format!("{}:0", outside()?);
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("lab.esker");
+        let options = OpenOptions::new().create(true).memory_bytes(32 << 20);
+        let database = options.open(folder.to_str().unwrap()).unwrap();
+        let ann = HostKey::generate().unwrap();
+        let terms = Terms {
+            role: Some(Role::Write),
+            ..Terms::default()
+        };
+        grants::grant(&folder, ann.public(), &terms).unwrap();
+        let server = Server::start(
+            database,
+            Settings {
+                listen,
+                ..settings()
+            },
+        );
+        Some(Self {
+            server: server.unwrap(),
+            folder,
+            ann,
+            runtime: tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .enable_all()
+                .build()
+                .unwrap(),
+            _dir: dir,
+        })
+    }
+
+    /// A connection, encrypted, and what a proof is bound to on it.
+    fn connect(&self) -> (Channel, [u8; 32]) {
+        let at = self.server.address();
+        self.runtime.block_on(async {
+            let client = tls::Client::new(&[b"h2"]).unwrap();
+            let stream = TcpStream::connect(at).await.unwrap();
+            let connector = TlsConnector::from(client.config());
+            let name = tls::Client::name().unwrap();
+            let stream = connector.connect(name, stream).await.unwrap();
+            let exporter = tls::exporter_of(stream.get_ref().1).unwrap();
+            let endpoint = Endpoint::from_shared(format!("http://{at}")).unwrap();
+            let once = Once(Some(stream));
+            let channel = endpoint.connect_with_connector(once).await.unwrap();
+            (channel, exporter)
+        })
+    }
+
+    fn prove(&self, channel: &Channel, proof: &[u8]) -> Result<proto::ProveReply, Status> {
+        let mut client = AccessClient::new(channel.clone());
+        let request = proto::ProveRequest {
+            keys: Vec::new(),
+            proof: proof.to_vec(),
+        };
+        let reply = self.runtime.block_on(client.prove(request));
+        reply.map(tonic::Response::into_inner)
+    }
+
+    fn ping(&self, channel: &Channel) -> Result<(), Status> {
+        let mut client = EskerClient::new(channel.clone());
+        let reply = self.runtime.block_on(client.ping(proto::PingRequest {}));
+        reply.map(|_| ())
+    }
+
+    fn by_ann(&self, exporter: &[u8; 32]) -> Vec<u8> {
+        let signature = Identity::of_host(self.ann.clone()).prove(exporter).unwrap();
+        proof::to_text(&signature).unwrap().into_bytes()
+    }
+}
+
+struct Once(Option<TlsStream<TcpStream>>);
+
+impl tower_service::Service<http::Uri> for Once {
+    type Response = TokioIo<TlsStream<TcpStream>>;
+    type Error = io::Error;
+    type Future = Ready<io::Result<Self::Response>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: http::Uri) -> Self::Future {
+        ready(
+            self.0
+                .take()
+                .map(TokioIo::new)
+                .ok_or(io::ErrorKind::NotConnected.into()),
+        )
+    }
+}
+
+#[test]
+fn a_proof_is_good_on_its_own_connection_only() {
+    let Some(lab) = Lab::start() else { return };
+    let (first, exporter) = lab.connect();
+    let nobody = lab.ping(&first).unwrap_err();
+    assert_eq!(nobody.code(), Code::Unauthenticated, "{nobody}");
+    let captured = lab.by_ann(&exporter);
+    assert_eq!(lab.prove(&first, &captured).unwrap().role, "write");
+    lab.ping(&first).unwrap();
+    // Somebody who saw it, on a connection of their own: as it would be if it was relayed.
+    let (second, other) = lab.connect();
+    assert_ne!(other, exporter);
+    let refused = lab.prove(&second, &captured).unwrap_err();
+    assert_eq!(refused.code(), Code::Unauthenticated);
+    assert!(refused.message().contains("and on no other"), "{refused}");
+    assert!(lab.ping(&second).is_err());
+    // What they would need is ann's signature over their own connection.
+    assert!(lab.prove(&second, &lab.by_ann(&other)).is_ok());
+    let wrong = lab
+        .prove(&second, b"-----BEGIN SSH SIGNATURE-----\n")
+        .unwrap_err();
+    assert!(wrong.message().contains("no signature by SSH"), "{wrong}");
+    let (_, _, metrics) = {
+        // Asked by somebody unknown, who is refused that, too.
+        http(lab.server.address(), "GET", "/metrics", "")
+    };
+    assert!(metrics.contains("not encrypted"), "{metrics}");
+}
+
+#[test]
+fn a_key_without_rights_and_one_whose_rights_go_are_refused() {
+    let Some(lab) = Lab::start() else { return };
+    let stranger = HostKey::generate().unwrap();
+    let (channel, exporter) = lab.connect();
+    let signature = Identity::of_host(stranger.clone())
+        .prove(&exporter)
+        .unwrap();
+    let text = proof::to_text(&signature).unwrap();
+    let refused = lab.prove(&channel, text.as_bytes()).unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    assert!(
+        refused.message().contains("has no rights here"),
+        "{refused}"
+    );
+    assert!(
+        refused.message().contains(&stranger.fingerprint()),
+        "{refused}"
+    );
+    // One that has them may ask until they go, on the same connection.
+    lab.prove(&channel, &lab.by_ann(&exporter)).unwrap();
+    lab.ping(&channel).unwrap();
+    let key = lab.ann.public().to_openssh().unwrap();
+    grants::revoke(&lab.folder, &key).unwrap();
+    std::thread::sleep(Duration::from_millis(1_200));
+    let refused = lab.ping(&channel).unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    assert!(refused.message().contains("it was revoked"), "{refused}");
+}
+
+/// Calls of all kinds, by a client that proved nothing.
+#[test]
+fn nothing_is_answered_before_a_proof() {
+    let Some(lab) = Lab::start() else { return };
+    let (channel, _) = lab.connect();
+    let mut grpc = EskerClient::new(channel.clone());
+    let mut access = AccessClient::new(channel);
+    let codes = lab.runtime.block_on(async {
+        let hello = proto::ToServer {
+            hello: Some(proto::Hello {
+                protocol: PROTOCOL,
+                version: "0.0.9".into(),
+                peer: None,
+            }),
+            ..Default::default()
+        };
+        let exchange = grpc
+            .exchange(tonic::codegen::tokio_stream::once(hello))
+            .await;
+        let exchange = exchange.map(|_| ()).unwrap_err();
+        // What a client of an older release shows as it is.
+        assert!(
+            exchange.message().contains("this server asks for a key"),
+            "{exchange}"
+        );
+        let grant = proto::GrantRequest::default();
+        let token = proto::TokenRequest::default();
+        [
+            exchange.code(),
+            grpc.schema(proto::SchemaRequest {})
+                .await
+                .unwrap_err()
+                .code(),
+            grpc.apply(proto::ApplyRequest::default())
+                .await
+                .unwrap_err()
+                .code(),
+            grpc.travel(proto::TravelRequest::default())
+                .await
+                .unwrap_err()
+                .code(),
+            grpc.backup(proto::BackupRequest::default())
+                .await
+                .unwrap_err()
+                .code(),
+            access.grant(grant).await.unwrap_err().code(),
+            access.token(token).await.unwrap_err().code(),
+            access
+                .grants(proto::GrantsRequest {})
+                .await
+                .unwrap_err()
+                .code(),
+        ]
+    });
+    assert_eq!(codes[0], Code::FailedPrecondition);
+    assert!(
+        codes[1..].iter().all(|c| *c == Code::Unauthenticated),
+        "{codes:?}"
+    );
+}
+
+/// A client of before there were keys: plain, and it knows no `Prove`.
+#[test]
+fn an_older_client_is_told_what_to_do() {
+    let Some(lab) = Lab::start() else { return };
+    let at: SocketAddr = lab.server.address();
+    let refused = lab.runtime.block_on(async {
+        let endpoint = Endpoint::from_shared(format!("http://{at}")).unwrap();
+        let mut client = EskerClient::new(endpoint.connect().await.unwrap());
+        client.stats(proto::StatsRequest {}).await.unwrap_err()
+    });
+    assert!(
+        refused
+            .message()
+            .contains("the connection is not encrypted"),
+        "{refused}"
+    );
+    let (status, _, body) = http(at, "GET", "/api/v1/schema", "");
+    assert_eq!(status, 401, "{body}");
+    assert_eq!(http(at, "GET", "/healthz", "").0, 200);
+}
+
+/// Servers of a cluster know each other by the key that all of them have.
+#[test]
+fn the_host_key_is_as_good_as_the_database() {
+    let Some(lab) = Lab::start() else { return };
+    let host = HostKey::at(&lab.folder.join("host_key")).unwrap();
+    let (channel, exporter) = lab.connect();
+    let text = proof::to_text(&host.prove(&exporter).unwrap()).unwrap();
+    assert_eq!(lab.prove(&channel, text.as_bytes()).unwrap().role, "admin");
+}
