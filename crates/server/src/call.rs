@@ -1,5 +1,6 @@
 //! One call under way: whether its answer is wanted still, how much of it the client can take, where it goes.
 
+use crate::access::Asking;
 use crate::limits;
 use crate::metrics::Metrics;
 use crate::outbox::Outbox;
@@ -174,6 +175,8 @@ pub(crate) struct Call {
     metrics: Arc<Metrics>,
     memory: Charge,
     answered: bool,
+    /// Who asks, where the answer may take as long as they like: they may have been let in no longer.
+    pub(crate) asking: Option<Asking>,
 }
 
 /// Bytes that count as in memory until it is dropped.
@@ -221,6 +224,7 @@ impl Call {
             metrics: Arc::clone(&service.metrics),
             memory: Charge::new(&service.memory, bytes),
             answered: false,
+            asking: None,
         }
     }
 
@@ -369,6 +373,7 @@ mod tests {
             metrics: Arc::new(Metrics::new()),
             memory: Charge::new(&Arc::default(), 0),
             answered: false,
+            asking: None,
         }
     }
 

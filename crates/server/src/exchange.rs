@@ -7,7 +7,7 @@ use crate::cluster::Asker;
 use crate::limits::{CALLS_PER_CONNECTION, QUESTIONS_PER_CONNECTION};
 use crate::metrics::CALLS;
 use crate::outbox::{Messages, Outbox};
-use crate::service::{PEER, Service, number_of};
+use crate::service::{PEER, Service, WATCH_FILES, number_of};
 use bytes::Bytes;
 use esker_model::{Error, Version};
 use esker_rpc::convert::{Form, reason_in};
@@ -288,7 +288,8 @@ impl Stream {
             watched,
             open: Arc::clone(&self.open),
         };
-        let call = Call::new(&self.service, number, request.len(), terms, watch, sink);
+        let mut call = Call::new(&self.service, number, request.len(), terms, watch, sink);
+        call.asking = (number == WATCH_FILES).then(|| self.asking.clone());
         if let (Some(asker), Some(cluster), PEER) = (self.asker, &self.service.cluster, number) {
             cluster.question(request, asker, call);
             return;

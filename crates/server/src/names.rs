@@ -1,10 +1,12 @@
 //! Calls about files, answered.
 
+use crate::access::table::Needs;
 use crate::answer::{Pieces, Stop, all, wanted, within};
 use crate::call::Call;
 use crate::service::Service;
 use crate::watch::Watcher;
 use esker::Database;
+use esker_access::Role;
 use esker_cluster::Node;
 use esker_model::namespace::{
     Answer, Call as NamesCall, Changes, Done, Errno, NamePath, Namespace,
@@ -15,10 +17,13 @@ use esker_rpc::proto;
 use esker_rpc::proto::reply::Reply;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often a watcher looks whether it is wanted still.
 const WATCH_LOOK: Duration = Duration::from_millis(100);
+/// How often it is looked whether whoever watches may do so still.
+const ADMITTED_LOOK: Duration = Duration::from_millis(500);
+const READS: Needs = Needs::Role(Role::Read);
 /// What happened that is told in one message.
 const TOLD_TOGETHER: usize = 1_024;
 
@@ -119,7 +124,16 @@ fn tell_watcher(
         watcher: number,
         happened: Vec::new(),
     }))?;
+    let mut looked = Instant::now();
     while !call.watch.cancelled() && !service.closing() {
+        if looked.elapsed() >= ADMITTED_LOOK {
+            looked = Instant::now();
+            if let Some(asking) = &call.asking
+                && let Err(denied) = service.access.admit(asking, READS, "watch_files")
+            {
+                return Err(Stop::Failed(Error::Target(denied.words)));
+            }
+        }
         let happened = watcher.take(WATCH_LOOK);
         for part in happened.chunks(TOLD_TOGETHER) {
             call.piece(Reply::WatchFiles(proto::WatchFilesReply {

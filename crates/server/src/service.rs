@@ -41,6 +41,7 @@ const STAT_FILE: usize = 32;
 const CHANGE_FILES: usize = 35;
 const CLUSTER: usize = 23;
 const WINDOW: usize = 30;
+pub(crate) const WATCH_FILES: usize = 44;
 /// Questions of other servers, which come in at `exchange`.
 pub(crate) const PEER: usize = 22;
 

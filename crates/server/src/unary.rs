@@ -3,7 +3,7 @@
 use crate::access::{Asking, table};
 use crate::call::{Call, Sink, Terms, Version0, Watch};
 use crate::metrics::CALLS;
-use crate::service::Service;
+use crate::service::{Service, WATCH_FILES};
 use esker_model::Version;
 use esker_rpc::convert::Form;
 use esker_rpc::proto;
@@ -122,7 +122,8 @@ impl Unary {
         let watch = Watch::new(terms.deadline, Arc::clone(&self.0.cut));
         let (sender, pieces) = mpsc::channel(PIECES);
         let sink = Sink::Channel(sender);
-        let call = Call::new(&self.0, number, bytes, terms, Arc::clone(&watch), sink);
+        let mut call = Call::new(&self.0, number, bytes, terms, Arc::clone(&watch), sink);
+        call.asking = (number == WATCH_FILES).then_some(asking);
         self.0.metrics.received.add(bytes as u64);
         if let Some(request) = request.call {
             self.0.request(request, number, call);

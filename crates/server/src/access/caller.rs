@@ -56,6 +56,8 @@ struct Proven {
 pub(crate) struct Asking {
     pub(crate) caller: Arc<Caller>,
     token: Option<Arc<str>>,
+    /// A browser may have sent it for a page of another site: that its process is the owner's says nothing then.
+    foreign: bool,
 }
 
 /// Why somebody is refused.
@@ -187,6 +189,35 @@ pub(super) fn named(key: &PublicKey) -> String {
     }
 }
 
+/// Whether a request may come from a page of another site: one that names its site, and that is not this machine's; or one that was
+/// sent to a name which is not this machine's, as after an attacker's name was made to lead here. A page cannot send what
+/// gRPC sends without asking first; which pages SPARQL is for is configured there (`sparql.origins`).
+fn is_foreign<B>(request: &Request<B>) -> bool {
+    let header = |name| request.headers().get(name).and_then(|v| v.to_str().ok());
+    if header(header::CONTENT_TYPE).is_some_and(|kind| kind.starts_with("application/grpc")) {
+        return false;
+    }
+    let host = header(header::HOST).or_else(|| request.uri().authority().map(|a| a.as_str()));
+    let Some(host) = host else {
+        return header(header::ORIGIN).is_some();
+    };
+    let site = header(header::ORIGIN).map(|o| o.split_once("://").map_or(o, |(_, site)| site));
+    let own_rules = ["/sparql", "/rdf-graphs"].contains(&request.uri().path());
+    !is_this_machine(host) || !own_rules && site.is_some_and(|site| !is_this_machine(site))
+}
+
+/// Whether a host, with its port if it has one, is this machine by any resolver.
+fn is_this_machine(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name.eq_ignore_ascii_case("localhost")
+        || name
+            .parse::<IpAddr>()
+            .is_ok_and(|ip| ip.to_canonical().is_loopback())
+}
+
 impl Asking {
     /// Who sends a request over a connection.
     pub(crate) fn of<B>(caller: &Arc<Caller>, request: &Request<B>) -> Self {
@@ -201,6 +232,7 @@ impl Asking {
         Self {
             caller: Arc::clone(caller),
             token,
+            foreign: is_foreign(request),
         }
     }
 
@@ -224,7 +256,7 @@ impl Asking {
 
     /// What they may do, now.
     pub(super) fn role(&self, access: &Access) -> Result<Role, Denied> {
-        if self.caller.user().is_some_and(|u| access.is_owner(u)) {
+        if self.caller.user().is_some_and(|u| access.is_owner(u)) && !self.is_of_a_page() {
             return Ok(Role::Admin);
         }
         if let Some(token) = &self.token {
@@ -235,6 +267,11 @@ impl Asking {
             Some(Err((key, refused))) => Err(Denied::of_key(&key, &refused)),
             None => Err(self.nobody()),
         }
+    }
+
+    /// Whether it came to the port for a page of another site, as far as a request says that.
+    fn is_of_a_page(&self) -> bool {
+        self.foreign && matches!(self.caller.from, From::Tcp { .. })
     }
 
     fn role_of_token(&self, access: &Access, token: &str) -> Result<Role, Denied> {
@@ -264,6 +301,12 @@ impl Asking {
                      of SSH",
                     user.map_or_else(|| "?".to_owned(), |u| u.to_string())
                 ),
+            ),
+            From::Tcp { .. } if self.foreign => (
+                "page",
+                "this came from a browser for a page that is not this server's, or under a name that is not this machine's: use \
+                 http://127.0.0.1 or localhost, or show a token (`esker grant DATABASE --token`)"
+                    .to_owned(),
             ),
             From::Tcp { user: Some(user), .. } if !self.caller.encrypted => (
                 "user",
@@ -370,5 +413,57 @@ impl Denied {
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page of another site has the owner's browser ask.
+    #[test]
+    fn pages_of_other_sites_are_told_from_programs() {
+        let asked = |headers: &[(&str, &str)]| {
+            let mut request = Request::builder().uri("/api/v1/apply");
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            is_foreign(&request.body(()).unwrap())
+        };
+        for own in [
+            &[("host", "127.0.0.1:7400")][..],
+            &[("host", "localhost:7400")],
+            &[("host", "[::1]:7400"), ("origin", "http://[::1]:7400")],
+            &[
+                ("host", "127.0.0.2:7400"),
+                ("origin", "http://127.0.0.2:7400"),
+            ],
+            &[("host", "lab"), ("content-type", "application/grpc")],
+            &[],
+        ] {
+            assert!(!asked(own), "{own:?}");
+        }
+        for foreign in [
+            &[
+                ("host", "127.0.0.1:7400"),
+                ("origin", "https://evil.example"),
+            ][..],
+            &[("host", "127.0.0.1:7400"), ("origin", "null")],
+            // Another server of this machine.
+            &[
+                ("host", "127.0.0.1:7400"),
+                ("origin", "http://127.0.0.1:8000"),
+            ],
+            // The attacker's name leads here now.
+            &[
+                ("host", "evil.example:7400"),
+                ("origin", "http://evil.example:7400"),
+            ],
+            &[("host", "evil.example")],
+            &[("host", "127.0.0.1.evil.example")],
+            &[("origin", "http://127.0.0.1:7400")],
+        ] {
+            assert!(asked(foreign), "{foreign:?}");
+        }
     }
 }
