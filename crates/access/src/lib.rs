@@ -13,6 +13,8 @@
 mod agent;
 pub mod authorized;
 mod crypto;
+#[cfg(target_os = "linux")]
+mod diag;
 mod file;
 pub mod grants;
 pub mod host_key;

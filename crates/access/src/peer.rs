@@ -1,7 +1,7 @@
 //! Whose a connection of this machine is: the kernel knows by which user its other end was opened.
 //!
-//! For connections over loopback `/proc/net/tcp` and `tcp6` list both ends. Only an end that is established and belongs to
-//! an open socket counts: others are listed as user 0's.
+//! For connections over loopback it is asked for that end (`diag`), or, where it cannot be asked so, `/proc/net/tcp` and `tcp6` list
+//! both. Only an end that is established and belongs to an open socket counts: others are listed as user 0's.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -64,6 +64,14 @@ pub fn user_of(peer: SocketAddr, here: SocketAddr) -> Option<u32> {
     if !peer.ip().is_loopback() || !here.ip().is_loopback() {
         return None;
     }
+    #[cfg(target_os = "linux")]
+    if let Some(owner) = crate::diag::owner_of(peer, here) {
+        use crate::diag::Owner;
+        return match owner {
+            Owner::User(user) => Some(user),
+            Owner::Nobody => None,
+        };
+    }
     let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
     if peer.is_ipv4()
         && let Some(user) = listed(&read("/proc/net/tcp"), peer, here)
@@ -104,6 +112,10 @@ mod tests {
             assert_eq!(user_of(here, peer), Some(own_user()));
             let gone = SocketAddr::new(peer.ip(), 1);
             assert_eq!(user_of(gone, here), None);
+            // As the lists say it, too.
+            let list = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
+            let lists = list("/proc/net/tcp") + &list("/proc/net/tcp6");
+            assert_eq!(listed(&lists, peer, here), Some(own_user()));
             // One that has hung up is nobody's any more.
             drop(client);
             std::thread::sleep(std::time::Duration::from_millis(20));

@@ -2,6 +2,7 @@
 
 use esker_access::known_hosts::{Known, KnownHosts};
 use esker_access::{HostKey, Identities, fingerprint, proof};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -60,7 +61,6 @@ impl Agent {
     fn add(&self, folder: &Path, key: &Path) {
         let ask = folder.join("ask");
         std::fs::write(&ask, "#!/bin/sh\necho secret\n").unwrap();
-        use std::os::unix::fs::PermissionsExt as _;
         std::fs::set_permissions(&ask, std::fs::Permissions::from_mode(0o700)).unwrap();
         let added = Command::new("ssh-add")
             .arg(key)

@@ -3,6 +3,7 @@
 
 use crate::serve::{esker, text};
 use std::fs;
+use std::io::Write as _;
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -536,7 +537,6 @@ fn an_open_connection_loses_its_rights() {
         .spawn()
         .unwrap();
     let mut say = shell.stdin.take().unwrap();
-    use std::io::Write as _;
     say.write_all(b"put user:1\n").unwrap();
     std::thread::sleep(Duration::from_secs(2));
     lab.does(&["revoke", "lab.esker", "--key", "id_ed25519@lab"]);
