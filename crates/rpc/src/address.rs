@@ -24,6 +24,10 @@ pub struct Address {
     pub patience: Duration,
     /// Whether a client remembers where files are and what it was promised (`?cache=off` for doubters).
     pub cache: bool,
+    /// Of a cluster whose stores move: which of them is meant, whoever has it by now. Nothing for any that is there.
+    pub store: Option<u32>,
+    /// How long a connection may take to come about, if less than patience says.
+    pub connect: Option<Duration>,
 }
 
 impl Address {
@@ -55,6 +59,8 @@ impl Address {
             tls: None,
             patience: PATIENCE,
             cache: true,
+            store: None,
+            connect: None,
         };
         for option in options.split('&').filter(|o| !o.is_empty()) {
             match option.split_once('=') {

@@ -15,6 +15,7 @@ pub mod frame;
 pub mod http;
 pub mod limits;
 pub mod map;
+pub mod members;
 pub mod marker;
 pub mod resume;
 pub mod text;

@@ -8,6 +8,7 @@ use crate::limits::{
     ANSWER_MESSAGE_BYTES_MAX, CONNECT_MAX, CONNECTION_WINDOW_BYTES, HTTP2_FRAME_BYTES, KEEP_ALIVE,
     STREAM_WINDOW_BYTES,
 };
+use crate::members::{MEMBERS_KEY, STORE_KEY};
 use crate::{PROTOCOL, proto};
 use bytes::Bytes;
 use esker_model::Error;
@@ -34,6 +35,12 @@ fn target(message: String) -> Broken {
     Broken::Failed(Error::Target(message))
 }
 
+/// How long a connection and a greeting may take.
+fn connect_max(address: &Address) -> Duration {
+    let most = CONNECT_MAX.min(address.patience);
+    address.connect.map_or(most, |connect| connect.min(most))
+}
+
 fn endpoint(address: &Address) -> Result<Endpoint, Broken> {
     let scheme = if address.tls.is_some() {
         "https"
@@ -44,7 +51,7 @@ fn endpoint(address: &Address) -> Result<Endpoint, Broken> {
     let bad = |e: tonic::transport::Error| target(format!("`{address}` is no address: {e}"));
     let endpoint = Endpoint::from_shared(uri)
         .map_err(bad)?
-        .connect_timeout(CONNECT_MAX.min(address.patience))
+        .connect_timeout(connect_max(address))
         .tcp_nodelay(true)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
@@ -84,7 +91,7 @@ pub(super) async fn open(
         Ok(channel) => channel,
         Err(e) => return Err(unconnected(address, &e, peer.is_some())),
     };
-    let limit = CONNECT_MAX.min(address.patience);
+    let limit = connect_max(address);
     match tokio::time::timeout(limit, greet(address, channel, outgoing, peer)).await {
         Ok(opened) => opened,
         Err(_) => Err(Broken::Lost(format!(
@@ -120,7 +127,10 @@ async fn greet(
     };
     grpc.ready().await.map_err(|e| gone(&deepest(&e)))?;
     let path = http::uri::PathAndQuery::from_static(EXCHANGE);
-    let request = tonic::Request::new(Messages(Arc::clone(outgoing)));
+    let mut request = tonic::Request::new(Messages(Arc::clone(outgoing)));
+    if let Some(store) = address.store {
+        request.metadata_mut().insert(STORE_KEY, store.into());
+    }
     let response = grpc.streaming(request, path, FrameCodec).await;
     let mut answers = response.map_err(|s| ungreeted(address, &s))?.into_inner();
     let first = answers
@@ -188,6 +198,14 @@ pub(super) fn refused(address: &Address, status: &Status) -> Broken {
             Broken::Failed(Error::Invalid(status.message().to_owned()))
         }
         Code::Unimplemented => stranger(address, "it does not know the service esker.v1.Esker"),
+        Code::Unavailable if status.metadata().contains_key(MEMBERS_KEY) => {
+            let members = status.metadata().get(MEMBERS_KEY);
+            let members = members.and_then(|m| m.to_str().ok()).unwrap_or_default();
+            Broken::Elsewhere {
+                members: members.split_whitespace().map(str::to_owned).collect(),
+                why: status.message().to_owned(),
+            }
+        }
         _ => {
             let cause = deepest(status);
             if cause.contains("frame with invalid size") || cause.contains("HTTP/1") {
@@ -238,7 +256,7 @@ fn unconnected(address: &Address, error: &tonic::transport::Error, peer: bool) -
         )),
         Some(io::ErrorKind::TimedOut) => Broken::Lost(format!(
             "no answer from {at} within {}: is the host up, and does a firewall let port {} through?",
-            seconds(CONNECT_MAX.min(address.patience)),
+            seconds(connect_max(address)),
             address.port
         )),
         Some(io::ErrorKind::InvalidData) if address.tls.is_some() => target(format!(

@@ -32,6 +32,7 @@ use crate::failure::{AGAIN, failure_in};
 use crate::limits::{CANCEL_GRACE, CANCEL_POLL};
 use crate::map::Map;
 use crate::marker::{self, Sender};
+use crate::members::Members;
 use crate::proto;
 use crate::proto::failure::Kind;
 use crate::proto::reply::Reply;
@@ -66,6 +67,10 @@ struct Shared {
     connection: Mutex<Option<Arc<Connection>>>,
     /// Where the cluster's map is, and which of its servers this is.
     place: Mutex<Option<(PathBuf, u32)>>,
+    /// Of a cluster whose stores move: its members, as far as was heard.
+    members: Members,
+    /// Which of its stores this client talks to, once it has.
+    store: Mutex<Option<u32>>,
     /// The newest version seen: answers see it too.
     newest: AtomicU64,
     sender: Arc<Sender>,
@@ -86,6 +91,8 @@ enum Broken {
     Lost(String),
     /// The server has too much to do, and has done nothing.
     Busy { message: String, after: Duration },
+    /// What was asked for is with another member of the cluster, or with none just now.
+    Elsewhere { members: Vec<String>, why: String },
 }
 
 impl Broken {
@@ -93,7 +100,9 @@ impl Broken {
     fn into_error(self) -> Error {
         match self {
             Self::Failed(e) => e,
-            Self::Lost(message) | Self::Busy { message, .. } => Error::Unavailable(message),
+            Self::Lost(message)
+            | Self::Busy { message, .. }
+            | Self::Elsewhere { why: message, .. } => Error::Unavailable(message),
         }
     }
 }
@@ -141,7 +150,10 @@ impl Client {
     }
 
     fn connect_to(address: &Address, routes: Option<Routes>) -> Result<Self> {
-        let connection = Connection::open(address).map_err(Broken::into_error)?;
+        let members = Members::default();
+        let connection = connect_first(address, &members).map_err(Broken::into_error)?;
+        members.learn(&connection.welcome.members);
+        let store = store_of(&connection).or(address.store);
         let place = place_of(&connection);
         let windows = Windows::default();
         windows
@@ -151,6 +163,8 @@ impl Client {
             address: address.clone(),
             connection: Mutex::new(Some(connection)),
             place: Mutex::new(place),
+            members,
+            store: Mutex::new(store),
             newest: AtomicU64::new(0),
             sender: Arc::new(Sender::new()),
             windows,
@@ -210,12 +224,30 @@ impl Client {
         if let Some(connection) = held.as_ref().filter(|c| c.usable()) {
             return Ok(Arc::clone(connection));
         }
-        let connection = Connection::open(&self.whereabouts())?;
+        let connection = self.connect_anew()?;
         if let Some(place) = place_of(&connection) {
             *self.place() = Some(place);
         }
         *held = Some(Arc::clone(&connection));
         Ok(connection)
+    }
+
+    /// Connects where the server is by now; of a cluster whose stores move, to whoever has the store.
+    fn connect_anew(&self) -> Result<Arc<Connection>, Broken> {
+        let members = &self.shared.members;
+        let store = *self
+            .shared
+            .store
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if members.all().is_empty() || store.is_none() {
+            return Connection::open(&self.whereabouts());
+        }
+        let address = Address {
+            store,
+            ..self.shared.address.clone()
+        };
+        connect_to_any(&address, members)
     }
 
     fn place(&self) -> MutexGuard<'_, Option<(PathBuf, u32)>> {
@@ -249,6 +281,10 @@ impl Client {
             let (message, after) = match self.connection().and_then(|c| call(&c)) {
                 Ok(value) => return Ok(value),
                 Err(Broken::Failed(e)) => return Err(e),
+                Err(Broken::Elsewhere { why, .. }) => {
+                    pause = (pause * 2).min(ELSEWHERE_PAUSE_MAX);
+                    (why, pause)
+                }
                 Err(Broken::Lost(message)) => {
                     pause = (pause * 2).min(Duration::from_millis(500));
                     (message, pause)
@@ -415,6 +451,70 @@ impl Client {
             self.shared.address.authority()
         ))
     }
+}
+
+/// Longest pause between looks for a store that is moving.
+const ELSEWHERE_PAUSE_MAX: Duration = Duration::from_millis(100);
+/// How long a member that may be paused is waited for, where there are others to ask.
+const MEMBER_CONNECT_MAX: Duration = Duration::from_secs(1);
+
+/// Which store answers, if stores move.
+fn store_of(connection: &Connection) -> Option<u32> {
+    let welcome = &connection.welcome;
+    (!welcome.members.is_empty()).then_some(welcome.server)
+}
+
+/// The first connection: to that address, or, if there is nothing to talk to at it, to another member that it names.
+fn connect_first(address: &Address, members: &Members) -> Result<Arc<Connection>, Broken> {
+    match Connection::open(address) {
+        Err(Broken::Elsewhere {
+            members: others, ..
+        }) => {
+            members.learn(&others);
+            connect_to_any(address, members)
+        }
+        other => other,
+    }
+}
+
+/// Asks one member after the other.
+fn connect_to_any(address: &Address, members: &Members) -> Result<Arc<Connection>, Broken> {
+    let all = members.all();
+    let mut failed = None;
+    for member in &all {
+        let Some(mut there) = address.moved(member) else {
+            continue;
+        };
+        if all.len() > 1 {
+            there.connect = Some(MEMBER_CONNECT_MAX);
+        }
+        match Connection::open(&there) {
+            Ok(connection) => {
+                members.learn(&connection.welcome.members);
+                members.answered(member);
+                return Ok(connection);
+            }
+            Err(Broken::Elsewhere {
+                members: others,
+                why,
+            }) => {
+                members.learn(&others);
+                failed = Some(Broken::Elsewhere {
+                    members: others,
+                    why,
+                });
+            }
+            Err(e @ Broken::Failed(Error::Target(_))) => return Err(e),
+            Err(e) => {
+                members.failed(member);
+                // That a member says where to look tells more than that another is gone.
+                if !matches!(failed, Some(Broken::Elsewhere { .. })) {
+                    failed = Some(e);
+                }
+            }
+        }
+    }
+    Err(failed.unwrap_or_else(|| Broken::Lost("no member of the cluster is known".into())))
 }
 
 /// What a server of a cluster says of how to find it when it is gone.

@@ -2996,6 +2996,9 @@ pub struct Welcome {
     /// The servers' stores die with their machines: clients that can keep what no checkpoint holds yet, and send it again.
     #[prost(bool, tag = "9")]
     pub window: bool,
+    /// Of a cluster whose stores move between its members: HOST:PORT of each. `server` is then the store that answers.
+    #[prost(string, repeated, tag = "10")]
+    pub members: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Answer {

@@ -22,6 +22,11 @@ use std::time::Duration;
 const WRITES_DEFAULT: u64 = 100_000;
 const EVERY_DEFAULT: Duration = Duration::from_secs(1);
 const RESERVE_DEFAULT: u64 = 1 << 30;
+/// How long a member that says nothing counts as there; and what etcd can tell apart at the least.
+const LEASE_DEFAULT: Duration = Duration::from_secs(5);
+const LEASE_LEAST: Duration = Duration::from_secs(2);
+/// How many stores move between members.
+const STORES_DEFAULT: u32 = 16;
 const REPLAY_DEFAULT: Duration = Duration::from_secs(2);
 /// Checkpoints of windows are replaced by one of all rows once they have so many bytes, and more than that one.
 const BASE_LEAST: u64 = 64 << 20;
@@ -53,10 +58,25 @@ pub struct ClusterConfig {
     pub servers: Vec<String>,
     /// After so long without a server another one takes over what it had; never, if there is none.
     pub proxy_after: Option<Duration>,
+    /// Who lives and who has what, if etcd says so.
+    pub etcd: Option<EtcdConfig>,
     /// Where stores and their checkpoints lie, if a store dies with its machine (`durability = "window"`).
     pub checkpoint: Option<Checkpoint>,
     /// What servers have in common with one that stands alone.
     pub settings: Settings,
+}
+
+/// A cluster whose stores move between its members, as etcd says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EtcdConfig {
+    /// `http://HOST:PORT` of each server of etcd; none if `cluster up` starts one.
+    pub endpoints: Vec<String>,
+    /// How long a member that says nothing counts as there.
+    pub lease: Duration,
+    /// How many stores there are, for ever.
+    pub stores: u32,
+    /// Whether stores move for balance by themselves.
+    pub even: bool,
 }
 
 /// Stores that die with their machines, and where checkpoints of them go.
@@ -93,7 +113,17 @@ struct Half {
     servers: Option<Servers>,
     listen: Option<SocketAddr>,
     proxy_after: Option<Duration>,
+    stores: Option<u32>,
+    etcd: WrittenEtcd,
     server: Draft,
+}
+
+/// What the file says under `[etcd]`.
+#[derive(Default)]
+struct WrittenEtcd {
+    endpoints: Option<Vec<String>>,
+    lease: Option<Duration>,
+    even: Option<bool>,
 }
 
 /// What the file says under `[checkpoint]`.
@@ -127,7 +157,7 @@ enum Servers {
     Count(usize),
 }
 
-const OWN: [Key<Half>; 19] = [
+const OWN: [Key<Half>; 23] = [
     Key {
         path: "name",
         expected: "text",
@@ -220,6 +250,47 @@ const OWN: [Key<Half>; 19] = [
         expected: "the IP address and port of the first server, as in \"127.0.0.1:7400\"",
         set: |d, v| {
             d.listen = Some(text(v)?.parse().ok()?);
+            Some(())
+        },
+    },
+    Key {
+        path: "stores",
+        expected: "how many parts of the data move between servers: a number up to 64",
+        set: |d, v| {
+            d.stores = Some(count(v).filter(|n| (1..=SERVERS_MAX).contains(n))? as u32);
+            Some(())
+        },
+    },
+    Key {
+        path: "etcd.endpoints",
+        expected: "a list of \"http://HOST:PORT\", where etcd answers",
+        set: |d, v| {
+            let list = v.as_array()?.iter();
+            let urls = list.map(|u| u.get_ref().as_str().map(str::to_owned));
+            let urls: Vec<String> = urls.collect::<Option<_>>()?;
+            let good = |u: &String| u.starts_with("http://") && u.len() > "http://".len();
+            d.etcd.endpoints = Some(urls).filter(|u| !u.is_empty() && u.iter().all(good));
+            d.etcd.endpoints.is_some().then_some(())
+        },
+    },
+    Key {
+        path: "etcd.lease",
+        expected: "a time from 2s to 1m",
+        set: |d, v| {
+            let range = LEASE_LEAST..=Duration::from_mins(1);
+            d.etcd.lease = Some(config::time(v).filter(|t| range.contains(t))?);
+            Some(())
+        },
+    },
+    Key {
+        path: "etcd.rebalance",
+        expected: "\"auto\" or \"manual\"",
+        set: |d, v| {
+            d.etcd.even = Some(match text(v)? {
+                "auto" => true,
+                "manual" => false,
+                _ => return None,
+            });
             Some(())
         },
     },
@@ -347,6 +418,8 @@ impl ClusterConfig {
             servers: None,
             listen: None,
             proxy_after: None,
+            stores: None,
+            etcd: WrittenEtcd::default(),
             server: Draft::new(),
         };
         source.read(&mut half)?;
@@ -372,10 +445,23 @@ impl ClusterConfig {
                 })?
             }
         };
-        if servers.len() > half.vnodes as usize {
+        let etcd = half.etcd.whole(half.stores);
+        if etcd.is_some() && half.proxy_after.is_some() {
+            return Err(whole(
+                "`failover.proxy_after` is for clusters without etcd: with `stores` or `[etcd]`, stores of a server that is gone go \
+                 to the others when its lease ends",
+            ));
+        }
+        if etcd.is_some() && half.window {
+            return Err(whole(
+                "durability \"window\" does not go with `stores` and `[etcd]` yet: choose \"sync\" or \"relaxed\"",
+            ));
+        }
+        let parts = etcd.as_ref().map_or(servers.len(), |e| e.stores as usize);
+        if parts > half.vnodes as usize {
             return Err(whole(&format!(
-                "{} servers need as many `vnodes`, and there are {}",
-                servers.len(),
+                "{parts} {} need as many `vnodes`, and there are {}",
+                if etcd.is_some() { "stores" } else { "servers" },
                 half.vnodes
             )));
         }
@@ -426,14 +512,29 @@ impl ClusterConfig {
             memory_bytes: half.memory_bytes,
             servers,
             proxy_after: half.proxy_after,
+            etcd,
             checkpoint,
             settings: half.server.settings,
         })
     }
 
-    /// The numbers of all servers.
+    /// The numbers of all servers; of stores, where they move between servers.
     pub fn ids(&self) -> impl Iterator<Item = ServerId> + '_ {
-        (0..self.servers.len() as u32).map(ServerId)
+        (0..self.parts() as u32).map(ServerId)
+    }
+
+    /// How many parts the data are dealt out in: one for each server, or as many as there are stores.
+    pub fn parts(&self) -> usize {
+        let stores = self.etcd.as_ref().map(|e| e.stores as usize);
+        stores.unwrap_or(self.servers.len())
+    }
+
+    /// What all servers must agree on about who they are.
+    fn company(&self) -> Vec<String> {
+        match &self.etcd {
+            None => self.servers.clone(),
+            Some(etcd) => vec![format!("{} stores that move", etcd.stores)],
+        }
     }
 
     /// `HOST:PORT` of a server.
@@ -533,7 +634,7 @@ impl ClusterConfig {
             cluster: self.name.clone(),
             from: from.0,
             to: to.0,
-            servers: self.servers.clone(),
+            servers: self.company(),
             placement: self.placement.name().to_owned(),
             vnodes: self.vnodes,
             threshold: self.threshold,
@@ -557,9 +658,10 @@ impl ClusterConfig {
                 clean(theirs)
             ))
         };
-        if peer.servers != self.servers {
+        let company = self.company();
+        if peer.servers != company {
             let list = |servers: &[String]| servers.join(" ");
-            return differs("servers", &list(&peer.servers), &list(&self.servers));
+            return differs("servers", &list(&peer.servers), &list(&company));
         }
         if peer.placement != self.placement.name() {
             return differs("placement", &peer.placement, self.placement.name());
@@ -586,10 +688,10 @@ impl ClusterConfig {
                 self.name
             ));
         }
-        (peer.from as usize >= self.servers.len()).then(|| {
+        (peer.from as usize >= self.parts()).then(|| {
             format!(
                 "{asker} is none of the {} servers of cluster `{}`",
-                self.servers.len(),
+                self.parts(),
                 self.name
             )
         })
@@ -614,7 +716,7 @@ impl ClusterConfig {
         match std::fs::read_to_string(&file) {
             Ok(text) => self.compare(&file, &text),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                let text = self.described(self.servers.len());
+                let text = self.described(self.parts());
                 // Several servers may get here at once, with the same text.
                 let draft = self.storage.join(format!(
                     "{}.{}.new",
@@ -640,7 +742,7 @@ impl ClusterConfig {
 
     fn compare(&self, file: &Path, text: &str) -> Result<()> {
         self.compare_but_servers(file, text)?;
-        let count = self.servers.len();
+        let count = self.parts();
         let was = text.lines().find_map(|l| l.strip_prefix("servers "));
         if was != Some(count.to_string().as_str()) {
             return Err(Error::Target(format!(
@@ -681,6 +783,22 @@ impl ClusterConfig {
 /// Beside a live store, for one that is to take its place.
 fn new_live(live: &Path) -> PathBuf {
     live.with_extension("new")
+}
+
+impl WrittenEtcd {
+    /// With its defaults, if the file says any of it.
+    fn whole(self, stores: Option<u32>) -> Option<EtcdConfig> {
+        let any = stores.is_some()
+            || self.endpoints.is_some()
+            || self.lease.is_some()
+            || self.even.is_some();
+        any.then(|| EtcdConfig {
+            endpoints: self.endpoints.unwrap_or_default(),
+            lease: self.lease.unwrap_or(LEASE_DEFAULT),
+            stores: stores.unwrap_or(STORES_DEFAULT),
+            even: self.even.unwrap_or(true),
+        })
+    }
 }
 
 /// What came from outside, fit for a message.

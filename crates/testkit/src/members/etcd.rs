@@ -19,6 +19,7 @@ pub(super) struct Etcd {
     /// When each ends, and how long it lasts.
     leases: BTreeMap<u64, (u64, u64)>,
     granted: u64,
+    last: Option<View>,
 }
 
 impl Etcd {
@@ -33,8 +34,21 @@ impl Etcd {
         self.keys.insert(key.to_owned(), held);
     }
 
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
+    }
+
     /// What everybody who watches gets to see.
-    pub(super) fn view(&self) -> View {
+    pub(super) fn view(&mut self) -> View {
+        if let Some(view) = self.last.as_ref().filter(|v| v.revision == self.revision) {
+            return view.clone();
+        }
+        let view = self.read();
+        self.last = Some(view.clone());
+        view
+    }
+
+    fn read(&self) -> View {
         let pairs = self.keys.iter().map(|(key, held)| Pair {
             key,
             value: &held.value,

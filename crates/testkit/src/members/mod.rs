@@ -92,8 +92,9 @@ enum Work {
     Stored(u32, u64, Row, Option<u32>),
     Answers(u32, u64, Row),
     /// A read, with what had been acknowledged when it was asked.
-    Asked(u32, BTreeSet<Row>),
-    Read(u32, u64, BTreeSet<Row>, BTreeSet<Row>),
+    Asked(u32, usize),
+    /// What it found; and what it should have found and did not.
+    Read(u32, u64, Option<Row>),
     /// A part of a decision: to that store, from that one at that epoch.
     Part(u32, u32, u64, Row),
     PartTaken(u32, u64, u32, Row),
@@ -123,7 +124,8 @@ pub struct Members {
     etcd_down: bool,
     processes: Vec<Process>,
     folders: BTreeMap<u32, BTreeMap<u64, Folder>>,
-    acknowledged: BTreeMap<u32, BTreeSet<Row>>,
+    /// In order.
+    acknowledged: BTreeMap<u32, Vec<Row>>,
     /// The latest epoch that anybody answered at.
     answered: BTreeMap<u32, u64>,
     /// Answers that left, and how long all stores took to be served after the last calm began.
@@ -384,24 +386,29 @@ impl Members {
                 }
                 self.answered_at(process, store, epoch)?;
                 self.figures.acknowledged += 1;
-                self.acknowledged.entry(store).or_default().insert(row);
+                self.acknowledged.entry(store).or_default().push(row);
             }
             Work::Asked(store, before) => {
                 if let Some(served) = self.processes[process].served.get(&store) {
                     let epoch = served.epoch;
                     let folder = self.folders.get(&store).and_then(|f| f.get(&epoch));
-                    let rows = folder.map(|f| f.rows.clone()).unwrap_or_default();
-                    self.inside(process, Work::Read(store, epoch, before, rows));
+                    let known = self.acknowledged.get(&store);
+                    let known = known.and_then(|k| k.get(..before)).unwrap_or_default();
+                    // The latest are the ones that might be missing.
+                    let mut latest = known.iter().rev().take(16);
+                    let missing = latest.find(|row| folder.is_none_or(|f| !f.rows.contains(row)));
+                    let missing = missing.copied();
+                    self.inside(process, Work::Read(store, epoch, missing));
                 }
             }
-            Work::Read(store, epoch, before, rows) => {
+            Work::Read(store, epoch, missing) => {
                 if !self.processes[process].answers(now, store, epoch) {
                     self.figures.withheld += 1;
                     return Ok(());
                 }
                 self.answered_at(process, store, epoch)?;
                 self.figures.reads += 1;
-                if let Some(row) = before.difference(&rows).next() {
+                if let Some(row) = missing {
                     return Err(format!(
                         "at {now}: a read of store {store} at epoch {epoch} lacks write {row}, which was acknowledged before"
                     ));
@@ -519,7 +526,7 @@ impl Members {
         let reached = self.reaches_etcd(process);
         let me = name(process);
         let now = self.now;
-        let before = self.etcd.view().revision;
+        let before = self.etcd.revision();
         let answer = match *ask {
             Output::Grant => Some(match reached.then(|| self.etcd.grant(now, LEASE, &me)) {
                 Some(Some((lease, revision))) => Input::Granted {
@@ -578,7 +585,7 @@ impl Members {
             }
             _ => None,
         };
-        if self.etcd.view().revision != before {
+        if self.etcd.revision() != before {
             self.changed();
         }
         if let Some(answer) = answer {
@@ -656,12 +663,12 @@ impl Members {
         self.number += 1;
         let row = self.number;
         let kind = self.rng.below(3);
-        let before = self.acknowledged.get(&store).cloned().unwrap_or_default();
+        let before = self.acknowledged.get(&store).map_or(0, Vec::len);
         for process in 0..MEMBERS {
             let work = match kind {
                 0 => Work::Arrives(store, row, None),
                 1 if other != store => Work::Arrives(store, row, Some(other)),
-                _ => Work::Asked(store, before.clone()),
+                _ => Work::Asked(store, before),
             };
             self.inside(process, work);
         }
@@ -682,7 +689,7 @@ impl Members {
                 let minds: Vec<_> = self.processes.iter().map(|p| p.machine.under_way()).collect();
                 return Err(format!(
                     "store {store} is served by {serving:?} in the end; under way {minds:?}; etcd holds {:?}",
-                    self.etcd.view()
+                    self.etcd
                 ));
             };
             counts[process] += 1;
@@ -695,8 +702,8 @@ impl Members {
             if newest != epoch {
                 return Err(format!("store {store} is served at epoch {epoch}, and there is {newest}"));
             }
-            let known = self.acknowledged.get(&store).cloned().unwrap_or_default();
-            if let Some(row) = known.difference(&held.rows).next() {
+            let known = self.acknowledged.get(&store).map_or(&[][..], Vec::as_slice);
+            if let Some(row) = known.iter().find(|row| !held.rows.contains(row)) {
                 return Err(format!("store {store} has lost write {row}"));
             }
             for (from, row) in &held.parts {

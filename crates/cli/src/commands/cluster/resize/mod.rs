@@ -211,6 +211,7 @@ fn make(
             // Nothing splits while nobody runs.
             table_least: config.shared_least,
             replay_millis: 0,
+            epoch: 0,
         };
         settle(&engines, &time, &settings)?
     };
