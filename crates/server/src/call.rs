@@ -1,6 +1,7 @@
 //! One call under way: whether its answer is wanted still, how much of it the client can take, where it goes.
 
 use crate::limits;
+use crate::member::gate::Gate;
 use crate::metrics::Metrics;
 use crate::outbox::Outbox;
 use crate::service::Service;
@@ -174,6 +175,8 @@ pub(crate) struct Call {
     metrics: Arc<Metrics>,
     memory: Charge,
     answered: bool,
+    /// Whether answers may leave, where somebody else may take over.
+    gate: Option<Arc<Gate>>,
 }
 
 /// Bytes that count as in memory until it is dropped.
@@ -196,6 +199,13 @@ impl Drop for Charge {
     fn drop(&mut self) {
         self.memory.fetch_sub(self.bytes, Ordering::AcqRel);
     }
+}
+
+/// What is said instead of an answer that comes too late.
+pub(crate) fn moved() -> Error {
+    Error::Unavailable(
+        "the server's lease has ended and another one may have these data by now: ask again".into(),
+    )
 }
 
 /// The client does not take answers any more.
@@ -221,6 +231,7 @@ impl Call {
             metrics: Arc::clone(&service.metrics),
             memory: Charge::new(&service.memory, bytes),
             answered: false,
+            gate: service.gate(),
         }
     }
 
@@ -231,6 +242,9 @@ impl Call {
 
     /// Sends a piece of the answer, and more will follow. Waits for a client that is slow.
     pub(crate) fn piece(&self, reply: Reply) -> Result<(), Gone> {
+        if self.withheld() {
+            return Err(Gone);
+        }
         let reply = proto::Reply { reply: Some(reply) };
         match &self.sink {
             Sink::Stream { outbox, id, .. } => {
@@ -301,8 +315,21 @@ impl Call {
         )
     }
 
+    /// Whether it is too late for an answer: somebody else may have the store by now. To be asked after the work was done.
+    fn withheld(&self) -> bool {
+        self.gate.as_ref().is_some_and(|gate| !gate.open())
+    }
+
     fn end(&mut self, reply: Reply) {
         self.answered = true;
+        let reply = if self.withheld() {
+            Reply::Failure(proto::Failure {
+                code: AGAIN.to_owned(),
+                ..failure_out(&moved())
+            })
+        } else {
+            reply
+        };
         let failed = matches!(reply, Reply::Failure(_));
         self.metrics
             .answered(self.number, self.began.elapsed(), failed);
@@ -369,6 +396,7 @@ mod tests {
             metrics: Arc::new(Metrics::new()),
             memory: Charge::new(&Arc::default(), 0),
             answered: false,
+            gate: None,
         }
     }
 

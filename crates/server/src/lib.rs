@@ -16,6 +16,7 @@ mod exchange;
 mod http;
 pub mod limits;
 mod listen;
+pub mod member;
 mod metrics;
 mod names;
 mod objects;
@@ -30,7 +31,8 @@ mod work;
 mod writer;
 
 pub use cluster::Switch;
-pub use cluster::config::ClusterConfig;
+pub use cluster::config::{ClusterConfig, EtcdConfig};
 pub use config::LEASE_MAX;
+pub use member::Member;
 pub use server::Server;
 pub use settings::Settings;

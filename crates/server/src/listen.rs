@@ -116,7 +116,7 @@ pub(crate) async fn accept_local(
 }
 
 /// Until a stop has come that far, or the server is gone.
-async fn reached(stop: &mut watch::Receiver<Phase>, phase: Phase) {
+pub(crate) async fn reached(stop: &mut watch::Receiver<Phase>, phase: Phase) {
     let _ = stop.wait_for(|reached| *reached >= phase).await;
 }
 
@@ -167,6 +167,20 @@ impl Service<http::Request<Incoming>> for From {
         }
         self.routes.call(request)
     }
+}
+
+/// One connection to a process that answers for several stores.
+pub(crate) async fn serve_front(
+    stream: TcpStream,
+    from: IpAddr,
+    routes: Router,
+    stop: watch::Receiver<Phase>,
+) {
+    let routes = From {
+        routes,
+        peer: Some(Peer(from)),
+    };
+    serve(stream, routes, None, stop).await;
 }
 
 async fn serve(

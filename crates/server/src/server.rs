@@ -6,6 +6,7 @@ use crate::exchange::{Exchange, Outboxes};
 use crate::limits::FLUSH_MAX;
 use crate::listen::Phase;
 use crate::outbox::Outbox;
+use crate::member::hub::{Hub, Seat};
 use crate::service::Service;
 use crate::settings::Settings;
 use crate::{http, listen, tls, unary};
@@ -38,6 +39,8 @@ struct Running {
     stop: watch::Sender<Phase>,
     /// Where processes of this machine ask.
     socket: Option<HttpSocket>,
+    /// Where it is listed, if its process answers for several stores.
+    hub: Option<Arc<Hub>>,
 }
 
 impl std::fmt::Debug for Server {
@@ -105,10 +108,33 @@ impl Server {
         Self::start_as(database, Some((config.clone(), ServerId(id))), settings)
     }
 
+    /// Starts to serve a store that this process has for now, at the port of the process.
+    pub(crate) fn start_seated(
+        database: Database,
+        config: &ClusterConfig,
+        store: u32,
+        seat: Seat,
+    ) -> Result<Self> {
+        let mut settings = config.settings.clone();
+        settings.readers = settings.readers.max(cluster::LANE_THREADS_MIN);
+        settings.scanners = settings.scanners.max(cluster::LANE_THREADS_MIN);
+        let place = Some((config.clone(), ServerId(store)));
+        Self::start_at(database, place, settings, Some(seat))
+    }
+
     fn start_as(
         database: Database,
         place: Option<(ClusterConfig, ServerId)>,
         settings: Settings,
+    ) -> Result<Self> {
+        Self::start_at(database, place, settings, None)
+    }
+
+    fn start_at(
+        database: Database,
+        place: Option<(ClusterConfig, ServerId)>,
+        settings: Settings,
+        seat: Option<Seat>,
     ) -> Result<Self> {
         match database.role() {
             Role::Owner => {}
@@ -134,10 +160,19 @@ impl Server {
         }
         let tls = settings.tls.as_ref().map(tls::acceptor).transpose()?;
         let failed = |e| Error::io(format!("listening at `{}`", settings.listen), e);
-        let listener = std::net::TcpListener::bind(&settings.listen).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
+        let (listener, address) = match &seat {
+            None => {
+                let listener = std::net::TcpListener::bind(&settings.listen).map_err(failed)?;
+                let address = listener.local_addr().map_err(failed)?;
+                listener.set_nonblocking(true).map_err(failed)?;
+                (Some(listener), address)
+            }
+            // The process listens for all its stores.
+            Some(seat) => (None, seat.hub.address()),
+        };
         let threads = match &place {
+            // Many stores may be in one process.
+            Some((config, _)) if seat.is_some() => cluster::seated_threads(config),
             Some((config, _)) => settings.threads.max(cluster::threads(config)),
             None => settings.threads,
         };
@@ -148,9 +183,10 @@ impl Server {
             .build()
             .map_err(|e| Error::io("starting the server's threads", e))?;
         let cluster = place
-            .map(|(config, me)| Cluster::open(&database, config, me, &runtime))
+            .map(|(config, me)| Cluster::open(&database, config, me, &runtime, seat.as_ref()))
             .transpose()?;
-        let service = Arc::new(Service::new(database, cluster, settings)?);
+        let lanes = seat.as_ref().map(|seat| seat.hub.lanes());
+        let service = Arc::new(Service::new(database, cluster, settings, lanes)?);
         let writer = {
             let service = Arc::clone(&service);
             std::thread::Builder::new()
@@ -167,21 +203,28 @@ impl Server {
             .route_service("/esker.v1.Esker/Exchange", exchange)
             .route_service("/esker.v1.Esker/{call}", unary::routes(&service));
         let (stop, stopped) = watch::channel(Phase::Running);
-        let listener = {
-            let _inside = runtime.enter();
-            tokio::net::TcpListener::from_std(listener).map_err(|e| Error::io("listening", e))?
-        };
         let socket = match service.cluster {
             None => Some(local(&service, &runtime, routes.clone(), stopped.clone())?),
             Some(_) => None,
         };
-        runtime.spawn(listen::accept(
-            listener,
-            Arc::clone(&service),
-            routes,
-            tls,
-            stopped,
-        ));
+        match (listener, &seat) {
+            (Some(listener), _) => {
+                let listener = {
+                    let _inside = runtime.enter();
+                    tokio::net::TcpListener::from_std(listener)
+                        .map_err(|e| Error::io("listening", e))?
+                };
+                runtime.spawn(listen::accept(
+                    listener,
+                    Arc::clone(&service),
+                    routes,
+                    tls,
+                    stopped,
+                ));
+            }
+            (None, Some(seat)) => seat.hub.add(&service, routes),
+            (None, None) => {}
+        }
         if let Some(cluster) = &service.cluster {
             cluster.join();
         }
@@ -193,6 +236,7 @@ impl Server {
                 writer,
                 stop,
                 socket,
+                hub: seat.map(|seat| seat.hub),
             }),
             address,
         })
@@ -277,6 +321,9 @@ impl Running {
     }
 
     fn stop(mut self) -> Result<bool> {
+        if let Some(hub) = self.hub.take() {
+            hub.remove(&self.service);
+        }
         let _ = self.stop.send(Phase::Draining);
         drop(self.socket.take());
         self.service.close();
@@ -310,9 +357,11 @@ impl Running {
         });
         self.service.writer.stop();
         let _ = self.writer.join();
-        self.service.readers.stop();
-        self.service.scanners.stop();
-        self.service.sparql.stop();
+        if self.service.own_lanes {
+            self.service.readers.stop();
+            self.service.scanners.stop();
+            self.service.sparql.stop();
+        }
         self.runtime.shutdown_timeout(FLUSH_MAX);
         let database = match Arc::into_inner(self.service) {
             Some(service) => {

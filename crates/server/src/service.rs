@@ -4,6 +4,7 @@
 use crate::answer;
 use crate::call::{Call, Watch};
 use crate::cluster::Cluster;
+use crate::member::gate::Gate;
 use crate::limits::{ANSWER_HERE_BYTES, DECODE_HERE_BYTES, WRITE_HERE_MUTATIONS};
 use crate::metrics::Metrics;
 use crate::names;
@@ -55,6 +56,8 @@ pub(crate) struct Service {
     pub(crate) scanners: Arc<Lane>,
     /// Queries of SPARQL, on stacks that are large enough for any.
     pub(crate) sparql: Arc<Lane>,
+    /// Whether nobody else's calls run on those threads.
+    pub(crate) own_lanes: bool,
     /// What each address has under way there.
     pub(crate) sparql_clients: Clients,
     pub(crate) writer: Writer,
@@ -76,15 +79,18 @@ fn is_long(number: usize) -> bool {
     )
 }
 
-impl Service {
-    pub(crate) fn new(
-        database: Database,
-        cluster: Option<Arc<Cluster>>,
-        settings: Settings,
-    ) -> Result<Self> {
-        let newest = database.stats()?.newest.unwrap_or(Version::ZERO);
+/// Threads for clients' calls.
+#[derive(Clone)]
+pub(crate) struct Lanes {
+    readers: Arc<Lane>,
+    scanners: Arc<Lane>,
+    sparql: Arc<Lane>,
+}
+
+impl Lanes {
+    pub(crate) fn new(settings: &Settings) -> Self {
         let waiting = settings.limits.waiting;
-        Ok(Self {
+        Self {
             readers: Lane::new("esker-read", settings.readers, waiting),
             scanners: Lane::new("esker-scan", settings.scanners, waiting),
             sparql: Lane::with_stack(
@@ -93,6 +99,38 @@ impl Service {
                 waiting,
                 Some(esker::rdf::STACK),
             ),
+        }
+    }
+
+    /// Ends them; none of their jobs may be under way.
+    pub(crate) fn stop(&self) {
+        self.readers.stop();
+        self.scanners.stop();
+        self.sparql.stop();
+    }
+}
+
+impl Service {
+    /// Whether answers may leave still: not once somebody else may have this store.
+    pub(crate) fn gate(&self) -> Option<Arc<Gate>> {
+        self.cluster.as_ref()?.gate()
+    }
+
+    pub(crate) fn new(
+        database: Database,
+        cluster: Option<Arc<Cluster>>,
+        settings: Settings,
+        lanes: Option<Lanes>,
+    ) -> Result<Self> {
+        let own_lanes = lanes.is_none();
+        let lanes = lanes.unwrap_or_else(|| Lanes::new(&settings));
+        let newest = database.stats()?.newest.unwrap_or(Version::ZERO);
+        let waiting = settings.limits.waiting;
+        Ok(Self {
+            readers: lanes.readers,
+            scanners: lanes.scanners,
+            sparql: lanes.sparql,
+            own_lanes,
             sparql_clients: Clients::default(),
             writer: Writer::new(waiting),
             metrics: Arc::new(Metrics::new()),
@@ -381,11 +419,16 @@ impl Service {
             self.metrics.shed.add(1);
             return Err(full.failure());
         }
-        told.await.map_err(|_| {
+        let outcome = told.await.map_err(|_| {
             failure_out(&Error::Unavailable(
                 "the server could not finish this call; its log says more".into(),
             ))
-        })
+        })?;
+        // What is answered late may be out of date.
+        match self.gate() {
+            Some(gate) if !gate.open() => Err(failure_out(&crate::call::moved())),
+            _ => Ok(outcome),
+        }
     }
 
     /// Takes a call whose request is decoded.

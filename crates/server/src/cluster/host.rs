@@ -7,6 +7,7 @@ use esker_cluster::node::{BoxFuture, SharedFiles, Window};
 use esker_cluster::peer::{Answer, Question, Request};
 use esker_cluster::{Host, ServerId};
 use esker_model::{Error, Result};
+use crate::member::hub::{Hub, Seat};
 use esker_rpc::map::Map;
 use esker_rpc::{Address, PeerLink, proto};
 use std::fmt::Write as _;
@@ -66,8 +67,10 @@ struct Peer {
     address: Address,
     /// The file that says if it is elsewhere.
     map: Option<PathBuf>,
+    /// Who knows where it is, where stores move.
+    hub: Option<Arc<Hub>>,
     greeting: proto::Peer,
-    link: Mutex<Option<Arc<PeerLink>>>,
+    link: Mutex<Option<(Address, u64, Arc<PeerLink>)>>,
     /// Held by whoever connects.
     connecting: tokio::sync::Mutex<Option<Failed>>,
     /// Why it cannot be reached, if so.
@@ -91,17 +94,22 @@ impl ServerHost {
         me: ServerId,
         runtime: Handle,
         window: Option<esker::Window>,
+        seat: Option<&Seat>,
     ) -> Result<Arc<Self>> {
         let peer = |id: ServerId| {
             if id == me {
                 return Ok(None);
             }
-            let mut address = Address::parse(&format!("esker://{}", config.address(id)))?;
+            // Where stores move, their places are looked up each time.
+            let place = if seat.is_some() { "localhost" } else { config.address(id) };
+            let mut address = Address::parse(&format!("esker://{place}"))?;
             address.patience = CONNECT_MAX;
+            address.store = seat.map(|_| id.0);
             Ok(Some(Arc::new(Peer {
                 id,
                 address,
                 map: config.map(),
+                hub: seat.map(|seat| Arc::clone(&seat.hub)),
                 greeting: config.greeting(me, id),
                 link: Mutex::default(),
                 connecting: tokio::sync::Mutex::default(),
@@ -124,6 +132,11 @@ impl ServerHost {
             window,
             files,
         }))
+    }
+
+    /// Lets go of links to servers that have lost their stores.
+    pub(super) fn let_go(&self) {
+        self.peers.iter().flatten().for_each(|peer| peer.let_go());
     }
 
     /// Why that server cannot be reached, if it was tried and could not.
@@ -266,7 +279,33 @@ impl Peer {
 
     fn held(&self) -> Option<Arc<PeerLink>> {
         let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
-        link.as_ref().filter(|l| l.usable()).cloned()
+        let (_, _, link) = link.as_ref().filter(|(_, _, l)| l.usable())?;
+        Some(Arc::clone(link))
+    }
+
+    /// The store is elsewhere by now: nothing is asked any more where it was, and whoever waits for an answer waits no longer.
+    fn let_go(&self) {
+        let Some(hub) = &self.hub else { return };
+        let place = hub.places().of(self.id.0);
+        let mut held = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, epoch, link)) = held.as_ref()
+            && let Some((member, now)) = place
+            && (now > *epoch || at.authority() != member)
+        {
+            link.close("its store has another server now");
+            *held = None;
+        }
+    }
+
+    /// Where it is now; in an error who is looked for, where nobody has it. With the epoch at which it is there, where stores move.
+    fn place(&self) -> std::result::Result<(Address, u64), String> {
+        let Some(hub) = &self.hub else {
+            return Ok((self.whereabouts(), 0));
+        };
+        let nobody = || format!("store {} is with nobody just now", self.id.0);
+        let (member, epoch) = hub.places().of(self.id.0).ok_or_else(nobody)?;
+        let address = self.address.moved(&member).ok_or_else(nobody)?;
+        Ok((address, epoch))
     }
 
     /// Where it is now.
@@ -289,7 +328,10 @@ impl Peer {
         if let Some(link) = self.held() {
             return Ok(link);
         }
-        let at = self.whereabouts();
+        let (at, epoch) = self.place().map_err(|why| {
+            self.note(Some(why.clone()));
+            Error::Unavailable(why)
+        })?;
         if let Some(failed) = &*failed
             && failed.at == at
             && Instant::now() < failed.until
@@ -301,7 +343,7 @@ impl Peer {
                 *failed = None;
                 self.note(None);
                 let mut held = self.link.lock().unwrap_or_else(PoisonError::into_inner);
-                *held = Some(Arc::clone(&link));
+                *held = Some((at, epoch, Arc::clone(&link)));
                 Ok(link)
             }
             Err(e) => {
