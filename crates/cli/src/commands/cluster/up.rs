@@ -23,13 +23,18 @@ const STOP_MAX: Duration = Duration::from_secs(15);
 
 pub(super) fn run(args: &ClusterUpArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let config = ClusterConfig::from_file(&args.file)?;
-    config.claim_storage()?;
+    if config.etcd.is_none() {
+        config.claim_storage()?;
+    }
     if let Some(pid) = keeper(&config) {
         anyhow::bail!(
             "cluster `{}` is up already: process {pid} keeps it; `esker cluster down {}` stops it",
             config.name,
             args.file.display()
         );
+    }
+    if config.etcd.is_some() {
+        return super::moving::up::run(&args.file, &config, context);
     }
     let start = Start {
         file: std::path::absolute(&args.file)
