@@ -58,6 +58,11 @@ impl Members {
         }
     }
 
+    /// Whether none is known.
+    pub fn is_empty(&self) -> bool {
+        self.held().is_empty()
+    }
+
     /// In the order in which to ask.
     pub fn all(&self) -> Vec<String> {
         self.held().clone()

@@ -152,7 +152,6 @@ impl Client {
     fn connect_to(address: &Address, routes: Option<Routes>) -> Result<Self> {
         let members = Members::default();
         let connection = connect_first(address, &members).map_err(Broken::into_error)?;
-        members.learn(&connection.welcome.members);
         let store = store_of(&connection).or(address.store);
         let place = place_of(&connection);
         let windows = Windows::default();
@@ -250,6 +249,36 @@ impl Client {
         connect_to_any(&address, members)
     }
 
+    /// Whether the store that this client talks to has another server by now: the one that does not answer may be paused for a long
+    /// time. Then there is a connection to the other one.
+    fn has_moved(&self) -> bool {
+        let store = *self
+            .shared
+            .store
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let members = self.shared.members.all();
+        // The first one is who does not answer.
+        for member in members.iter().skip(1) {
+            let Some(mut there) = self.shared.address.moved(member) else {
+                continue;
+            };
+            (there.store, there.connect) = (store, Some(MEMBER_CONNECT_MAX));
+            if let Ok(connection) = Connection::open(&there) {
+                self.shared.members.learn(&connection.welcome.members);
+                self.shared.members.answered(member);
+                let mut held = self
+                    .shared
+                    .connection
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
+                *held = Some(connection);
+                return true;
+            }
+        }
+        false
+    }
+
     fn place(&self) -> MutexGuard<'_, Option<(PathBuf, u32)>> {
         self.shared
             .place
@@ -341,8 +370,11 @@ impl Client {
         receive: &mut dyn FnMut(Reply) -> Result<Flow>,
     ) -> Result<(), Broken> {
         let patience = self.shared.address.patience;
+        let moving = !self.shared.members.is_empty();
+        let mut looked = Instant::now();
         let poll = match wait.cancel {
             Some(_) => Some(CANCEL_POLL),
+            None if moving => Some(MOVED_POLL),
             None if wait.long => None,
             None => Some(patience),
         };
@@ -376,6 +408,15 @@ impl Client {
                 }
                 Arrived::End(Ended::Complete) => return Ok(()),
                 Arrived::End(Ended::Lost(why)) => return Err(Broken::Lost(why)),
+                Arrived::Nothing if moving && looked.elapsed() >= MOVED_POLL => {
+                    if self.has_moved() {
+                        return Err(Broken::Lost(format!(
+                            "{} did not answer, and what was asked is with another server now",
+                            self.shared.address.authority()
+                        )));
+                    }
+                    looked = Instant::now();
+                }
                 Arrived::Nothing => match stopped_at {
                     None if wait.cancel.is_some_and(Cancel::cancelled) => {
                         let reason = wait.cancel.map_or(
@@ -453,6 +494,8 @@ impl Client {
     }
 }
 
+/// After so long without an answer a client looks whether another member has what it asked for.
+const MOVED_POLL: Duration = Duration::from_secs(2);
 /// Longest pause between looks for a store that is moving.
 const ELSEWHERE_PAUSE_MAX: Duration = Duration::from_millis(100);
 /// How long a member that may be paused is waited for, where there are others to ask.
@@ -473,7 +516,12 @@ fn connect_first(address: &Address, members: &Members) -> Result<Arc<Connection>
             members.learn(&others);
             connect_to_any(address, members)
         }
-        other => other,
+        Ok(connection) => {
+            members.learn(&connection.welcome.members);
+            members.answered(&address.authority());
+            Ok(connection)
+        }
+        Err(e) => Err(e),
     }
 }
 

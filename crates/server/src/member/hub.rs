@@ -43,6 +43,8 @@ struct Served {
 /// The port of a process, and what its stores have in common.
 pub(crate) struct Hub {
     address: SocketAddr,
+    /// What others call it.
+    name: String,
     lanes: Lanes,
     places: Places,
     fences: Fences,
@@ -56,9 +58,10 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
-    pub(crate) fn new(address: SocketAddr, settings: &Settings) -> Arc<Self> {
+    pub(crate) fn new(name: &str, address: SocketAddr, settings: &Settings) -> Arc<Self> {
         Arc::new(Self {
             address,
+            name: name.to_owned(),
             lanes: Lanes::new(settings),
             places: Places::default(),
             fences: Fences::default(),
@@ -160,6 +163,9 @@ impl Hub {
     fn refuse(&self, wish: Option<u32>, grpc: bool) -> Response<Body> {
         let why = match wish {
             Some(store) => match self.places.of(store) {
+                Some((member, _)) if member == self.name => {
+                    format!("{member} is about to serve store {store}: ask again")
+                }
                 Some((member, _)) => format!("store {store} is with {member}, not with {}", self.address),
                 None => format!("store {store} is with nobody just now: ask again"),
             },

@@ -106,7 +106,7 @@ impl Member {
         let mut settings = config.settings.clone();
         settings.readers = settings.readers.max(crate::cluster::LANE_THREADS_MIN);
         settings.scanners = settings.scanners.max(crate::cluster::LANE_THREADS_MIN);
-        let hub = Hub::new(address, &settings);
+        let hub = Hub::new(listen, address, &settings);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(settings.threads.max(THREADS_MIN))
             .thread_name("esker-net")
