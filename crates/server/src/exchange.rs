@@ -134,7 +134,10 @@ impl Exchange {
             server: service.cluster.as_ref().map_or(0, |c| c.me.0),
             map: map_of(&service),
             window: service.cluster.as_ref().is_some_and(|c| c.has_window()),
-            members: service.cluster.as_ref().map_or_else(Vec::new, |c| c.members()),
+            members: service
+                .cluster
+                .as_ref()
+                .map_or_else(Vec::new, |c| c.members()),
         };
         let greeting = proto::ToClient {
             welcome: Some(welcome),

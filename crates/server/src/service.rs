@@ -4,8 +4,8 @@
 use crate::answer;
 use crate::call::{Call, Watch};
 use crate::cluster::Cluster;
-use crate::member::gate::Gate;
 use crate::limits::{ANSWER_HERE_BYTES, DECODE_HERE_BYTES, WRITE_HERE_MUTATIONS};
+use crate::member::gate::Gate;
 use crate::metrics::Metrics;
 use crate::names;
 use crate::objects;

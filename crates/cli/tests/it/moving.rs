@@ -30,7 +30,9 @@ fn etcd() -> PathBuf {
 }
 
 fn signal(pid: u32, name: &str) {
-    let done = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status();
+    let done = Command::new("kill")
+        .args([&format!("-{name}"), &pid.to_string()])
+        .status();
     assert!(done.unwrap().success(), "{name} to {pid}");
 }
 
@@ -45,7 +47,11 @@ impl Moving {
     /// So many servers and stores; `more` goes into the file.
     fn up(servers: u32, stores: u32, more: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.9:0").unwrap().local_addr().unwrap().port();
+        let port = TcpListener::bind("127.0.0.9:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
         let text = format!(
             "servers = {servers}\nstores = {stores}\nlisten = \"127.0.0.1:{port}\"\nmemory = \"64MiB\"\nvnodes = 64\n{more}"
         );
@@ -89,9 +95,18 @@ impl Moving {
         run(self.path(), &all)
     }
 
+    fn etcd(&self) -> u32 {
+        let pid = std::fs::read_to_string(self.path().join("lab.cluster/etcd/pid"));
+        pid.unwrap().trim().parse().unwrap()
+    }
+
     fn done(&self, words: &[&str]) -> String {
         let output = self.command(words);
-        assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{words:?}: {}",
+            text(&output.stderr)
+        );
         text(&output.stdout)
     }
 
@@ -102,7 +117,9 @@ impl Moving {
         let output = self.command(&words);
         let text = text(&output.stdout);
         serde_json::from_str(&text).unwrap_or_else(|_| {
-            text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
+            text.lines()
+                .map(|l| serde_json::from_str(l).unwrap())
+                .collect()
         })
     }
 
@@ -110,7 +127,12 @@ impl Moving {
         let all = self.rows(&["--members"]);
         let server = format!("esker://{member}");
         let found = all.iter().find(|m| m["server"] == server.as_str());
-        u32::try_from(found.unwrap_or_else(|| panic!("{member}: {all:?}"))["pid"].as_u64().unwrap()).unwrap()
+        u32::try_from(
+            found.unwrap_or_else(|| panic!("{member}: {all:?}"))["pid"]
+                .as_u64()
+                .unwrap(),
+        )
+        .unwrap()
     }
 
     /// How many stores each member has, once each store has one and all serve.
@@ -129,14 +151,19 @@ impl Moving {
     }
 
     fn open(&self, member: &str) -> Database {
-        OpenOptions::new().open(&format!("esker://{member}?timeout=90s")).unwrap_or_else(|e| panic!("{member}: {e}, {:?}", self.path()))
+        OpenOptions::new()
+            .open(&format!("esker://{member}?timeout=90s"))
+            .unwrap_or_else(|e| panic!("{member}: {e}, {:?}", self.path()))
     }
 }
 
 impl Drop for Moving {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            for entry in std::fs::read_dir(self.path().join("lab.cluster")).unwrap().flatten() {
+            for entry in std::fs::read_dir(self.path().join("lab.cluster"))
+                .unwrap()
+                .flatten()
+            {
                 if entry.path().extension().is_some_and(|e| e == "log") {
                     let log = std::fs::read_to_string(entry.path()).unwrap_or_default();
                     let tail: Vec<&str> = log.lines().rev().take(25).collect();
@@ -172,7 +199,9 @@ fn work(database: &Database, client: usize, work: &Work) -> Duration {
         let began = Instant::now();
         let n = done.load(Ordering::Relaxed);
         let first = (n * BATCH) as i64;
-        let commit = database.apply(batch(client, first..first + BATCH as i64)).unwrap();
+        let commit = database
+            .apply(batch(client, first..first + BATCH as i64))
+            .unwrap();
         assert!(commit.applied, "each batch is told as applied");
         let change = Change::Make(file(client, n), Make::new(0o100_644, 0, 0));
         // A call whose answer was lost may find what it has made (docs/book/cluster.md).
@@ -182,7 +211,10 @@ fn work(database: &Database, client: usize, work: &Work) -> Duration {
         // What a session has written it reads, whoever has the store now.
         let last = ObjectKey::from(identity(client, first + BATCH as i64 - 1));
         let read = database.read_objects(&[last], None).unwrap();
-        assert!(read[0].is_some(), "client {client} does not find its own object {n}");
+        assert!(
+            read[0].is_some(),
+            "client {client} does not find its own object {n}"
+        );
         database.stat(None, &file(client, n), false).unwrap();
         longest = longest.max(began.elapsed());
         done.fetch_add(1, Ordering::Relaxed);
@@ -191,7 +223,11 @@ fn work(database: &Database, client: usize, work: &Work) -> Duration {
 }
 
 fn wait_for(work: &Work, more: u64) {
-    let before: Vec<u64> = work.done.iter().map(|c| c.load(Ordering::Relaxed)).collect();
+    let before: Vec<u64> = work
+        .done
+        .iter()
+        .map(|c| c.load(Ordering::Relaxed))
+        .collect();
     for (client, before) in work.done.iter().zip(before) {
         let until = Instant::now() + Duration::from_secs(90);
         while client.load(Ordering::Relaxed) < before + more {
@@ -207,7 +243,9 @@ fn found(database: &Database) -> BTreeSet<Identity> {
         assert!(all.insert(object.identity().unwrap()), "{object:?} twice");
         ControlFlow::Continue(())
     };
-    let report = database.find(&Find::all(Expr::All), &NeverCancel, &mut sink).unwrap();
+    let report = database
+        .find(&Find::all(Expr::All), &NeverCancel, &mut sink)
+        .unwrap();
     assert!(report.complete && report.missing.is_empty(), "{report:?}");
     all
 }
@@ -277,7 +315,11 @@ fn stores_of_killed_and_paused_servers_go_to_others() {
         signal(paused, "CONT");
         wait_for(work, 10);
         assert_eq!(cluster.settled(3), [2, 2, 2]);
-        assert_eq!(cluster.pid(&cluster.members[2]), paused, "the same process, with a new lease");
+        assert_eq!(
+            cluster.pid(&cluster.members[2]),
+            paused,
+            "the same process, with a new lease"
+        );
     });
     let epochs = cluster.rows(&[]);
     let most = epochs.iter().map(|s| s["epoch"].as_u64().unwrap()).max();
@@ -297,14 +339,11 @@ fn without_etcd_clients_wait() {
     through(&cluster, |work| {
         for _ in 0..2 {
             // `up` starts it again.
-            let pid = Command::new("pgrep").args(["-f", &format!("^{} --data-dir {}", etcd().display(), cluster.path().display())]).output();
-            let pid = String::from_utf8(pid.unwrap().stdout).unwrap();
-            signal(pid.trim().parse().unwrap(), "KILL");
+            signal(cluster.etcd(), "KILL");
             wait_for(work, 5);
         }
-        let pid = Command::new("pgrep").args(["-f", &format!("^{} --data-dir {}", etcd().display(), cluster.path().display())]).output();
-        let pid = String::from_utf8(pid.unwrap().stdout).unwrap();
-        let pid: u32 = pid.trim().parse().unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        let pid = cluster.etcd();
         signal(pid, "STOP");
         std::thread::sleep(Duration::from_secs(5));
         signal(pid, "CONT");
@@ -320,7 +359,10 @@ fn servers_come_and_go_while_clients_go_on() {
     assert_eq!(cluster.settled(2), [4, 4]);
     through(&cluster, |work| {
         let said = cluster.done(&["add", "lab.toml"]);
-        assert!(said.contains("stores 2") || said.contains("stores 3"), "{said}");
+        assert!(
+            said.contains("stores 2") || said.contains("stores 3"),
+            "{said}"
+        );
         assert!(cluster.settled(3).iter().all(|n| (2..=3).contains(n)));
         wait_for(work, 5);
         let first = cluster.members[0].clone();
@@ -332,7 +374,10 @@ fn servers_come_and_go_while_clients_go_on() {
         assert!(cluster.settled(3).iter().all(|n| (2..=3).contains(n)));
         let unknown = cluster.command(&["drain", "lab.toml", "nobody:1"]);
         let said = text(&unknown.stderr);
-        assert!(said.contains("has no member nobody:1") && said.contains(&first), "{said}");
+        assert!(
+            said.contains("has no member nobody:1") && said.contains(&first),
+            "{said}"
+        );
     });
     let before = found(&cluster.open(&cluster.members[1]));
     cluster.done(&["down", "lab.toml"]);

@@ -202,7 +202,11 @@ enum Slot {
     /// Not all members heed it yet.
     Claimed { epoch: u64, revision: u64 },
     /// It is being opened.
-    Opening { epoch: u64, revision: u64, lost: bool },
+    Opening {
+        epoch: u64,
+        revision: u64,
+        lost: bool,
+    },
     /// It is served.
     Open { epoch: u64, revision: u64 },
     /// Its service ends.
@@ -281,7 +285,10 @@ impl Machine {
     /// Stores that are served.
     pub fn open(&self) -> impl Iterator<Item = u32> + '_ {
         let open = |slot: &Slot| matches!(slot, Slot::Open { .. });
-        self.slots.iter().filter(move |(_, s)| open(s)).map(|(n, _)| *n)
+        self.slots
+            .iter()
+            .filter(move |(_, s)| open(s))
+            .map(|(n, _)| *n)
     }
 
     /// What was seen last.
@@ -351,14 +358,16 @@ impl Machine {
                 epoch,
                 revision,
             } => {
-                let asked = |slot: &Slot| matches!(slot, Slot::Claiming { lease: l, .. } if *l == lease);
+                let asked =
+                    |slot: &Slot| matches!(slot, Slot::Claiming { lease: l, .. } if *l == lease);
                 // One that was given up meanwhile is released when it is seen.
                 if self.lease() == Some(lease) && self.slots.get(&store).is_some_and(asked) {
                     self.slots.insert(store, Slot::Claimed { epoch, revision });
                 }
             }
             Input::NotClaimed { store, lease } => {
-                let asked = |slot: &Slot| matches!(slot, Slot::Claiming { lease: l, .. } if *l == lease);
+                let asked =
+                    |slot: &Slot| matches!(slot, Slot::Claiming { lease: l, .. } if *l == lease);
                 if self.slots.get(&store).is_some_and(asked) {
                     self.slots.remove(&store);
                 }
@@ -403,18 +412,22 @@ impl Machine {
                     if lost {
                         self.slots.remove(&store);
                     } else {
-                        self.slots.insert(store, Slot::Releasing {
-                            epoch,
-                            asked: None,
-                            rest: AGAIN,
-                        });
+                        self.slots.insert(
+                            store,
+                            Slot::Releasing {
+                                epoch,
+                                asked: None,
+                                rest: AGAIN,
+                            },
+                        );
                     }
                 }
                 _ => {}
             },
             Input::Released { store, epoch, done } => match self.slots.get(&store).copied() {
                 Some(Slot::Releasing { epoch: e, rest, .. }) if e == epoch && done => {
-                    self.slots.insert(store, Slot::Resting { until: now + rest });
+                    self.slots
+                        .insert(store, Slot::Resting { until: now + rest });
                 }
                 _ => {}
             },
@@ -423,12 +436,17 @@ impl Machine {
     }
 
     fn see(&mut self, now: u64, view: View, out: &mut Vec<Output>) {
-        if self.view.as_ref().is_some_and(|v| v.revision > view.revision) {
+        if self
+            .view
+            .as_ref()
+            .is_some_and(|v| v.revision > view.revision)
+        {
             return;
         }
-        let newer = view.epochs.iter().filter(|(store, epoch)| {
-            self.heeded.get(store).copied().unwrap_or(0) < **epoch
-        });
+        let newer = view
+            .epochs
+            .iter()
+            .filter(|(store, epoch)| self.heeded.get(store).copied().unwrap_or(0) < **epoch);
         let newer: BTreeMap<u32, u64> = newer.map(|(store, epoch)| (*store, *epoch)).collect();
         if !newer.is_empty() {
             self.heeded.extend(&newer);
@@ -470,7 +488,10 @@ impl Machine {
             else {
                 continue;
             };
-            let mine = view.claims.get(store).is_some_and(|c| c.lease == lease && c.epoch == epoch);
+            let mine = view
+                .claims
+                .get(store)
+                .is_some_and(|c| c.lease == lease && c.epoch == epoch);
             if mine || view.revision < revision {
                 continue;
             }
@@ -541,7 +562,11 @@ impl Machine {
         let (Some(lease), Some(view)) = (self.lease(), &self.view) else {
             return;
         };
-        let Some(me) = view.members.get(&self.settings.me).filter(|m| m.lease == lease) else {
+        let Some(me) = view
+            .members
+            .get(&self.settings.me)
+            .filter(|m| m.lease == lease)
+        else {
             return;
         };
         if let Some((revision, asked)) = &mut self.confirm
@@ -573,7 +598,11 @@ impl Machine {
         if listed.is_none_or(|me| me.lease != lease) {
             return;
         }
-        let plan = plan(view, self.settings.stores, self.settings.even || view.rebalance);
+        let plan = plan(
+            view,
+            self.settings.stores,
+            self.settings.even || view.rebalance,
+        );
         let mine = |store: &u32| !self.leaving && plan.get(store) == Some(&self.settings.me);
         // Somebody is there to take it.
         let wanted = |store: &u32| plan.get(store).is_some_and(|m| *m != self.settings.me);
@@ -639,8 +668,11 @@ impl Machine {
         for store in 0..self.settings.stores {
             if now >= since + self.settings.gather
                 && mine(&store)
-                && !view.claims.contains_key(&store) && !self.slots.contains_key(&store) {
-                self.slots.insert(store, Slot::Claiming { lease, since: now });
+                && !view.claims.contains_key(&store)
+                && !self.slots.contains_key(&store)
+            {
+                self.slots
+                    .insert(store, Slot::Claiming { lease, since: now });
                 out.push(Output::Claim { store, lease });
             } else if let Some(claim) = view.claims.get(&store)
                 && claim.lease == lease
@@ -648,11 +680,14 @@ impl Machine {
             {
                 // A claim whose answer was lost: it is given up, and made anew if it is wanted.
                 let epoch = claim.epoch;
-                self.slots.insert(store, Slot::Releasing {
+                self.slots.insert(
+                    store,
+                    Slot::Releasing {
                         epoch,
                         asked: Some(now),
                         rest: 0,
-                    });
+                    },
+                );
                 out.push(Output::Release {
                     store,
                     epoch,
@@ -704,6 +739,7 @@ impl Machine {
             Slot::Resting { .. } => Some("resting"),
         };
         let all = self.slots.iter();
-        all.filter_map(|(store, slot)| Some((*store, word(slot)?))).collect()
+        all.filter_map(|(store, slot)| Some((*store, word(slot)?)))
+            .collect()
     }
 }

@@ -27,7 +27,9 @@ pub fn plan(view: &View, stores: u32, even: bool) -> BTreeMap<u32, MemberId> {
     }
     free.sort_unstable();
     for store in free {
-        let least = kept.iter_mut().min_by_key(|(member, has)| (has.len(), *member));
+        let least = kept
+            .iter_mut()
+            .min_by_key(|(member, has)| (has.len(), *member));
         if let Some((_, has)) = least {
             has.push(store);
         }
@@ -55,9 +57,8 @@ fn give_up(kept: &mut BTreeMap<&MemberId, Vec<u32>>, free: &mut Vec<u32>, stores
 
 /// How many stores a plan moves from members that have them now.
 pub fn moves(view: &View, plan: &BTreeMap<u32, MemberId>) -> usize {
-    let moved = |(store, to): &(&u32, &MemberId)| {
-        view.holder(**store).is_some_and(|holder| holder != *to)
-    };
+    let moved =
+        |(store, to): &(&u32, &MemberId)| view.holder(**store).is_some_and(|holder| holder != *to);
     plan.iter().filter(moved).count()
 }
 

@@ -126,7 +126,9 @@ fn who_was_paused_beyond_its_lease_answers_nothing() {
     };
     let out = machine.step(20_000, kept);
     assert_eq!(out.first(), Some(&Output::End { lease: LEASE }));
-    let closes = out.iter().filter(|o| matches!(o, Output::Close { lost: true, .. }));
+    let closes = out
+        .iter()
+        .filter(|o| matches!(o, Output::Close { lost: true, .. }));
     assert_eq!(closes.count(), 2);
     assert!(out.contains(&Output::Grant));
 }
@@ -147,8 +149,16 @@ fn a_lease_lasts_as_long_as_it_is_prolonged() {
         until,
     };
     assert_eq!(machine.step(1_400, kept), [serve]);
-    assert!(!machine.step(until - 1, Input::Tick).contains(&Output::End { lease: LEASE }));
-    assert!(machine.step(until, Input::Tick).contains(&Output::End { lease: LEASE }));
+    assert!(
+        !machine
+            .step(until - 1, Input::Tick)
+            .contains(&Output::End { lease: LEASE })
+    );
+    assert!(
+        machine
+            .step(until, Input::Tick)
+            .contains(&Output::End { lease: LEASE })
+    );
 }
 
 #[test]

@@ -103,8 +103,14 @@ impl Member {
         while let Some(word) = words.next() {
             match word {
                 "pid" => member.pid = words.next().and_then(|w| w.parse().ok()).unwrap_or(0),
-                "host" => words.next().unwrap_or_default().clone_into(&mut member.host),
-                "version" => words.next().unwrap_or_default().clone_into(&mut member.version),
+                "host" => words
+                    .next()
+                    .unwrap_or_default()
+                    .clone_into(&mut member.host),
+                "version" => words
+                    .next()
+                    .unwrap_or_default()
+                    .clone_into(&mut member.version),
                 "leaving" => member.leaving = true,
                 _ => {}
             }
@@ -158,7 +164,8 @@ impl View {
                     view.claims.extend(read());
                 }
                 Some(("epochs", store)) => {
-                    let read = || Some((store.parse::<u32>().ok()?, pair.value.parse::<u64>().ok()?));
+                    let read =
+                        || Some((store.parse::<u32>().ok()?, pair.value.parse::<u64>().ok()?));
                     view.epochs.extend(read());
                 }
                 Some(("drained", member)) => {

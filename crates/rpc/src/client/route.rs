@@ -251,9 +251,8 @@ impl Client {
                 Some(Ok(done)) => Ok(done),
                 Some(Err(Broken::Failed(e))) => Err(e),
                 // It comes again with its marker.
-                Some(Err(Broken::Lost(_) | Broken::Busy { .. } | Broken::Elsewhere { .. })) | None => {
-                    self.change_marked_through(&client, &changes, sync)
-                }
+                Some(Err(Broken::Lost(_) | Broken::Busy { .. } | Broken::Elsewhere { .. }))
+                | None => self.change_marked_through(&client, &changes, sync),
             };
             number.settle();
             self.saw(Version(client.newest()));

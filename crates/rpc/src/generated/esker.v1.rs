@@ -2806,7 +2806,7 @@ pub struct ToServer {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Hello {
-    /// The number of the wire protocol that the client speaks: 1.
+    /// The number of the wire protocol that the client speaks: 2.
     #[prost(uint32, tag = "1")]
     pub protocol: u32,
     /// The client's release, for messages.

@@ -3,11 +3,11 @@
 use super::config::ClusterConfig;
 use super::shared::SharedFolder;
 use super::wire;
+use crate::member::hub::{Hub, Seat};
 use esker_cluster::node::{BoxFuture, SharedFiles, Window};
 use esker_cluster::peer::{Answer, Question, Request};
 use esker_cluster::{Host, ServerId};
 use esker_model::{Error, Result};
-use crate::member::hub::{Hub, Seat};
 use esker_rpc::map::Map;
 use esker_rpc::{Address, PeerLink, proto};
 use std::fmt::Write as _;
@@ -101,7 +101,11 @@ impl ServerHost {
                 return Ok(None);
             }
             // Where stores move, their places are looked up each time.
-            let place = if seat.is_some() { "localhost" } else { config.address(id) };
+            let place = if seat.is_some() {
+                "localhost"
+            } else {
+                config.address(id)
+            };
             let mut address = Address::parse(&format!("esker://{place}"))?;
             address.patience = CONNECT_MAX;
             address.store = seat.map(|_| id.0);
@@ -349,7 +353,15 @@ impl Peer {
             Err(e) => {
                 let before = failed.as_ref().map(|f| (f.pause, &f.why));
                 let why = e.to_string();
-                if before.is_none_or(|(_, last)| *last != why) {
+                let new = before.is_none_or(|(_, last)| *last != why);
+                if new && self.hub.is_some() {
+                    // Stores are on their way from one to another all the time.
+                    tracing::debug!(
+                        store = self.id.0,
+                        error = why,
+                        "another store cannot be reached"
+                    );
+                } else if new {
                     tracing::warn!(
                         server = self.id.0,
                         error = why,

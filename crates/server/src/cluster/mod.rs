@@ -335,7 +335,11 @@ impl Cluster {
     fn addresses(&self) -> Vec<String> {
         if let Some(seat) = &self.seat {
             let places = seat.hub.places();
-            let at = |id: ServerId| places.of(id.0).map_or_else(String::new, |(member, _)| member);
+            let at = |id: ServerId| {
+                places
+                    .of(id.0)
+                    .map_or_else(String::new, |(member, _)| member)
+            };
             return self.config.ids().map(at).collect();
         }
         let map = self.config.map().and_then(|file| Map::read(&file).ok());

@@ -120,7 +120,11 @@ impl Hub {
 
     /// Stores have moved: links to where they were are let go.
     pub(crate) fn places_changed(&self) {
-        let services: Vec<_> = self.served().values().filter_map(|s| s.service.upgrade()).collect();
+        let services: Vec<_> = self
+            .served()
+            .values()
+            .filter_map(|s| s.service.upgrade())
+            .collect();
         for service in services {
             if let Some(cluster) = &service.cluster {
                 cluster.places_changed();
@@ -143,7 +147,11 @@ impl Hub {
             0 => {}
             n => return Some(format!("{n} stores are with nobody yet")),
         }
-        let services: Vec<_> = self.served().values().filter_map(|s| s.service.upgrade()).collect();
+        let services: Vec<_> = self
+            .served()
+            .values()
+            .filter_map(|s| s.service.upgrade())
+            .collect();
         services.iter().find_map(|s| s.cluster.as_ref()?.not_yet())
     }
 
@@ -166,7 +174,9 @@ impl Hub {
                 Some((member, _)) if member == self.name => {
                     format!("{member} is about to serve store {store}: ask again")
                 }
-                Some((member, _)) => format!("store {store} is with {member}, not with {}", self.address),
+                Some((member, _)) => {
+                    format!("store {store} is with {member}, not with {}", self.address)
+                }
                 None => format!("store {store} is with nobody just now: ask again"),
             },
             None => format!("{} has no store just now: ask another member", self.address),
@@ -202,7 +212,11 @@ impl Hub {
     }
 
     /// Accepts until it is told to stop.
-    pub(crate) async fn accept(self: Arc<Self>, listener: TcpListener, mut stop: watch::Receiver<Phase>) {
+    pub(crate) async fn accept(
+        self: Arc<Self>,
+        listener: TcpListener,
+        mut stop: watch::Receiver<Phase>,
+    ) {
         let routes = self.routes();
         loop {
             let accepted = tokio::select! {
@@ -256,7 +270,9 @@ impl tower_service::Service<Request<Body>> for Front {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let headers = request.headers();
-        let wish = headers.get(STORE_KEY).and_then(|v| v.to_str().ok()?.parse().ok());
+        let wish = headers
+            .get(STORE_KEY)
+            .and_then(|v| v.to_str().ok()?.parse().ok());
         let grpc = headers
             .get(header::CONTENT_TYPE)
             .is_some_and(|t| t.as_bytes().starts_with(b"application/grpc"));

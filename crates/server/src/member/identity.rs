@@ -65,7 +65,10 @@ fn has_stores(storage: &Path) -> Result<bool> {
     for entry in std::fs::read_dir(storage).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
         let name = name.to_string_lossy();
-        if name.strip_prefix("server-").is_some_and(|rest| rest.contains(".e")) {
+        if name
+            .strip_prefix("server-")
+            .is_some_and(|rest| rest.contains(".e"))
+        {
             return Ok(true);
         }
     }
@@ -111,10 +114,15 @@ mod tests {
     fn a_storage_has_one_id_whoever_makes_it() {
         let dir = tempfile::tempdir().unwrap();
         let ids: Vec<String> = std::thread::scope(|scope| {
-            let all: Vec<_> = (0..8).map(|_| scope.spawn(|| id_of(dir.path()).unwrap())).collect();
+            let all: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| id_of(dir.path()).unwrap()))
+                .collect();
             all.into_iter().map(|t| t.join().unwrap()).collect()
         });
-        assert!(ids.iter().all(|id| *id == ids[0] && id.len() == 32), "{ids:?}");
+        assert!(
+            ids.iter().all(|id| *id == ids[0] && id.len() == 32),
+            "{ids:?}"
+        );
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
         assert!(!has_stores(dir.path()).unwrap());
         std::fs::create_dir(dir.path().join("server-3.e1")).unwrap();

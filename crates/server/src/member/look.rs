@@ -1,6 +1,6 @@
 //! What etcd says of a cluster, for people and for those who look after it.
 
-use super::etcd::Etcd;
+use super::etcd::{Etcd, PATIENCE};
 use crate::cluster::config::ClusterConfig;
 use esker_cluster::member::plan::{moves, plan};
 use esker_cluster::member::{MemberId, View};
@@ -17,7 +17,9 @@ pub struct Look {
 
 impl std::fmt::Debug for Look {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Look").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Look")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -61,7 +63,7 @@ impl Look {
             .enable_all()
             .build()
             .map_err(|e| Error::io("starting a thread", e))?;
-        let etcd = runtime.block_on(Etcd::connect(&endpoints, &config.name))?;
+        let etcd = runtime.block_on(Etcd::connect(&endpoints, &config.name, PATIENCE))?;
         Ok(Self {
             runtime,
             etcd,
@@ -109,7 +111,11 @@ impl Look {
             return Err(Error::Invalid(format!(
                 "cluster `{}` has no member {member}: it has {}",
                 self.name,
-                if all.is_empty() { "none".to_owned() } else { all.join(", ") }
+                if all.is_empty() {
+                    "none".to_owned()
+                } else {
+                    all.join(", ")
+                }
             )));
         }
         let staying = view.takers().filter(|m| *m != member).count();

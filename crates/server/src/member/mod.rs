@@ -51,7 +51,9 @@ pub struct Member {
 
 impl std::fmt::Debug for Member {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Member").field("address", &self.hub.address()).finish_non_exhaustive()
+        f.debug_struct("Member")
+            .field("address", &self.hub.address())
+            .finish_non_exhaustive()
     }
 }
 
@@ -93,7 +95,12 @@ impl ClusterConfig {
 
 impl Member {
     /// Starts one that answers at that address, which is its name, too.
-    pub fn start(config: &ClusterConfig, listen: &str, options: &OpenOptions, memory: u64) -> Result<Self> {
+    pub fn start(
+        config: &ClusterConfig,
+        listen: &str,
+        options: &OpenOptions,
+        memory: u64,
+    ) -> Result<Self> {
         let etcd = config.moving()?.clone();
         let endpoints = config.etcd_endpoints()?;
         let parts = u64::from(etcd.stores.div_ceil(config.servers.len().max(1) as u32));
@@ -116,7 +123,7 @@ impl Member {
         let connected = runtime.block_on(async {
             let until = Instant::now() + ETCD_MAX;
             loop {
-                match Etcd::connect(&endpoints, &config.name).await {
+                match Etcd::connect(&endpoints, &config.name, etcd::ANSWER_MAX).await {
                     Err(e) if Instant::now() < until => {
                         tracing::warn!(error = %e, "waiting for etcd");
                         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -160,7 +167,10 @@ impl Member {
     }
 
     fn progress(&self) -> Progress {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.progress
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Gives all stores to others, and ends. True if all went as it should.

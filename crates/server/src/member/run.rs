@@ -88,7 +88,11 @@ impl Host {
         let mut settings = Settings::for_lease(self.me.clone(), self.moving.stores, lease);
         settings.even = self.moving.even;
         let mut machine = Machine::new(settings);
-        tokio::spawn(watch(self.etcd.clone(), self.inputs.clone(), Arc::downgrade(&self.watching)));
+        tokio::spawn(watch(
+            self.etcd.clone(),
+            self.inputs.clone(),
+            Arc::downgrade(&self.watching),
+        ));
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -111,9 +115,17 @@ impl Host {
             if let Some(view) = seen {
                 self.place(&view);
             }
-            let trouble = machine.lease().is_none().then(|| "it has no lease of etcd".to_owned());
+            let trouble = machine
+                .lease()
+                .is_none()
+                .then(|| "it has no lease of etcd".to_owned());
             self.hub.note(trouble);
-            if self.progress.lock().unwrap_or_else(PoisonError::into_inner).left {
+            if self
+                .progress
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .left
+            {
                 return;
             }
         }
@@ -194,7 +206,9 @@ impl Host {
             }
             Output::Serve { lease, until } => self.leases.entry(lease).or_default().extend(until),
             Output::End { lease } => {
-                tracing::warn!("the lease is over: nothing is answered any more until there is another");
+                tracing::warn!(
+                    "the lease is over: nothing is answered any more until there is another"
+                );
                 if let Some(gate) = self.leases.remove(&lease) {
                     gate.end();
                 }
@@ -228,22 +242,37 @@ impl Host {
                 });
             }
             Output::Claim { store, lease } => self.claim(store, lease),
-            Output::Release { store, epoch, lease } => {
+            Output::Release {
+                store,
+                epoch,
+                lease,
+            } => {
                 self.ask(async move {
                     let done = etcd.release(store, lease).await.is_ok();
                     Some(Input::Released { store, epoch, done })
                 });
             }
-            Output::Open { store, epoch, lease } => self.open(store, epoch, lease),
+            Output::Open {
+                store,
+                epoch,
+                lease,
+            } => self.open(store, epoch, lease),
             Output::Close { store, epoch, lost } => self.close(store, epoch, lost),
             Output::Left => {
-                self.progress.lock().unwrap_or_else(PoisonError::into_inner).left = true;
+                self.progress
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .left = true;
             }
         }
     }
 
     fn claim(&self, store: u32, lease: u64) {
-        let (etcd, me, storage) = (self.etcd.clone(), self.me.clone(), self.config.storage.clone());
+        let (etcd, me, storage) = (
+            self.etcd.clone(),
+            self.me.clone(),
+            self.config.storage.clone(),
+        );
         self.ask(async move {
             let least = tokio::task::spawn_blocking(move || take::newest(&storage, store)).await;
             let claimed = match least {
@@ -281,21 +310,27 @@ impl Host {
             epoch,
             gate,
         };
-        let (config, options, inputs) = (Arc::clone(&self.config), self.options.clone(), self.inputs.clone());
-        let started = std::thread::Builder::new().name("esker-open".into()).spawn(move || {
-            let input = match serve(&config, &options, store, epoch, seat) {
-                Ok(server) => {
-                    tracing::info!(store, epoch, "serving");
-                    *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
-                    Input::Opened { store, epoch }
-                }
-                Err(e) => {
-                    tracing::error!(store, epoch, error = %e, "a store cannot be opened");
-                    Input::NotOpened { store, epoch }
-                }
-            };
-            let _ = inputs.send(input);
-        });
+        let (config, options, inputs) = (
+            Arc::clone(&self.config),
+            self.options.clone(),
+            self.inputs.clone(),
+        );
+        let started = std::thread::Builder::new()
+            .name("esker-open".into())
+            .spawn(move || {
+                let input = match serve(&config, &options, store, epoch, seat) {
+                    Ok(server) => {
+                        tracing::info!(store, epoch, "serving");
+                        *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
+                        Input::Opened { store, epoch }
+                    }
+                    Err(e) => {
+                        tracing::error!(store, epoch, error = %e, "a store cannot be opened");
+                        Input::NotOpened { store, epoch }
+                    }
+                };
+                let _ = inputs.send(input);
+            });
         if started.is_err() {
             let _ = self.inputs.send(Input::NotOpened { store, epoch });
         }
@@ -311,7 +346,11 @@ impl Host {
         }
         let inputs = self.inputs.clone();
         let closing = move || {
-            let server = held.server.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let server = held
+                .server
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
             match server {
                 // What it would answer nobody is to hear.
                 Some(server) if lost => drop(server),
@@ -326,14 +365,24 @@ impl Host {
             tracing::info!(store, epoch, lost, "served no more");
             let _ = inputs.send(Input::Closed { store, epoch });
         };
-        if std::thread::Builder::new().name("esker-close".into()).spawn(closing).is_err() {
+        if std::thread::Builder::new()
+            .name("esker-close".into())
+            .spawn(closing)
+            .is_err()
+        {
             tracing::error!(store, "no thread to close a store");
         }
     }
 }
 
 /// Takes a store over and serves it.
-fn serve(config: &ClusterConfig, options: &OpenOptions, store: u32, epoch: u64, seat: Seat) -> Result<Server> {
+fn serve(
+    config: &ClusterConfig,
+    options: &OpenOptions,
+    store: u32,
+    epoch: u64,
+    seat: Seat,
+) -> Result<Server> {
     let folder = take::take(&config.storage, store, epoch)?;
     let folder = folder.to_string_lossy();
     let whole = format!(

@@ -101,7 +101,10 @@ pub(crate) fn newest(storage: &Path, store: u32) -> Result<u64> {
 pub(crate) fn take(storage: &Path, store: u32, epoch: u64) -> Result<PathBuf> {
     let place = folder(storage, store, epoch);
     let (whole, cut_short) = folders(storage, store)?;
-    if let Some((newer, _)) = whole.last_key_value().filter(|(newest, _)| **newest >= epoch) {
+    if let Some((newer, _)) = whole
+        .last_key_value()
+        .filter(|(newest, _)| **newest >= epoch)
+    {
         return Err(Error::Unavailable(format!(
             "store {store} was claimed at epoch {epoch}, and `{}` has it at epoch {newer} already: this claim is out of date",
             storage.display()
@@ -129,7 +132,10 @@ pub(crate) fn take(storage: &Path, store: u32, epoch: u64) -> Result<PathBuf> {
 /// Removes what a store was before that epoch. Whoever has it open still loses nothing that counts.
 pub(crate) fn remove_older(storage: &Path, store: u32, epoch: u64) -> Result<()> {
     let (whole, cut_short) = folders(storage, store)?;
-    let older = whole.into_iter().chain(cut_short).filter(|(e, _)| *e < epoch);
+    let older = whole
+        .into_iter()
+        .chain(cut_short)
+        .filter(|(e, _)| *e < epoch);
     older.into_iter().try_for_each(|(_, path)| remove(&path))
 }
 

@@ -25,7 +25,10 @@ pub(super) struct Etcd {
 impl Etcd {
     fn put(&mut self, key: &str, value: String, lease: u64) {
         self.revision += 1;
-        let created = self.keys.get(key).map_or(self.revision, |held| held.created);
+        let created = self
+            .keys
+            .get(key)
+            .map_or(self.revision, |held| held.created);
         let held = Held {
             value,
             lease,

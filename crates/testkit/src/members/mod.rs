@@ -222,7 +222,11 @@ impl Members {
 
     /// Soon; sometimes later.
     fn delay(&mut self) -> u64 {
-        let most = if self.storm() && self.rng.percent(4) { 1_500 } else { 20 };
+        let most = if self.storm() && self.rng.percent(4) {
+            1_500
+        } else {
+            20
+        };
         1 + self.rng.next() % most
     }
 
@@ -686,7 +690,11 @@ impl Members {
                 })
                 .collect();
             let [(process, epoch)] = serving[..] else {
-                let minds: Vec<_> = self.processes.iter().map(|p| p.machine.under_way()).collect();
+                let minds: Vec<_> = self
+                    .processes
+                    .iter()
+                    .map(|p| p.machine.under_way())
+                    .collect();
                 return Err(format!(
                     "store {store} is served by {serving:?} in the end; under way {minds:?}; etcd holds {:?}",
                     self.etcd
@@ -700,7 +708,9 @@ impl Members {
             };
             let (newest, held) = folder(store);
             if newest != epoch {
-                return Err(format!("store {store} is served at epoch {epoch}, and there is {newest}"));
+                return Err(format!(
+                    "store {store} is served at epoch {epoch}, and there is {newest}"
+                ));
             }
             let known = self.acknowledged.get(&store).map_or(&[][..], Vec::as_slice);
             if let Some(row) = known.iter().find(|row| !held.rows.contains(row)) {

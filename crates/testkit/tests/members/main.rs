@@ -35,7 +35,10 @@ fn play(seeds: Range<u64>) {
 /// `SEED=17` plays one again.
 #[test]
 fn nothing_is_lost_whoever_fails() {
-    match std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
+    match std::env::var("SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+    {
         Some(seed) => play(seed..seed + 1),
         None => play(0..2_000),
     }

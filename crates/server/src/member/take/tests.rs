@@ -9,7 +9,11 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 fn open(folder: &Path) -> Database {
-    Open::new().create(true).part_of("a test").open(&folder.to_string_lossy()).unwrap()
+    Open::new()
+        .create(true)
+        .part_of("a test")
+        .open(&folder.to_string_lossy())
+        .unwrap()
 }
 
 fn write(database: &Database, step: i64) {

@@ -15,7 +15,10 @@ const READY_MAX: Duration = Duration::from_mins(2);
 /// So many addresses behind those of the file are tried.
 const TRIED: usize = 64;
 
-pub(in super::super) fn run(args: &ClusterAddArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+pub(in super::super) fn run(
+    args: &ClusterAddArgs,
+    context: &mut Context,
+) -> anyhow::Result<Outcome> {
     let config = read(&args.file)?;
     let look = Look::at(&config)?;
     let (members, ..) = look.now()?;

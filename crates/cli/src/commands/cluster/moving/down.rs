@@ -18,13 +18,18 @@ fn serves(pid: u32) -> bool {
     words.contains(&&b"cluster"[..]) && words.contains(&&b"server"[..])
 }
 
-pub(in super::super) fn run(config: &ClusterConfig, context: &mut Context) -> anyhow::Result<Outcome> {
+pub(in super::super) fn run(
+    config: &ClusterConfig,
+    context: &mut Context,
+) -> anyhow::Result<Outcome> {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let keeper = keeper(config);
     // Whoever was added is no child of the keeper; without etcd nobody knows of them.
     let members = Look::at(config).and_then(|look| Ok(look.now()?.0));
     let members = members.unwrap_or_default();
-    let here = members.iter().filter(|m| m.host == host.trim() && serves(m.pid));
+    let here = members
+        .iter()
+        .filter(|m| m.host == host.trim() && serves(m.pid));
     let pids: Vec<u32> = here.map(|m| m.pid).collect();
     if keeper.is_none() && pids.is_empty() {
         context.note(&format!(
@@ -36,11 +41,15 @@ pub(in super::super) fn run(config: &ClusterConfig, context: &mut Context) -> an
     let until = Instant::now() + config.settings.drain + STOP_MAX;
     // Those that were added first, while etcd is there still.
     if let Some(keeper) = keeper {
-        pids.iter().filter(|pid| parent(**pid) != Some(keeper)).for_each(|pid| stop(*pid));
+        pids.iter()
+            .filter(|pid| parent(**pid) != Some(keeper))
+            .for_each(|pid| stop(*pid));
         let gone = |pid: &u32| parent(*pid) == Some(keeper) || !serves(*pid);
         wait(until, || pids.iter().all(gone))?;
         stop(keeper);
-        wait(until, || super::super::keeper(config).is_none() && pids.iter().all(|pid| !serves(*pid)))?;
+        wait(until, || {
+            super::super::keeper(config).is_none() && pids.iter().all(|pid| !serves(*pid))
+        })?;
     } else {
         pids.iter().for_each(|pid| stop(*pid));
         wait(until, || pids.iter().all(|pid| !serves(*pid)))?;
@@ -60,7 +69,9 @@ fn wait(until: Instant, done: impl Fn() -> bool) -> anyhow::Result<()> {
         if Instant::now() >= until {
             return Err(failed(
                 "stopping the cluster",
-                std::io::Error::other("its servers were told to stop and run still: they may have much to finish"),
+                std::io::Error::other(
+                    "its servers were told to stop and run still: they may have much to finish",
+                ),
             ));
         }
         std::thread::sleep(Duration::from_millis(20));

@@ -11,7 +11,10 @@ use std::time::{Duration, Instant};
 /// How long no store may move before it is said that it does not go on.
 const STUCK: Duration = Duration::from_mins(1);
 
-pub(in super::super) fn run(args: &ClusterDrainArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+pub(in super::super) fn run(
+    args: &ClusterDrainArgs,
+    context: &mut Context,
+) -> anyhow::Result<Outcome> {
     let config = read(&args.file)?;
     let look = Look::at(&config)?;
     let member = &args.member;
@@ -23,13 +26,19 @@ pub(in super::super) fn run(args: &ClusterDrainArgs, context: &mut Context) -> a
     let mut left = (usize::MAX, Instant::now());
     loop {
         let (members, stores, _) = look.now()?;
-        let has = members.iter().find(|m| m.member == *member).map_or(0, |m| m.stores.len());
+        let has = members
+            .iter()
+            .find(|m| m.member == *member)
+            .map_or(0, |m| m.stores.len());
         let away = stores.iter().filter(|s| s.member.is_none()).count();
         if has == 0 && away == 0 {
             break;
         }
         if context.interrupt.stopped().is_some() {
-            context.warn(&format!("{} are at {member} still; they go on moving", counted(has as u64, "store", "stores")));
+            context.warn(&format!(
+                "{} are at {member} still; they go on moving",
+                counted(has as u64, "store", "stores")
+            ));
             return Ok(Outcome::partly_if(true));
         }
         if has + away != left.0 {

@@ -42,8 +42,11 @@ fn program() -> anyhow::Result<PathBuf> {
 }
 
 fn free() -> anyhow::Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|e| failed("finding a free port", e))?;
-    let address = listener.local_addr().map_err(|e| failed("finding a free port", e))?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .map_err(|e| failed("finding a free port", e))?;
+    let address = listener
+        .local_addr()
+        .map_err(|e| failed("finding a free port", e))?;
     Ok(address.port())
 }
 
@@ -66,8 +69,10 @@ impl Own {
             Some(ports) => ports,
             None => [free()?, free()?],
         };
-        std::fs::write(folder.join("ports"), format!("{} {}\n", ports[0], ports[1])).map_err(|e| failed(doing(), e))?;
-        std::fs::write(&url, format!("http://127.0.0.1:{}\n", ports[0])).map_err(|e| failed(doing(), e))?;
+        std::fs::write(folder.join("ports"), format!("{} {}\n", ports[0], ports[1]))
+            .map_err(|e| failed(doing(), e))?;
+        std::fs::write(&url, format!("http://127.0.0.1:{}\n", ports[0]))
+            .map_err(|e| failed(doing(), e))?;
         let child = run(&program, &folder, ports)?;
         let mut own = Self {
             program,
@@ -75,8 +80,16 @@ impl Own {
             ports,
             child,
         };
+        own.note()?;
         own.wait()?;
         Ok(own)
+    }
+
+    /// Its process, for whoever wants to know.
+    fn note(&self) -> anyhow::Result<()> {
+        let file = self.folder.join("pid");
+        std::fs::write(&file, format!("{}\n", self.child.id()))
+            .map_err(|e| failed(format!("writing `{}`", file.display()), e))
     }
 
     fn wait(&mut self) -> anyhow::Result<()> {
@@ -84,9 +97,16 @@ impl Own {
         while TcpStream::connect((Ipv4Addr::LOCALHOST, self.ports[0])).is_err() {
             let log = self.folder.join("log");
             if let Ok(Some(status)) = self.child.try_wait() {
-                anyhow::bail!("etcd ended before it was ready ({status}): see `{}`", log.display());
+                anyhow::bail!(
+                    "etcd ended before it was ready ({status}): see `{}`",
+                    log.display()
+                );
             }
-            anyhow::ensure!(Instant::now() < until, "etcd is not ready after 30 s: see `{}`", log.display());
+            anyhow::ensure!(
+                Instant::now() < until,
+                "etcd is not ready after 30 s: see `{}`",
+                log.display()
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(())
@@ -102,6 +122,7 @@ impl Own {
             return Ok(false);
         }
         self.child = run(&self.program, &self.folder, self.ports)?;
+        self.note()?;
         Ok(true)
     }
 }
@@ -123,8 +144,18 @@ fn run(program: &Path, folder: &Path, [client, peer]: [u16; 2]) -> anyhow::Resul
     Command::new(program)
         .arg("--data-dir")
         .arg(folder.join("data"))
-        .args(["--listen-client-urls", &at(client), "--advertise-client-urls", &at(client)])
-        .args(["--listen-peer-urls", &at(peer), "--initial-advertise-peer-urls", &at(peer)])
+        .args([
+            "--listen-client-urls",
+            &at(client),
+            "--advertise-client-urls",
+            &at(client),
+        ])
+        .args([
+            "--listen-peer-urls",
+            &at(peer),
+            "--initial-advertise-peer-urls",
+            &at(peer),
+        ])
         .args(["--initial-cluster", &format!("default={}", at(peer))])
         .stdin(Stdio::null())
         .stdout(out)

@@ -17,7 +17,13 @@ use std::path::{Path, PathBuf};
 fn log_of(config: &ClusterConfig, member: &str) -> PathBuf {
     let name: String = member
         .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' })
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '.' {
+                c
+            } else {
+                '-'
+            }
+        })
         .collect();
     config.storage.join(format!("member-{name}.log"))
 }

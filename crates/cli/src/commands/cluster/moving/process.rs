@@ -40,12 +40,15 @@ impl Process {
             .append(true)
             .open(&log)
             .map_err(|e| failed(format!("opening the log `{}`", log.display()), e))?;
-        let program = std::env::current_exe().map_err(|e| failed("finding this program's own file", e))?;
+        let program =
+            std::env::current_exe().map_err(|e| failed("finding this program's own file", e))?;
         let mut command = Command::new(program);
-        command
-            .args(["cluster", "server"])
-            .arg(file)
-            .args(["--listen", member, "--memory", &memory.to_string()]);
+        command.args(["cluster", "server"]).arg(file).args([
+            "--listen",
+            member,
+            "--memory",
+            &memory.to_string(),
+        ]);
         if kept {
             command.arg("--until-stdin-ends").stdin(Stdio::piped());
         } else {

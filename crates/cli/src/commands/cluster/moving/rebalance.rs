@@ -11,7 +11,10 @@ use std::time::{Duration, Instant};
 /// How long it may take.
 const DONE_MAX: Duration = Duration::from_mins(5);
 
-pub(in super::super) fn run(args: &ClusterRebalanceArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+pub(in super::super) fn run(
+    args: &ClusterRebalanceArgs,
+    context: &mut Context,
+) -> anyhow::Result<Outcome> {
     let config = read(&args.file)?;
     let look = Look::at(&config)?;
     let (_, _, first) = look.now()?;
@@ -29,7 +32,10 @@ pub(in super::super) fn run(args: &ClusterRebalanceArgs, context: &mut Context) 
     };
     look.rebalance(false)?;
     if even {
-        context.note(&format!("{} moved; the stores are shared out evenly", counted(first as u64, "store", "stores")));
+        context.note(&format!(
+            "{} moved; the stores are shared out evenly",
+            counted(first as u64, "store", "stores")
+        ));
     } else {
         context.warn("the stores are not shared out evenly yet: see `esker cluster status` with the cluster's file");
     }

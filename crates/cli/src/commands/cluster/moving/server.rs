@@ -44,7 +44,9 @@ pub(in super::super) fn run(
     if whole {
         tracing::info!("stopped");
     } else {
-        tracing::warn!("stopped; not all stores were given back: others take them when the lease ends");
+        tracing::warn!(
+            "stopped; not all stores were given back: others take them when the lease ends"
+        );
     }
     Ok(Outcome::partly_if(!whole))
 }

@@ -11,14 +11,23 @@ use esker::rpc::Address;
 use esker_server::member::Look;
 use std::path::Path;
 
-pub(in super::super) fn run(target: &str, args: &ClusterStatusArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+pub(in super::super) fn run(
+    target: &str,
+    args: &ClusterStatusArgs,
+    context: &mut Context,
+) -> anyhow::Result<Outcome> {
     let config = read(Path::new(target))?;
     let look = Look::at(&config)?;
     let (members, stores, moving) = look.now()?;
     let mut troubles = Vec::new();
     if args.members {
         let columns = ["server", "state", "stores", "pid", "host", "version"];
-        let mut rows = Rows::new(&mut context.out, args.format.format, context.style, &columns);
+        let mut rows = Rows::new(
+            &mut context.out,
+            args.format.format,
+            context.style,
+            &columns,
+        );
         for m in &members {
             let state = match (m.leaving, m.drained) {
                 (true, _) => "leaving",
@@ -37,16 +46,33 @@ pub(in super::super) fn run(target: &str, args: &ClusterStatusArgs, context: &mu
         rows.finish()?;
     } else {
         let columns = [
-            "store", "server", "epoch", "state", "newest", "vertices", "edges", "asked", "unanswered",
+            "store",
+            "server",
+            "epoch",
+            "state",
+            "newest",
+            "vertices",
+            "edges",
+            "asked",
+            "unanswered",
         ];
-        let mut rows = Rows::new(&mut context.out, args.format.format, context.style, &columns);
+        let mut rows = Rows::new(
+            &mut context.out,
+            args.format.format,
+            context.style,
+            &columns,
+        );
         for s in &stores {
             let mut cells = vec![Cell::Count(s.store.into())];
             let reply = s.member.as_ref().map(|member| {
                 let like = Address::parse(&format!("esker://{member}"))?;
                 ask(member, s.store, &like)
             });
-            cells.push(s.member.as_ref().map_or(Cell::Empty, |m| format!("esker://{m}").into()));
+            cells.push(
+                s.member
+                    .as_ref()
+                    .map_or(Cell::Empty, |m| format!("esker://{m}").into()),
+            );
             cells.push(Cell::Count(s.epoch));
             match reply {
                 Some(Ok(reply)) => {
@@ -61,7 +87,10 @@ pub(in super::super) fn run(target: &str, args: &ClusterStatusArgs, context: &mu
                     let why = other.and_then(Result::err);
                     let why = why.map_or_else(|| "nobody has it".to_owned(), |e| e.to_string());
                     troubles.push(format!("store {}: {why}", s.store));
-                    cells.extend(std::iter::repeat_n(Cell::Empty, columns.len() - cells.len()));
+                    cells.extend(std::iter::repeat_n(
+                        Cell::Empty,
+                        columns.len() - cells.len(),
+                    ));
                 }
             }
             rows.row(cells)?;

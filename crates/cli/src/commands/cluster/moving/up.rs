@@ -28,16 +28,29 @@ struct Servers<'a> {
     all: Vec<(Process, Instant)>,
 }
 
-pub(in super::super) fn run(file: &Path, config: &ClusterConfig, context: &mut Context) -> anyhow::Result<Outcome> {
-    let file = std::path::absolute(file).map_err(|e| failed(format!("finding `{}`", file.display()), e))?;
+pub(in super::super) fn run(
+    file: &Path,
+    config: &ClusterConfig,
+    context: &mut Context,
+) -> anyhow::Result<Outcome> {
+    let file = std::path::absolute(file)
+        .map_err(|e| failed(format!("finding `{}`", file.display()), e))?;
     let storage = &config.storage;
-    std::fs::create_dir_all(storage).map_err(|e| failed(format!("making `{}`", storage.display()), e))?;
-    let named = config.etcd.as_ref().is_some_and(|e| !e.endpoints.is_empty());
+    std::fs::create_dir_all(storage)
+        .map_err(|e| failed(format!("making `{}`", storage.display()), e))?;
+    let named = config
+        .etcd
+        .as_ref()
+        .is_some_and(|e| !e.endpoints.is_empty());
     let mut servers = Servers {
         file: &file,
         config,
         memory: config.memory_bytes.unwrap_or(context.globals.memory),
-        etcd: if named { None } else { Some(Own::start(config)?) },
+        etcd: if named {
+            None
+        } else {
+            Some(Own::start(config)?)
+        },
         all: Vec::new(),
     };
     // Whether etcd is there is said before anything is started.
@@ -126,7 +139,10 @@ impl Servers<'_> {
         if let Some(etcd) = &mut self.etcd
             && etcd.look_after()?
         {
-            context.warn(&format!("etcd had ended; it is started again (pid {})", etcd.pid()));
+            context.warn(&format!(
+                "etcd had ended; it is started again (pid {})",
+                etcd.pid()
+            ));
         }
         for (process, since) in &mut self.all {
             let Some(status) = process.ended() else {
