@@ -1,5 +1,11 @@
 //! `cluster.toml`: which servers make a cluster, where they lie, how edges are placed. The same file on all of them.
 
+mod etcd;
+
+pub use etcd::EtcdConfig;
+pub(crate) use etcd::ID_FILE;
+use etcd::{LEASE_LEAST, WrittenEtcd};
+
 use crate::config::Draft;
 use crate::settings::Settings;
 use esker::{Durability, WindowOptions};
@@ -22,11 +28,6 @@ use std::time::Duration;
 const WRITES_DEFAULT: u64 = 100_000;
 const EVERY_DEFAULT: Duration = Duration::from_secs(1);
 const RESERVE_DEFAULT: u64 = 1 << 30;
-/// How long a member that says nothing counts as there; and what etcd can tell apart at the least.
-const LEASE_DEFAULT: Duration = Duration::from_secs(5);
-const LEASE_LEAST: Duration = Duration::from_secs(2);
-/// How many stores move between members.
-const STORES_DEFAULT: u32 = 16;
 const REPLAY_DEFAULT: Duration = Duration::from_secs(2);
 /// Checkpoints of windows are replaced by one of all rows once they have so many bytes, and more than that one.
 const BASE_LEAST: u64 = 64 << 20;
@@ -66,19 +67,6 @@ pub struct ClusterConfig {
     pub settings: Settings,
 }
 
-/// A cluster whose stores move between its members, as etcd says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EtcdConfig {
-    /// `http://HOST:PORT` of each server of etcd; none if `cluster up` starts one.
-    pub endpoints: Vec<String>,
-    /// How long a member that says nothing counts as there.
-    pub lease: Duration,
-    /// How many stores there are, for ever.
-    pub stores: u32,
-    /// Whether stores move for balance by themselves.
-    pub even: bool,
-}
-
 /// Stores that die with their machines, and where checkpoints of them go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
@@ -116,14 +104,6 @@ struct Half {
     stores: Option<u32>,
     etcd: WrittenEtcd,
     server: Draft,
-}
-
-/// What the file says under `[etcd]`.
-#[derive(Default)]
-struct WrittenEtcd {
-    endpoints: Option<Vec<String>>,
-    lease: Option<Duration>,
-    even: Option<bool>,
 }
 
 /// What the file says under `[checkpoint]`.
@@ -710,6 +690,7 @@ impl ClusterConfig {
     /// Makes the storage, or compares it with what it was made for.
     pub fn claim_storage(&self) -> Result<()> {
         self.check_not_switching()?;
+        self.check_coordinated()?;
         let file = self.storage.join(esker::CLUSTER_FILE);
         let failed = |what: &str, e| Error::io(format!("{what} `{}`", file.display()), e);
         std::fs::create_dir_all(&self.storage).map_err(|e| failed("making the folder of", e))?;
@@ -783,22 +764,6 @@ impl ClusterConfig {
 /// Beside a live store, for one that is to take its place.
 fn new_live(live: &Path) -> PathBuf {
     live.with_extension("new")
-}
-
-impl WrittenEtcd {
-    /// With its defaults, if the file says any of it.
-    fn whole(self, stores: Option<u32>) -> Option<EtcdConfig> {
-        let any = stores.is_some()
-            || self.endpoints.is_some()
-            || self.lease.is_some()
-            || self.even.is_some();
-        any.then(|| EtcdConfig {
-            endpoints: self.endpoints.unwrap_or_default(),
-            lease: self.lease.unwrap_or(LEASE_DEFAULT),
-            stores: stores.unwrap_or(STORES_DEFAULT),
-            even: self.even.unwrap_or(true),
-        })
-    }
 }
 
 /// What came from outside, fit for a message.

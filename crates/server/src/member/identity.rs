@@ -5,14 +5,11 @@
 //! others see, are told apart from a cluster that is started again.
 
 use super::etcd::Etcd;
-use crate::cluster::config::ClusterConfig;
+use crate::cluster::config::{ClusterConfig, ID_FILE};
 use esker_model::{Error, Result};
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::Path;
-
-/// In the storage: which cluster it is.
-const ID_FILE: &str = "ID";
 
 /// Makes the storage or compares it, and compares it with etcd.
 pub(super) async fn check(config: &ClusterConfig, etcd: &Etcd) -> Result<()> {

@@ -14,7 +14,7 @@ mod take;
 
 pub use look::{Look, MemberStatus, StoreStatus};
 
-use crate::cluster::config::{ClusterConfig, EtcdConfig};
+use crate::cluster::config::ClusterConfig;
 use crate::limits::FLUSH_MAX;
 use crate::listen::Phase;
 use esker::OpenOptions;
@@ -24,7 +24,6 @@ use etcd::Etcd;
 use hub::Hub;
 use run::{Host, Progress};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
@@ -54,42 +53,6 @@ impl std::fmt::Debug for Member {
         f.debug_struct("Member")
             .field("address", &self.hub.address())
             .finish_non_exhaustive()
-    }
-}
-
-impl ClusterConfig {
-    /// What the file says of etcd; an error if it says nothing.
-    pub(crate) fn moving(&self) -> Result<&EtcdConfig> {
-        self.etcd.as_ref().ok_or_else(|| {
-            Error::Target(format!(
-                "the stores of cluster `{}` do not move: its file has neither `stores` nor `[etcd]`",
-                self.name
-            ))
-        })
-    }
-
-    /// Where an etcd writes that `cluster up` starts: `url`, and its data.
-    pub fn etcd_folder(&self) -> PathBuf {
-        self.storage.join("etcd")
-    }
-
-    /// Where etcd is: as the file says, or where `cluster up` has started one.
-    pub fn etcd_endpoints(&self) -> Result<Vec<String>> {
-        let etcd = self.moving()?;
-        if !etcd.endpoints.is_empty() {
-            return Ok(etcd.endpoints.clone());
-        }
-        let file = self.etcd_folder().join("url");
-        match std::fs::read_to_string(&file) {
-            Ok(url) => Ok(vec![url.trim().to_owned()]),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(Error::Target(format!(
-                "the file of cluster `{}` names no etcd, and `esker cluster up` has started none (there is no `{}`): say \
-                 where one is, as in [etcd] endpoints = [\"http://127.0.0.1:2379\"]",
-                self.name,
-                file.display()
-            ))),
-            Err(e) => Err(Error::io(format!("reading `{}`", file.display()), e)),
-        }
     }
 }
 

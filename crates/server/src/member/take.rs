@@ -120,6 +120,9 @@ pub(crate) fn take(storage: &Path, store: u32, epoch: u64) -> Result<PathBuf> {
     }
     let draft = storage.join(format!("server-{store}.e{epoch}.new"));
     if let Some(source) = source {
+        if whole.len() == 1 && whole.contains_key(&0) {
+            check_alone(source)?;
+        }
         copy_quiet(source, &draft)?;
     } else {
         fs::create_dir(&draft).map_err(|e| failed("making", &draft, e))?;
@@ -127,6 +130,20 @@ pub(crate) fn take(storage: &Path, store: u32, epoch: u64) -> Result<PathBuf> {
     fs::rename(&draft, &place).map_err(|e| failed("making", &place, e))?;
     sync(storage).map_err(|e| failed("syncing", storage, e))?;
     Ok(place)
+}
+
+/// A folder without an epoch is that of a server without leases: while that one runs, it is its.
+fn check_alone(folder: &Path) -> Result<()> {
+    let lock = folder.join("store").join("lock");
+    let held = File::open(&lock)
+        .is_ok_and(|lock| matches!(lock.try_lock(), Err(fs::TryLockError::WouldBlock)));
+    if held {
+        return Err(Error::Unavailable(format!(
+            "a process has `{}` open that knows nothing of etcd: stop the cluster as it was before",
+            folder.display()
+        )));
+    }
+    Ok(())
 }
 
 /// Removes what a store was before that epoch. Whoever has it open still loses nothing that counts.
