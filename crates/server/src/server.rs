@@ -351,6 +351,7 @@ impl Running {
         for outbox in self.outboxes() {
             outbox.finish();
         }
+        self.service.leave();
         let _ = self.stop.send(Phase::Ending);
         wait(Duration::from_millis(200), || {
             service.metrics.connections.get() == 0
@@ -363,6 +364,8 @@ impl Running {
             self.service.sparql.stop();
         }
         self.runtime.shutdown_timeout(FLUSH_MAX);
+        // What runs on threads of the process lets go of it.
+        wait(FLUSH_MAX, || Arc::strong_count(&self.service) == 1);
         let database = match Arc::into_inner(self.service) {
             Some(service) => {
                 // The node lets go of the engine.

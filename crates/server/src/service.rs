@@ -29,7 +29,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// The numbers of calls in `Request` that are treated apart.
 const PING: usize = 1;
@@ -67,6 +67,8 @@ pub(crate) struct Service {
     closing: AtomicBool,
     /// What is under way is cut off.
     pub(crate) cut: Arc<AtomicBool>,
+    /// Streams end.
+    gone: watch::Sender<bool>,
 }
 
 /// Which threads a call is for.
@@ -138,6 +140,7 @@ impl Service {
             newest: AtomicU64::new(newest.0),
             closing: AtomicBool::new(false),
             cut: Arc::new(AtomicBool::new(false)),
+            gone: watch::channel(false).0,
             database,
             cluster,
             settings,
@@ -159,6 +162,16 @@ impl Service {
     /// Takes no new calls from now on.
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::Release);
+    }
+
+    /// All streams end, also those that run on threads which go on.
+    pub(crate) fn leave(&self) {
+        self.gone.send_replace(true);
+    }
+
+    /// Ends when streams are to.
+    pub(crate) fn gone(&self) -> watch::Receiver<bool> {
+        self.gone.subscribe()
     }
 
     pub(crate) fn closing(&self) -> bool {

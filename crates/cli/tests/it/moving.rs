@@ -8,8 +8,8 @@ use esker_model::namespace::{Change, Make, NamePath, Namespace as _};
 use esker_model::object::{Find, Identity, ObjectKey, ObjectRead as _};
 use esker_model::{GraphWrite as _, NeverCancel};
 use std::collections::BTreeSet;
-use std::io::{BufRead as _, BufReader};
-use std::net::TcpListener;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -386,4 +386,118 @@ fn servers_come_and_go_while_clients_go_on() {
     (cluster.up, cluster.members) = (up, members);
     cluster.settled(2);
     assert!(found(&cluster.open(&cluster.members[0])) == before);
+}
+
+/// What does not belong together is told so, and what.
+#[test]
+fn who_does_not_belong_is_refused() {
+    let cluster = Moving::up(1, 2, "");
+    let url = std::fs::read_to_string(cluster.path().join("lab.cluster/etcd/url")).unwrap();
+    let url = url.trim();
+    let storage = cluster.path().join("lab.cluster");
+    let storage = storage.display();
+    let other = tempfile::tempdir().unwrap();
+    let endpoints = format!("[etcd]\nendpoints = [\"{url}\"]\n");
+    let port = TcpListener::bind("127.0.0.9:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let servers = format!("servers = [\"127.0.0.9:{port}\"]\nvnodes = 64\n");
+    let refused = |file: &str, content: &str, expected: &str| {
+        std::fs::write(other.path().join(file), content).unwrap();
+        let output = run(other.path(), &["cluster", "server", file, "--id", "0"]);
+        let said = text(&output.stderr);
+        assert!(
+            !output.status.success() && said.contains(expected),
+            "{file}: {said}"
+        );
+    };
+    let with = |more: &str| format!("{servers}{more}{endpoints}");
+    // The name of that etcd's cluster for another folder: as if the folder were not mounted here.
+    refused("lab.toml", &with("stores = 2\n"), "is it mounted here?");
+    refused(
+        "b.toml",
+        &with(&format!("stores = 2\nstorage = \"{storage}\"\n")),
+        "was made with name lab",
+    );
+    refused(
+        "lab.toml",
+        &with(&format!("stores = 3\nstorage = \"{storage}\"\n")),
+        "was made with servers 2",
+    );
+    let alone = format!("servers = 2\nvnodes = 64\nstorage = \"{storage}\"\n");
+    refused("lab.toml", &alone, "move between servers as etcd says");
+    let nowhere = "stores = 2\n[etcd]\nendpoints = [\"http://127.0.0.1:1\"]\n";
+    std::fs::write(other.path().join("c.toml"), format!("{servers}{nowhere}")).unwrap();
+    let output = run(other.path(), &["cluster", "status", "c.toml"]);
+    let said = text(&output.stderr);
+    assert!(said.contains("etcd at http://127.0.0.1:1"), "{said}");
+}
+
+/// Passes bytes on, or holds them back.
+fn relay(to: u16, cut: &'static AtomicBool) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for from in listener.incoming().flatten() {
+            let Ok(to) = TcpStream::connect(("127.0.0.1", to)) else {
+                continue;
+            };
+            for (mut from, mut to) in [
+                (from.try_clone().unwrap(), to.try_clone().unwrap()),
+                (to, from),
+            ] {
+                std::thread::spawn(move || {
+                    let mut piece = [0; 4096];
+                    while let Ok(n @ 1..) = from.read(&mut piece) {
+                        while cut.load(Ordering::Relaxed) {
+                            std::thread::sleep(Duration::from_millis(10));
+                        }
+                        if to.write_all(&piece[..n]).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = to.shutdown(std::net::Shutdown::Both);
+                });
+            }
+        }
+    });
+    port
+}
+
+/// One that etcd does not hear any more stops serving by itself; the others have its stores meanwhile.
+#[test]
+fn a_server_that_is_cut_off_from_etcd_serves_no_more() {
+    static CUT: AtomicBool = AtomicBool::new(false);
+    let mut cluster = Moving::up(2, 6, "[etcd]\nlease = \"2s\"\n");
+    let url = std::fs::read_to_string(cluster.path().join("lab.cluster/etcd/url")).unwrap();
+    let port = relay(url.trim().rsplit(':').next().unwrap().parse().unwrap(), &CUT);
+    let file = std::fs::read_to_string(cluster.path().join("lab.toml")).unwrap();
+    let cut = file.replace(
+        "[etcd]",
+        &format!("name = \"lab\"\nstorage = \"lab.cluster\"\n[etcd]\nendpoints = [\"http://127.0.0.1:{port}\"]"),
+    );
+    std::fs::write(cluster.path().join("cut.toml"), cut).unwrap();
+    let third = format!("127.0.0.8:{port}");
+    let mut server = esker(cluster.path())
+        .args(["cluster", "server", "cut.toml", "--listen", &third])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    cluster.members.push(third.clone());
+    assert_eq!(cluster.settled(3), [2, 2, 2]);
+    through(&cluster, |work| {
+        for _ in 0..2 {
+            CUT.store(true, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_secs(5));
+            assert_eq!(cluster.settled(2), [3, 3]);
+            wait_for(work, 5);
+            CUT.store(false, Ordering::Relaxed);
+            assert_eq!(cluster.settled(3), [2, 2, 2]);
+        }
+    });
+    signal(server.id(), "TERM");
+    assert!(server.wait().unwrap().success());
+    assert_eq!(cluster.settled(2), [3, 3]);
 }

@@ -27,6 +27,8 @@ pub mod view;
 mod machine;
 #[cfg(test)]
 mod tests;
+mod words;
 
-pub use machine::{Input, Machine, Output, Settings};
+pub use machine::Machine;
 pub use view::{MemberId, View};
+pub use words::{Input, Output, Settings};

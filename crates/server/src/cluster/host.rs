@@ -270,7 +270,8 @@ impl Peer {
                 // It will not be smaller the next time.
                 Error::Limit { .. } => e,
                 e => {
-                    let (id, at) = (self.id, self.address.authority());
+                    let at = self.place().map(|(address, _)| address.authority());
+                    let (id, at) = (self.id, at.unwrap_or_else(|why| why));
                     Error::Unavailable(format!("{id} ({at}) cannot be asked: {e}"))
                 }
             }

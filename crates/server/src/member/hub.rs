@@ -270,9 +270,11 @@ impl tower_service::Service<Request<Body>> for Front {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let headers = request.headers();
-        let wish = headers
-            .get(STORE_KEY)
-            .and_then(|v| v.to_str().ok()?.parse().ok());
+        let wish = headers.get(STORE_KEY).and_then(|v| v.to_str().ok());
+        // For those who write addresses by hand, such as Prometheus.
+        let query = request.uri().query().unwrap_or_default().split('&');
+        let asked = query.filter_map(|q| q.strip_prefix("store=")).next();
+        let wish = wish.or(asked).and_then(|store| store.parse().ok());
         let grpc = headers
             .get(header::CONTENT_TYPE)
             .is_some_and(|t| t.as_bytes().starts_with(b"application/grpc"));

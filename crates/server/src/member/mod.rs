@@ -73,6 +73,12 @@ impl Member {
             .durability(config.durability)
             .create(true);
         let (listener, address) = hub::bind(listen)?;
+        if address.ip().is_unspecified() {
+            return Err(Error::Invalid(format!(
+                "`{listen}` says to listen everywhere: a server's address is its name, too, so give the one at which clients and the \
+                 other servers reach it"
+            )));
+        }
         let mut settings = config.settings.clone();
         settings.readers = settings.readers.max(crate::cluster::LANE_THREADS_MIN);
         settings.scanners = settings.scanners.max(crate::cluster::LANE_THREADS_MIN);

@@ -11,11 +11,15 @@
 //! - when all is calm again, each store is served by one member, and they are shared out evenly.
 
 mod etcd;
+mod process;
+
+pub use process::Figures;
 
 use crate::rng::Rng;
 use esker_cluster::member::{Input, Machine, Output, Settings};
 use etcd::Etcd;
-use std::collections::{BTreeMap, BTreeSet};
+use process::{Event, Folder, Process, Row, Served, Work};
+use std::collections::BTreeMap;
 
 const STORES: u32 = 6;
 const MEMBERS: usize = 4;
@@ -24,94 +28,6 @@ const LEASE: u64 = 2_000;
 const STORM: u64 = 30_000;
 /// … and for so long they do not.
 const CALM: u64 = 20_000;
-
-/// A write, or a decision, by number.
-type Row = u64;
-
-/// What a folder holds.
-#[derive(Debug, Clone, Default)]
-struct Folder {
-    rows: BTreeSet<Row>,
-    /// Parts of decisions, with the store that decided.
-    parts: BTreeSet<(u32, Row)>,
-}
-
-/// What a member serves.
-#[derive(Debug, Clone, Copy)]
-struct Served {
-    epoch: u64,
-    lease: u64,
-    /// No answer may leave.
-    shut: bool,
-}
-
-/// A process.
-#[derive(Debug)]
-struct Process {
-    machine: Machine,
-    life: u32,
-    alive: bool,
-    paused: u64,
-    cut: u64,
-    /// Its clock: where it began, and how fast it goes, in thousandths.
-    offset: u64,
-    rate: u64,
-    /// Until when answers may leave, by lease.
-    gates: BTreeMap<u64, u64>,
-    served: BTreeMap<u32, Served>,
-    fences: BTreeMap<u32, u64>,
-}
-
-impl Process {
-    fn clock(&self, now: u64) -> u64 {
-        self.offset + now * self.rate / 1_000
-    }
-
-    /// Whether an answer of that store, at that epoch, may leave.
-    fn answers(&self, now: u64, store: u32, epoch: u64) -> bool {
-        let open = |served: &Served| {
-            let until = self.gates.get(&served.lease).copied().unwrap_or(0);
-            served.epoch == epoch && !served.shut && self.clock(now) < until
-        };
-        self.served.get(&store).is_some_and(open)
-    }
-}
-
-/// What goes on inside a process, or comes to it.
-#[derive(Debug, Clone)]
-enum Work {
-    Tick,
-    Input(Input),
-    /// The latest view.
-    Look,
-    /// A folder is copied: what it held.
-    Copied(u32, u64, u64, Folder),
-    Stopped(u32, u64),
-    /// A write, or a decision that another store has a part of.
-    Arrives(u32, Row, Option<u32>),
-    Stored(u32, u64, Row, Option<u32>),
-    Answers(u32, u64, Row),
-    /// A read, with what had been acknowledged when it was asked.
-    Asked(u32, usize),
-    /// What it found; and what it should have found and did not.
-    Read(u32, u64, Option<Row>),
-    /// A part of a decision: to that store, from that one at that epoch.
-    Part(u32, u32, u64, Row),
-    PartTaken(u32, u64, u32, Row),
-}
-
-#[derive(Debug, Clone)]
-enum Event {
-    /// In that life of that process.
-    In(usize, u32, Work),
-    /// What it asked of etcd.
-    Ask(usize, u32, Output, u64),
-    Expire,
-    Chaos,
-    Client,
-    Start(usize),
-    EtcdUp,
-}
 
 /// All of it.
 #[derive(Debug)]
@@ -131,21 +47,6 @@ pub struct Members {
     /// Answers that left, and how long all stores took to be served after the last calm began.
     pub figures: Figures,
     log: Option<Vec<String>>,
-}
-
-/// What came of a run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Figures {
-    /// Writes that were acknowledged.
-    pub acknowledged: u64,
-    /// Reads that were answered.
-    pub reads: u64,
-    /// Answers that did not leave, because it was too late for them.
-    pub withheld: u64,
-    /// Messages refused because their sender had lost its store.
-    pub fenced: u64,
-    /// Stores opened.
-    pub opened: u64,
 }
 
 fn name(process: usize) -> String {

@@ -13,12 +13,16 @@ const PROGRAM: &str = "ESKER_ETCD";
 /// How long it may take to start.
 const START_MAX: Duration = Duration::from_secs(30);
 
+/// One that ends again and again is started again so much later.
+const REST: Duration = Duration::from_secs(1);
+
 /// One that was started here.
 pub(super) struct Own {
     program: PathBuf,
     folder: PathBuf,
     ports: [u16; 2],
     child: Child,
+    since: Instant,
 }
 
 fn program() -> anyhow::Result<PathBuf> {
@@ -57,6 +61,24 @@ fn ports(url: &Path) -> Option<[u16; 2]> {
     Some([numbers.next()??, numbers.next()??])
 }
 
+/// Ends one that lives still though the `cluster up` that had started it was killed.
+fn end_orphan(folder: &Path) {
+    let pid = std::fs::read_to_string(folder.join("pid")).ok();
+    let Some(pid) = pid.and_then(|p| p.trim().parse::<u32>().ok()) else {
+        return;
+    };
+    let data = folder.join("data").into_os_string().into_encoded_bytes();
+    let lives = || {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|b| *b == 0).any(|word| word == data)
+    };
+    let until = Instant::now() + START_MAX;
+    while lives() && Instant::now() < until {
+        super::process::stop(pid);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 impl Own {
     /// Starts it, over what it knew before.
     pub(super) fn start(config: &ClusterConfig) -> anyhow::Result<Self> {
@@ -73,12 +95,14 @@ impl Own {
             .map_err(|e| failed(doing(), e))?;
         std::fs::write(&url, format!("http://127.0.0.1:{}\n", ports[0]))
             .map_err(|e| failed(doing(), e))?;
+        end_orphan(&folder);
         let child = run(&program, &folder, ports)?;
         let mut own = Self {
             program,
             folder,
             ports,
             child,
+            since: Instant::now(),
         };
         own.note()?;
         own.wait()?;
@@ -118,10 +142,11 @@ impl Own {
 
     /// Starts it again if it has ended; true if it had.
     pub(super) fn look_after(&mut self) -> anyhow::Result<bool> {
-        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+        if self.since.elapsed() < REST || !matches!(self.child.try_wait(), Ok(Some(_))) {
             return Ok(false);
         }
         self.child = run(&self.program, &self.folder, self.ports)?;
+        self.since = Instant::now();
         self.note()?;
         Ok(true)
     }
