@@ -339,10 +339,13 @@ fn without_etcd_clients_wait() {
     through(&cluster, |work| {
         for _ in 0..2 {
             // `up` starts it again.
-            signal(cluster.etcd(), "KILL");
+            let pid = cluster.etcd();
+            signal(pid, "KILL");
+            while cluster.etcd() == pid {
+                std::thread::sleep(Duration::from_millis(20));
+            }
             wait_for(work, 5);
         }
-        std::thread::sleep(Duration::from_millis(300));
         let pid = cluster.etcd();
         signal(pid, "STOP");
         std::thread::sleep(Duration::from_secs(5));
@@ -472,7 +475,10 @@ fn a_server_that_is_cut_off_from_etcd_serves_no_more() {
     static CUT: AtomicBool = AtomicBool::new(false);
     let mut cluster = Moving::up(2, 6, "[etcd]\nlease = \"2s\"\n");
     let url = std::fs::read_to_string(cluster.path().join("lab.cluster/etcd/url")).unwrap();
-    let port = relay(url.trim().rsplit(':').next().unwrap().parse().unwrap(), &CUT);
+    let port = relay(
+        url.trim().rsplit(':').next().unwrap().parse().unwrap(),
+        &CUT,
+    );
     let file = std::fs::read_to_string(cluster.path().join("lab.toml")).unwrap();
     let cut = file.replace(
         "[etcd]",

@@ -1,9 +1,10 @@
 //! The machine itself.
 
 use super::plan::plan;
-use super::view::View;
+use super::view::{MemberId, View};
 use super::words::{Input, Output, Settings};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// After so long what failed is tried again, in milliseconds.
 const AGAIN: u64 = 500;
@@ -58,7 +59,9 @@ pub struct Machine {
     asking: Option<u64>,
     /// Not before then.
     next_try: u64,
-    view: Option<View>,
+    view: Option<Arc<View>>,
+    /// Who is to have what, by that view.
+    plan: BTreeMap<u32, MemberId>,
     slots: BTreeMap<u32, Slot>,
     heeded: BTreeMap<u32, u64>,
     /// What is to be confirmed under this lease, and when that was asked last.
@@ -77,6 +80,7 @@ impl Machine {
             asking: None,
             next_try: 0,
             view: None,
+            plan: BTreeMap::new(),
             slots: BTreeMap::new(),
             heeded: BTreeMap::new(),
             confirm: None,
@@ -111,7 +115,7 @@ impl Machine {
 
     /// What was seen last.
     pub fn view(&self) -> Option<&View> {
-        self.view.as_ref()
+        self.view.as_deref()
     }
 
     /// The lease, while there is one.
@@ -253,7 +257,7 @@ impl Machine {
         }
     }
 
-    fn see(&mut self, now: u64, view: View, out: &mut Vec<Output>) {
+    fn see(&mut self, now: u64, view: Arc<View>, out: &mut Vec<Output>) {
         if self
             .view
             .as_ref()
@@ -273,6 +277,8 @@ impl Machine {
         }
         let revision = view.revision;
         let listed = view.members.get(&self.settings.me).map(|me| me.lease);
+        let even = self.settings.even || view.rebalance;
+        self.plan = plan(&view, self.settings.stores, even);
         self.view = Some(view);
         let Some(lease) = self.lease else {
             return;
@@ -416,11 +422,7 @@ impl Machine {
         if listed.is_none_or(|me| me.lease != lease) {
             return;
         }
-        let plan = plan(
-            view,
-            self.settings.stores,
-            self.settings.even || view.rebalance,
-        );
+        let plan = &self.plan;
         let mine = |store: &u32| !self.leaving && plan.get(store) == Some(&self.settings.me);
         // Somebody is there to take it.
         let wanted = |store: &u32| plan.get(store).is_some_and(|m| *m != self.settings.me);

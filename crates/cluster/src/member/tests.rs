@@ -14,7 +14,11 @@ fn machine() -> Machine {
     Machine::new(settings)
 }
 
-fn view(revision: u64, others: &[(&str, u64)], claims: &[(u32, &str, u64)]) -> View {
+fn view(
+    revision: u64,
+    others: &[(&str, u64)],
+    claims: &[(u32, &str, u64)],
+) -> std::sync::Arc<View> {
     let member = |lease, seen| Member {
         lease,
         since: 1,
@@ -32,13 +36,13 @@ fn view(revision: u64, others: &[(&str, u64)], claims: &[(u32, &str, u64)]) -> V
         .map(|(m, seen)| ((*m).to_owned(), member(8, *seen)))
         .collect();
     members.insert(ME.to_owned(), member(LEASE, revision));
-    View {
+    std::sync::Arc::new(View {
         revision,
         members,
         claims: claims.iter().map(|(s, m, e)| (*s, claim(m, *e))).collect(),
         epochs: claims.iter().map(|(s, _, e)| (*s, *e)).collect(),
         ..View::default()
-    }
+    })
 }
 
 fn granted() -> Input {

@@ -2,6 +2,7 @@
 
 use super::view::{MemberId, View};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What does not change.
 #[derive(Debug, Clone)]
@@ -53,7 +54,7 @@ pub enum Input {
         lease: u64,
     },
     /// What etcd holds.
-    See(View),
+    See(Arc<View>),
     /// A claim was made.
     Claimed {
         /// Of which store.

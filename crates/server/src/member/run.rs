@@ -105,7 +105,7 @@ impl Host {
                 },
             };
             let seen = match &input {
-                Input::See(view) => Some(view.clone()),
+                Input::See(view) => Some(Arc::clone(view)),
                 _ => None,
             };
             let outputs = machine.step(now_millis(), input);
@@ -417,14 +417,14 @@ async fn watch(etcd: Etcd, inputs: UnboundedSender<Input>, wanted: Weak<()>) {
 async fn follow(etcd: &Etcd, inputs: &UnboundedSender<Input>, wanted: &Weak<()>) -> Result<()> {
     let view = etcd.view().await?;
     let mut changes = etcd.watch(view.revision).await?;
-    let _ = inputs.send(Input::See(view));
+    let _ = inputs.send(Input::See(Arc::new(view)));
     while wanted.strong_count() > 0 {
         match tokio::time::timeout(READ_AGAIN, changes.message()).await {
             // Whatever changed, all is read anew: it is little.
             Ok(Ok(Some(change))) if change.canceled() => return Ok(()),
             Ok(Ok(Some(change))) if change.events().is_empty() => {}
             Ok(Ok(Some(_))) | Err(_) => {
-                let _ = inputs.send(Input::See(etcd.view().await?));
+                let _ = inputs.send(Input::See(Arc::new(etcd.view().await?)));
             }
             Ok(Ok(None) | Err(_)) => return Ok(()),
         }

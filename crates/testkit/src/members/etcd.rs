@@ -2,6 +2,7 @@
 
 use esker_cluster::member::view::{Claim, Member, Pair, View};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A key's value.
 #[derive(Debug, Clone)]
@@ -19,7 +20,7 @@ pub(super) struct Etcd {
     /// When each ends, and how long it lasts.
     leases: BTreeMap<u64, (u64, u64)>,
     granted: u64,
-    last: Option<View>,
+    last: Option<Arc<View>>,
 }
 
 impl Etcd {
@@ -42,12 +43,12 @@ impl Etcd {
     }
 
     /// What everybody who watches gets to see.
-    pub(super) fn view(&mut self) -> View {
+    pub(super) fn view(&mut self) -> Arc<View> {
         if let Some(view) = self.last.as_ref().filter(|v| v.revision == self.revision) {
-            return view.clone();
+            return Arc::clone(view);
         }
-        let view = self.read();
-        self.last = Some(view.clone());
+        let view = Arc::new(self.read());
+        self.last = Some(Arc::clone(&view));
         view
     }
 

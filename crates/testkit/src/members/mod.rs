@@ -25,9 +25,9 @@ const STORES: u32 = 6;
 const MEMBERS: usize = 4;
 const LEASE: u64 = 2_000;
 /// For so long things go wrong …
-const STORM: u64 = 30_000;
+const STORM: u64 = 25_000;
 /// … and for so long they do not.
-const CALM: u64 = 20_000;
+const CALM: u64 = 12_000;
 
 /// All of it.
 #[derive(Debug)]
