@@ -153,7 +153,7 @@ impl Moving {
     fn open(&self, member: &str) -> Database {
         OpenOptions::new()
             .open(&format!("esker://{member}?timeout=90s"))
-            .unwrap_or_else(|e| panic!("{member}: {e}, {:?}", self.path()))
+            .unwrap_or_else(|e| panic!("{member}: {e}"))
     }
 }
 

@@ -158,14 +158,12 @@ impl Hub {
     /// Who answers a request for that store, or for any.
     fn pick(&self, wish: Option<u32>) -> Option<Router> {
         let served = self.served();
-        match wish {
-            Some(store) => Some(served.get(&store)?.routes.clone()),
-            None => {
-                let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-                let nth = turn.checked_rem(served.len())?;
-                Some(served.values().nth(nth)?.routes.clone())
-            }
+        if let Some(store) = wish {
+            return Some(served.get(&store)?.routes.clone());
         }
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let nth = turn.checked_rem(served.len())?;
+        Some(served.values().nth(nth)?.routes.clone())
     }
 
     fn refuse(&self, wish: Option<u32>, grpc: bool) -> Response<Body> {
@@ -272,8 +270,8 @@ impl tower_service::Service<Request<Body>> for Front {
         let headers = request.headers();
         let wish = headers.get(STORE_KEY).and_then(|v| v.to_str().ok());
         // For those who write addresses by hand, such as Prometheus.
-        let query = request.uri().query().unwrap_or_default().split('&');
-        let asked = query.filter_map(|q| q.strip_prefix("store=")).next();
+        let mut query = request.uri().query().unwrap_or_default().split('&');
+        let asked = query.find_map(|q| q.strip_prefix("store="));
         let wish = wish.or(asked).and_then(|store| store.parse().ok());
         let grpc = headers
             .get(header::CONTENT_TYPE)

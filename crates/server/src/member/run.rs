@@ -155,7 +155,8 @@ impl Host {
         });
     }
 
-    fn listed(&self, leaving: bool) -> Member {
+    /// What others get to see of this process.
+    fn listed(leaving: bool) -> Member {
         Member {
             pid: std::process::id(),
             host: host_name(),
@@ -170,7 +171,7 @@ impl Host {
         let etcd = self.etcd.clone();
         match output {
             Output::Grant => {
-                let (me, listed, lease) = (self.me.clone(), self.listed(false), self.moving.lease);
+                let (me, listed, lease) = (self.me.clone(), Self::listed(false), self.moving.lease);
                 self.ask(async move {
                     let sent = now_millis();
                     Some(match etcd.grant(lease.as_secs(), &me, &listed).await {
@@ -229,7 +230,7 @@ impl Host {
                 });
             }
             Output::Withdraw { lease } => {
-                let (key, text) = (format!("members/{}", self.me), self.listed(true).text());
+                let (key, text) = (format!("members/{}", self.me), Self::listed(true).text());
                 self.ask(async move {
                     let _ = etcd.put(&key, &text, Some(lease)).await;
                     None

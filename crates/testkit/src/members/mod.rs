@@ -252,15 +252,15 @@ impl Members {
                 }
                 self.step(process, Input::Closed { store, epoch });
             }
-            work => return self.serve(process, work),
+            work => return self.serve(process, &work),
         }
         Ok(())
     }
 
     /// What servers do for clients and for each other.
-    fn serve(&mut self, process: usize, work: Work) -> Result<(), String> {
+    fn serve(&mut self, process: usize, work: &Work) -> Result<(), String> {
         let now = self.now;
-        match work {
+        match *work {
             Work::Arrives(store, row, other) => {
                 if let Some(served) = self.processes[process].served.get(&store) {
                     let epoch = served.epoch;
