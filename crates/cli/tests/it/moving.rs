@@ -150,7 +150,7 @@ impl Moving {
         }
     }
 
-    fn open(&self, member: &str) -> Database {
+    fn open(member: &str) -> Database {
         OpenOptions::new()
             .open(&format!("esker://{member}?timeout=90s"))
             .unwrap_or_else(|e| panic!("{member}: {e}"))
@@ -253,7 +253,7 @@ fn found(database: &Database) -> BTreeSet<Identity> {
 /// Clients at all members work while `storm` goes on; then all that was acknowledged is there, and nothing twice.
 fn through(cluster: &Moving, storm: impl FnOnce(&Work)) {
     let count = cluster.members.len();
-    let databases: Vec<Database> = cluster.members.iter().map(|m| cluster.open(m)).collect();
+    let databases: Vec<Database> = cluster.members.iter().map(|m| Moving::open(m)).collect();
     for client in 0..count {
         let path = NamePath::parse(format!("/c{client}").as_bytes()).unwrap();
         let made = databases[0].change(None, &[Change::Make(path, Make::new(0o040_755, 0, 0))]);
@@ -382,13 +382,13 @@ fn servers_come_and_go_while_clients_go_on() {
             "{said}"
         );
     });
-    let before = found(&cluster.open(&cluster.members[1]));
+    let before = found(&Moving::open(&cluster.members[1]));
     cluster.done(&["down", "lab.toml"]);
     cluster.up.wait().unwrap();
     let (up, members) = Moving::start(cluster.path());
     (cluster.up, cluster.members) = (up, members);
     cluster.settled(2);
-    assert!(found(&cluster.open(&cluster.members[0])) == before);
+    assert!(found(&Moving::open(&cluster.members[0])) == before);
 }
 
 /// What does not belong together is told so, and what.
