@@ -7,6 +7,7 @@
 //! [`placement::Growth`]; then [`vnode`].
 
 mod hash;
+pub mod member;
 pub mod node;
 pub mod peer;
 pub mod placement;

@@ -29,6 +29,10 @@ pub struct Address {
     pub cache: bool,
     /// How the two know each other.
     pub trust: Trust,
+    /// Of a cluster whose stores move: which of them is meant, whoever has it by now. Nothing for any that is there.
+    pub store: Option<u32>,
+    /// How long a connection may take to come about, if less than patience says.
+    pub connect: Option<Duration>,
 }
 
 /// Whether a connection is encrypted where the address names no certificates.
@@ -134,6 +138,8 @@ impl Address {
             patience: PATIENCE,
             cache: true,
             trust: Trust::default(),
+            store: None,
+            connect: None,
         };
         for option in options.split('&').filter(|o| !o.is_empty()) {
             match option.split_once('=') {

@@ -16,6 +16,7 @@ pub mod http;
 pub mod limits;
 pub mod map;
 pub mod marker;
+pub mod members;
 pub mod resume;
 pub mod text;
 
@@ -35,4 +36,4 @@ pub use address::Address;
 pub use client::{Client, FileLink, Grants, PeerLink, Pending};
 
 /// The wire protocol that this build speaks. A server refuses another one, and both releases are named.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;

@@ -2,6 +2,7 @@
 
 use crate::access::Asking;
 use crate::limits;
+use crate::member::gate::Gate;
 use crate::metrics::Metrics;
 use crate::outbox::Outbox;
 use crate::service::Service;
@@ -177,6 +178,8 @@ pub(crate) struct Call {
     answered: bool,
     /// Who asks, where the answer may take as long as they like: they may have been let in no longer.
     pub(crate) asking: Option<Asking>,
+    /// Whether answers may leave, where somebody else may take over.
+    gate: Option<Arc<Gate>>,
 }
 
 /// Bytes that count as in memory until it is dropped.
@@ -199,6 +202,13 @@ impl Drop for Charge {
     fn drop(&mut self) {
         self.memory.fetch_sub(self.bytes, Ordering::AcqRel);
     }
+}
+
+/// What is said instead of an answer that comes too late.
+pub(crate) fn moved() -> Error {
+    Error::Unavailable(
+        "the server's lease has ended and another one may have these data by now: ask again".into(),
+    )
 }
 
 /// The client does not take answers any more.
@@ -225,6 +235,7 @@ impl Call {
             memory: Charge::new(&service.memory, bytes),
             answered: false,
             asking: None,
+            gate: service.gate(),
         }
     }
 
@@ -235,6 +246,9 @@ impl Call {
 
     /// Sends a piece of the answer, and more will follow. Waits for a client that is slow.
     pub(crate) fn piece(&self, reply: Reply) -> Result<(), Gone> {
+        if self.withheld() {
+            return Err(Gone);
+        }
         let reply = proto::Reply { reply: Some(reply) };
         match &self.sink {
             Sink::Stream { outbox, id, .. } => {
@@ -305,8 +319,21 @@ impl Call {
         )
     }
 
+    /// Whether it is too late for an answer: somebody else may have the store by now. To be asked after the work was done.
+    fn withheld(&self) -> bool {
+        self.gate.as_ref().is_some_and(|gate| !gate.open())
+    }
+
     fn end(&mut self, reply: Reply) {
         self.answered = true;
+        let reply = if self.withheld() {
+            Reply::Failure(proto::Failure {
+                code: AGAIN.to_owned(),
+                ..failure_out(&moved())
+            })
+        } else {
+            reply
+        };
         let failed = matches!(reply, Reply::Failure(_));
         self.metrics
             .answered(self.number, self.began.elapsed(), failed);
@@ -374,6 +401,7 @@ mod tests {
             memory: Charge::new(&Arc::default(), 0),
             answered: false,
             asking: None,
+            gate: None,
         }
     }
 

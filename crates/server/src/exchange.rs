@@ -145,6 +145,10 @@ impl Exchange {
             server: service.cluster.as_ref().map_or(0, |c| c.me.0),
             map: map_of(&service),
             window: service.cluster.as_ref().is_some_and(|c| c.has_window()),
+            members: service
+                .cluster
+                .as_ref()
+                .map_or_else(Vec::new, |c| c.members()),
         };
         let greeting = proto::ToClient {
             welcome: Some(welcome),
@@ -192,6 +196,7 @@ fn decode(message: Bytes) -> Result<RawToServer, Status> {
 impl Stream {
     async fn read(self, first: RawToServer, mut incoming: Streaming<Bytes>) {
         self.take(first);
+        let mut gone = self.service.gone();
         let (calls_max, message_max) = match self.asker {
             // Questions may wait for others on the same connection.
             Some(_) => (QUESTIONS_PER_CONNECTION, PEER_MESSAGE_BYTES_MAX),
@@ -202,7 +207,11 @@ impl Stream {
             while self.open.load(Ordering::Acquire) >= calls_max {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            match incoming.message().await {
+            let message = tokio::select! {
+                message = incoming.message() => message,
+                _ = gone.wait_for(|gone| *gone) => break,
+            };
+            match message {
                 Ok(Some(message)) => {
                     self.service.metrics.received.add(message.len() as u64);
                     if message.len() > message_max {

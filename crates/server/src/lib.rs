@@ -17,6 +17,7 @@ mod exchange;
 mod http;
 pub mod limits;
 mod listen;
+pub mod member;
 mod metrics;
 mod names;
 mod objects;
@@ -32,8 +33,9 @@ mod work;
 mod writer;
 
 pub use cluster::Switch;
-pub use cluster::config::ClusterConfig;
+pub use cluster::config::{ClusterConfig, EtcdConfig};
 pub use cluster::derived::derived;
 pub use config::LEASE_MAX;
+pub use member::Member;
 pub use server::Server;
 pub use settings::Settings;

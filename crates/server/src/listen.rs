@@ -1,11 +1,13 @@
 //! Connections: accepted, counted, served until they end.
 
-use crate::access::{Asking, Caller, table};
+use crate::access::{Access, Asking, Caller, table};
 use crate::limits::{HEAD_MAX, REFUSED_CONNECTIONS_MAX};
 use crate::service::Service as Esker;
+use crate::settings::Settings;
 use axum::Router;
 use axum::body::Body;
 use esker_access::tls::{FIRST_BYTE, exporter};
+use esker_model::Result;
 use esker_rpc::limits::{
     CONNECTION_WINDOW_BYTES, HTTP2_FRAME_BYTES, KEEP_ALIVE, STREAM_WINDOW_BYTES,
 };
@@ -41,7 +43,7 @@ pub(crate) async fn accept(
     listener: TcpListener,
     service: Arc<Esker>,
     routes: Router,
-    tls: TlsAcceptor,
+    door: Door,
     mut stop: watch::Receiver<Phase>,
 ) {
     let full = refusing(service.settings.limits.connections);
@@ -72,9 +74,9 @@ pub(crate) async fn accept(
             routes.clone()
         };
         service.metrics.connections.add(1);
-        let (service, tls, stop) = (Arc::clone(&service), tls.clone(), stop.clone());
+        let (service, door, stop) = (Arc::clone(&service), door.clone(), stop.clone());
         tokio::spawn(async move {
-            serve(stream, from, &service, routes, tls, stop).await;
+            serve(stream, from, &door, routes, stop).await;
             service.metrics.connections.add(-1);
         });
     }
@@ -106,7 +108,7 @@ pub(crate) async fn accept_local(
         let routes = From {
             routes: routes.clone(),
             peer: None,
-            service: Arc::clone(&service),
+            access: Arc::clone(&service.access),
             caller: Caller::local(user),
         };
         let (service, stop) = (Arc::clone(&service), stop.clone());
@@ -118,7 +120,7 @@ pub(crate) async fn accept_local(
 }
 
 /// Until a stop has come that far, or the server is gone.
-async fn reached(stop: &mut watch::Receiver<Phase>, phase: Phase) {
+pub(crate) async fn reached(stop: &mut watch::Receiver<Phase>, phase: Phase) {
     let _ = stop.wait_for(|reached| *reached >= phase).await;
 }
 
@@ -152,16 +154,20 @@ pub(crate) struct Peer(pub(crate) IpAddr);
 struct From {
     routes: Router,
     peer: Option<Peer>,
-    service: Arc<Esker>,
+    access: Arc<Access>,
     caller: Arc<Caller>,
 }
 
 impl Service<http::Request<Incoming>> for From {
     type Response = http::Response<Body>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+    type Future =
+        Pin<Box<dyn Future<Output = std::result::Result<Self::Response, Infallible>> + Send>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+    fn poll_ready(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<std::result::Result<(), Infallible>> {
         <Router as Service<http::Request<Incoming>>>::poll_ready(&mut self.routes, context)
     }
 
@@ -169,7 +175,7 @@ impl Service<http::Request<Incoming>> for From {
         let asking = Asking::of(&self.caller, &request);
         let path = request.uri().path();
         let needs = table::of_path(request.method().as_str(), path);
-        if let Err(denied) = self.service.access.admit(&asking, needs, path) {
+        if let Err(denied) = self.access.admit(&asking, needs, path) {
             let response = denied.response(&request);
             return Box::pin(std::future::ready(Ok(response)));
         }
@@ -181,12 +187,32 @@ impl Service<http::Request<Incoming>> for From {
     }
 }
 
-async fn serve(
+/// How connections are begun, and who asks by them.
+#[derive(Clone)]
+pub(crate) struct Door {
+    pub(crate) access: Arc<Access>,
+    pub(crate) tls: TlsAcceptor,
+    /// Whether what is not TLS is heard at all.
+    pub(crate) plain: bool,
+}
+
+impl Door {
+    pub(crate) fn new(access: &Arc<Access>, settings: &Settings) -> Result<Self> {
+        Ok(Self {
+            access: Arc::clone(access),
+            tls: access.acceptor(settings)?,
+            // A server with a certificate speaks nothing but TLS.
+            plain: settings.tls.is_none(),
+        })
+    }
+}
+
+/// One connection, until it ends.
+pub(crate) async fn serve(
     stream: TcpStream,
     from: SocketAddr,
-    service: &Arc<Esker>,
+    door: &Door,
     routes: Router,
-    tls: TlsAcceptor,
     stop: watch::Receiver<Phase>,
 ) {
     let _ = stream.set_nodelay(true);
@@ -197,11 +223,9 @@ async fn serve(
     let routes = |encrypted, exporter| From {
         routes,
         peer: Some(Peer(from.ip())),
-        service: Arc::clone(service),
+        access: Arc::clone(&door.access),
         caller: Caller::remote(from, user, encrypted, exporter),
     };
-    // A server with a certificate speaks nothing but TLS.
-    let plain = service.settings.tls.is_none();
     let begins = match tokio::time::timeout(HEAD_MAX, first_byte(&stream)).await {
         Ok(Some(byte)) => byte,
         Ok(None) => return,
@@ -210,17 +234,17 @@ async fn serve(
             return;
         }
     };
-    if plain && begins != FIRST_BYTE {
+    if door.plain && begins != FIRST_BYTE {
         talk(stream, routes(false, None), stop).await;
         return;
     }
-    match tokio::time::timeout(HEAD_MAX, tls.accept(stream)).await {
+    match tokio::time::timeout(HEAD_MAX, door.tls.accept(stream)).await {
         Ok(Ok(stream)) => {
             let exporter = exporter(stream.get_ref().1);
             talk(stream, routes(true, exporter), stop).await;
         }
         Ok(Err(e)) => {
-            service.metrics.refused("tls");
+            door.access.count_refused("tls");
             tracing::warn!(peer = %from, error = %e, "refused: a client failed to agree on TLS");
         }
         Err(_) => tracing::debug!(%from, "a client did not begin TLS in time"),

@@ -5,7 +5,8 @@ use crate::cluster::config::ClusterConfig;
 use crate::cluster::{self, Cluster};
 use crate::exchange::{Exchange, Outboxes};
 use crate::limits::FLUSH_MAX;
-use crate::listen::Phase;
+use crate::listen::{Door, Phase};
+use crate::member::hub::{Hub, Seat};
 use crate::metrics::Metrics;
 use crate::outbox::Outbox;
 use crate::service::Service;
@@ -40,6 +41,8 @@ struct Running {
     stop: watch::Sender<Phase>,
     /// Where processes of this machine ask.
     socket: Option<HttpSocket>,
+    /// Where it is listed, if its process answers for several stores.
+    hub: Option<Arc<Hub>>,
 }
 
 impl std::fmt::Debug for Server {
@@ -107,10 +110,33 @@ impl Server {
         Self::start_as(database, Some((config.clone(), ServerId(id))), settings)
     }
 
+    /// Starts to serve a store that this process has for now, at the port of the process.
+    pub(crate) fn start_seated(
+        database: Database,
+        config: &ClusterConfig,
+        store: u32,
+        seat: Seat,
+    ) -> Result<Self> {
+        let mut settings = config.settings.clone();
+        settings.readers = settings.readers.max(cluster::LANE_THREADS_MIN);
+        settings.scanners = settings.scanners.max(cluster::LANE_THREADS_MIN);
+        let place = Some((config.clone(), ServerId(store)));
+        Self::start_at(database, place, settings, Some(seat))
+    }
+
     fn start_as(
         database: Database,
         place: Option<(ClusterConfig, ServerId)>,
         settings: Settings,
+    ) -> Result<Self> {
+        Self::start_at(database, place, settings, None)
+    }
+
+    fn start_at(
+        database: Database,
+        place: Option<(ClusterConfig, ServerId)>,
+        settings: Settings,
+        seat: Option<Seat>,
     ) -> Result<Self> {
         match database.role() {
             Role::Owner => {}
@@ -135,18 +161,32 @@ impl Server {
             database.make_promises(settings.lease)?;
         }
         let metrics = Arc::new(Metrics::new());
-        let rights = match &place {
+        let access = match (&seat, &place) {
+            // The process asks who connects.
+            (Some(seat), _) => seat.hub.access(),
             // All servers of a cluster are one to their clients.
-            Some((config, _)) => config.storage.clone(),
-            None => database.directory().to_path_buf(),
+            (None, Some((config, _))) => {
+                Access::open(&config.storage, &settings, Arc::clone(&metrics)).map(Arc::new)?
+            }
+            (None, None) => {
+                let folder = database.directory();
+                Access::open(folder, &settings, Arc::clone(&metrics)).map(Arc::new)?
+            }
         };
-        let access = Access::open(&rights, &settings, Arc::clone(&metrics))?;
-        let tls = access.acceptor(&settings)?;
         let failed = |e| Error::io(format!("listening at `{}`", settings.listen), e);
-        let listener = std::net::TcpListener::bind(&settings.listen).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
+        let (listener, address) = match &seat {
+            None => {
+                let listener = std::net::TcpListener::bind(&settings.listen).map_err(failed)?;
+                let address = listener.local_addr().map_err(failed)?;
+                listener.set_nonblocking(true).map_err(failed)?;
+                (Some(listener), address)
+            }
+            // The process listens for all its stores.
+            Some(seat) => (None, seat.hub.address()),
+        };
         let threads = match &place {
+            // Many stores may be in one process.
+            Some((config, _)) if seat.is_some() => cluster::seated_threads(config),
             Some((config, _)) => settings.threads.max(cluster::threads(config)),
             None => settings.threads,
         };
@@ -157,9 +197,12 @@ impl Server {
             .build()
             .map_err(|e| Error::io("starting the server's threads", e))?;
         let cluster = place
-            .map(|(config, me)| Cluster::open(&database, config, me, &runtime))
+            .map(|(config, me)| Cluster::open(&database, config, me, &runtime, seat.as_ref()))
             .transpose()?;
-        let service = Arc::new(Service::new(database, cluster, settings, access, metrics)?);
+        let lanes = seat.as_ref().map(|seat| seat.hub.lanes());
+        let service = Arc::new(Service::new(
+            database, cluster, settings, lanes, access, metrics,
+        )?);
         let writer = {
             let service = Arc::clone(&service);
             std::thread::Builder::new()
@@ -177,21 +220,28 @@ impl Server {
             .route_service("/esker.v1.Esker/{call}", unary::routes(&service))
             .route_service("/esker.v1.Access/{call}", access::routes(&service));
         let (stop, stopped) = watch::channel(Phase::Running);
-        let listener = {
-            let _inside = runtime.enter();
-            tokio::net::TcpListener::from_std(listener).map_err(|e| Error::io("listening", e))?
-        };
         let socket = match service.cluster {
             None => Some(local(&service, &runtime, routes.clone(), stopped.clone())?),
             Some(_) => None,
         };
-        runtime.spawn(listen::accept(
-            listener,
-            Arc::clone(&service),
-            routes,
-            tls,
-            stopped,
-        ));
+        match (listener, &seat) {
+            (Some(listener), _) => {
+                let listener = {
+                    let _inside = runtime.enter();
+                    tokio::net::TcpListener::from_std(listener)
+                        .map_err(|e| Error::io("listening", e))?
+                };
+                runtime.spawn(listen::accept(
+                    listener,
+                    Arc::clone(&service),
+                    routes,
+                    Door::new(&service.access, &service.settings)?,
+                    stopped,
+                ));
+            }
+            (None, Some(seat)) => seat.hub.add(&service, routes),
+            (None, None) => {}
+        }
         if let Some(cluster) = &service.cluster {
             cluster.join();
         }
@@ -203,6 +253,7 @@ impl Server {
                 writer,
                 stop,
                 socket,
+                hub: seat.map(|seat| seat.hub),
             }),
             address,
         })
@@ -293,6 +344,9 @@ impl Running {
     }
 
     fn stop(mut self) -> Result<bool> {
+        if let Some(hub) = self.hub.take() {
+            hub.remove(&self.service);
+        }
         let _ = self.stop.send(Phase::Draining);
         drop(self.socket.take());
         self.service.close();
@@ -320,16 +374,21 @@ impl Running {
         for outbox in self.outboxes() {
             outbox.finish();
         }
+        self.service.leave();
         let _ = self.stop.send(Phase::Ending);
         wait(Duration::from_millis(200), || {
             service.metrics.connections.get() == 0
         });
         self.service.writer.stop();
         let _ = self.writer.join();
-        self.service.readers.stop();
-        self.service.scanners.stop();
-        self.service.sparql.stop();
+        if self.service.own_lanes {
+            self.service.readers.stop();
+            self.service.scanners.stop();
+            self.service.sparql.stop();
+        }
         self.runtime.shutdown_timeout(FLUSH_MAX);
+        // What runs on threads of the process lets go of it.
+        wait(FLUSH_MAX, || Arc::strong_count(&self.service) == 1);
         let database = match Arc::into_inner(self.service) {
             Some(service) => {
                 // The node lets go of the engine.

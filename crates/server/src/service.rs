@@ -6,6 +6,7 @@ use crate::answer;
 use crate::call::{Call, Watch};
 use crate::cluster::Cluster;
 use crate::limits::{ANSWER_HERE_BYTES, DECODE_HERE_BYTES, WRITE_HERE_MUTATIONS};
+use crate::member::gate::Gate;
 use crate::metrics::Metrics;
 use crate::names;
 use crate::objects;
@@ -30,7 +31,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// The numbers of calls in `Request` that are treated apart.
 const PING: usize = 1;
@@ -53,13 +54,15 @@ pub(crate) struct Service {
     pub(crate) settings: Settings,
     pub(crate) metrics: Arc<Metrics>,
     /// Who may do what.
-    pub(crate) access: Access,
+    pub(crate) access: Arc<Access>,
     /// Bytes of requests and answers in memory.
     pub(crate) memory: Arc<AtomicUsize>,
     pub(crate) readers: Arc<Lane>,
     pub(crate) scanners: Arc<Lane>,
     /// Queries of SPARQL, on stacks that are large enough for any.
     pub(crate) sparql: Arc<Lane>,
+    /// Whether nobody else's calls run on those threads.
+    pub(crate) own_lanes: bool,
     /// What each address has under way there.
     pub(crate) sparql_clients: Clients,
     pub(crate) writer: Writer,
@@ -71,6 +74,8 @@ pub(crate) struct Service {
     closing: AtomicBool,
     /// What is under way is cut off.
     pub(crate) cut: Arc<AtomicBool>,
+    /// Streams end.
+    gone: watch::Sender<bool>,
 }
 
 /// Which threads a call is for.
@@ -83,17 +88,18 @@ fn is_long(number: usize) -> bool {
     )
 }
 
-impl Service {
-    pub(crate) fn new(
-        database: Database,
-        cluster: Option<Arc<Cluster>>,
-        settings: Settings,
-        access: Access,
-        metrics: Arc<Metrics>,
-    ) -> Result<Self> {
-        let newest = database.stats()?.newest.unwrap_or(Version::ZERO);
+/// Threads for clients' calls.
+#[derive(Clone)]
+pub(crate) struct Lanes {
+    readers: Arc<Lane>,
+    scanners: Arc<Lane>,
+    sparql: Arc<Lane>,
+}
+
+impl Lanes {
+    pub(crate) fn new(settings: &Settings) -> Self {
         let waiting = settings.limits.waiting;
-        Ok(Self {
+        Self {
             readers: Lane::new("esker-read", settings.readers, waiting),
             scanners: Lane::new("esker-scan", settings.scanners, waiting),
             sparql: Lane::with_stack(
@@ -102,6 +108,40 @@ impl Service {
                 waiting,
                 Some(esker::rdf::STACK),
             ),
+        }
+    }
+
+    /// Ends them; none of their jobs may be under way.
+    pub(crate) fn stop(&self) {
+        self.readers.stop();
+        self.scanners.stop();
+        self.sparql.stop();
+    }
+}
+
+impl Service {
+    /// Whether answers may leave still: not once somebody else may have this store.
+    pub(crate) fn gate(&self) -> Option<Arc<Gate>> {
+        self.cluster.as_ref()?.gate()
+    }
+
+    pub(crate) fn new(
+        database: Database,
+        cluster: Option<Arc<Cluster>>,
+        settings: Settings,
+        lanes: Option<Lanes>,
+        access: Arc<Access>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self> {
+        let own_lanes = lanes.is_none();
+        let lanes = lanes.unwrap_or_else(|| Lanes::new(&settings));
+        let newest = database.stats()?.newest.unwrap_or(Version::ZERO);
+        let waiting = settings.limits.waiting;
+        Ok(Self {
+            readers: lanes.readers,
+            scanners: lanes.scanners,
+            sparql: lanes.sparql,
+            own_lanes,
             sparql_clients: Clients::default(),
             writer: Writer::new(waiting),
             watchers: Watchers::default(),
@@ -111,6 +151,7 @@ impl Service {
             newest: AtomicU64::new(newest.0),
             closing: AtomicBool::new(false),
             cut: Arc::new(AtomicBool::new(false)),
+            gone: watch::channel(false).0,
             database,
             cluster,
             settings,
@@ -132,6 +173,16 @@ impl Service {
     /// Takes no new calls from now on.
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::Release);
+    }
+
+    /// All streams end, also those that run on threads which go on.
+    pub(crate) fn leave(&self) {
+        self.gone.send_replace(true);
+    }
+
+    /// Ends when streams are to.
+    pub(crate) fn gone(&self) -> watch::Receiver<bool> {
+        self.gone.subscribe()
     }
 
     pub(crate) fn closing(&self) -> bool {
@@ -395,11 +446,16 @@ impl Service {
             self.metrics.shed.add(1);
             return Err(full.failure());
         }
-        told.await.map_err(|_| {
+        let outcome = told.await.map_err(|_| {
             failure_out(&Error::Unavailable(
                 "the server could not finish this call; its log says more".into(),
             ))
-        })
+        })?;
+        // What is answered late may be out of date.
+        match self.gate() {
+            Some(gate) if !gate.open() => Err(failure_out(&crate::call::moved())),
+            _ => Ok(outcome),
+        }
     }
 
     /// Takes a call whose request is decoded.

@@ -4,6 +4,7 @@
 //! obvious. [`history::History`] is a random sequence of batches, bulk loads, compactions, reopenings and crashes, made from
 //! seeds alone. [`run::Run`] plays one against an engine and compares every answer with the model's.
 //! [`sim`] is a cluster of servers in one thread, with a network that fails, checked against the same model.
+//! [`members`] is membership alone: processes that pause and die, an etcd with leases, folders that outlive their owners.
 //! Development only: nothing that ships depends on this crate.
 
 pub mod archive;
@@ -11,6 +12,7 @@ pub mod clock;
 pub mod compare;
 pub mod graphs;
 pub mod history;
+pub mod members;
 pub mod model;
 pub mod names;
 pub mod reads;

@@ -34,6 +34,12 @@ pub(crate) enum ClusterCommand {
     Resize(ClusterResizeArgs),
     /// Ask every server how it is
     Status(ClusterStatusArgs),
+    /// Start one more server on this machine, which takes its share of the stores
+    Add(ClusterAddArgs),
+    /// Take all stores from a server, so that it can be stopped
+    Drain(ClusterDrainArgs),
+    /// Share the stores out evenly
+    Rebalance(ClusterRebalanceArgs),
 }
 
 #[derive(Debug, Args)]
@@ -81,8 +87,11 @@ pub(crate) struct ClusterServerArgs {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Which of the file's servers this is, from 0
-    #[arg(long, value_name = "N")]
-    pub(crate) id: u32,
+    #[arg(long, value_name = "N", required_unless_present = "listen")]
+    pub(crate) id: Option<u32>,
+    /// Where it answers, if it is none of those that the file names; only where stores move
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "id")]
+    pub(crate) listen: Option<String>,
     /// How to log, on stderr
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
@@ -118,10 +127,51 @@ pub(crate) struct ClusterResizeArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit code 1 if not all servers serve.")]
+#[command(
+    after_help = "With a cluster's file rather than an address, it says what etcd has: which stores are where, at which epoch.\n\n\
+                  Examples:\n  \
+                  esker cluster status esker://127.0.0.1:7400\n  \
+                  esker cluster status lab.toml --members\n\n\
+                  Exit code 1 if not all servers serve."
+)]
 pub(crate) struct ClusterStatusArgs {
     #[command(flatten)]
     pub(crate) target: Target,
+    /// List the members rather than their stores; with a cluster's file
+    #[arg(long)]
+    pub(crate) members: bool,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: esker cluster add lab.toml --listen 127.0.0.9:7400")]
+pub(crate) struct ClusterAddArgs {
+    /// The cluster, in TOML
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Where it answers; default: the next address or port behind those that the file names
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) listen: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: esker cluster drain lab.toml 127.0.0.2:7400")]
+pub(crate) struct ClusterDrainArgs {
+    /// The cluster, in TOML
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Which server, as `cluster status FILE --members` names it
+    #[arg(value_name = "HOST:PORT")]
+    pub(crate) member: String,
+    /// Let it have stores again
+    #[arg(long)]
+    pub(crate) undo: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ClusterRebalanceArgs {
+    /// The cluster, in TOML
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
 }

@@ -25,8 +25,8 @@ pub(crate) use admin::{
     ShellArgs, StatsArgs,
 };
 pub(crate) use cluster::{
-    ClusterArgs, ClusterCommand, ClusterDownArgs, ClusterResizeArgs, ClusterServerArgs,
-    ClusterStatusArgs, ClusterUpArgs,
+    ClusterAddArgs, ClusterArgs, ClusterCommand, ClusterDownArgs, ClusterDrainArgs,
+    ClusterRebalanceArgs, ClusterResizeArgs, ClusterServerArgs, ClusterStatusArgs, ClusterUpArgs,
 };
 pub(crate) use far::FarArgs;
 pub(crate) use find::{

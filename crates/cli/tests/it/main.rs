@@ -13,6 +13,7 @@ mod cluster;
 mod cluster_objects;
 mod cluster_same;
 mod failover;
+mod moving;
 mod names;
 mod names_cluster;
 mod names_graph;

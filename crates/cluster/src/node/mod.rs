@@ -34,6 +34,7 @@ mod transaction;
 mod travel;
 mod window;
 
+pub use recover::incarnation_at;
 pub use settle::settle;
 pub use sight::Caller;
 pub(crate) use sight::Sight;
@@ -98,6 +99,9 @@ pub struct Settings {
     /// Where stores die with their machines: for how long a server that was restored takes only what clients send again, in
     /// milliseconds.
     pub replay_millis: u64,
+    /// Where servers take over each other's stores: how often this one was taken over; else 0. Of two processes that have had the
+    /// store, the later one has the larger number, whatever either wrote.
+    pub epoch: u64,
 }
 
 /// Most servers of a cluster: each gives versions of its own residue.
@@ -161,7 +165,7 @@ impl Node {
             )));
         }
         engine.spread_names();
-        let (incarnation, mut state) = recover::load(&engine, &map)?;
+        let (incarnation, mut state) = recover::load(&engine, &map, settings.epoch)?;
         let window = host.window();
         if let Some(window) = &window {
             // Nobody must ever hear of an incarnation that a later start forgets.

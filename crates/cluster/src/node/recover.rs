@@ -17,13 +17,20 @@ use std::sync::Arc;
 const DECIDING_MAX: u64 = 10_000;
 const RETRY: u64 = 100;
 
+/// The least incarnation of a node at an epoch: more than any at an earlier one.
+pub const fn incarnation_at(epoch: u64) -> u64 {
+    epoch.saturating_mul(1 << 20)
+}
+
 /// What a node finds in its engine, with one more start counted.
-pub(crate) fn load(engine: &Engine, map: &VnodeMap) -> Result<(u64, State)> {
+pub(crate) fn load(engine: &Engine, map: &VnodeMap, epoch: u64) -> Result<(u64, State)> {
     let store = engine.store();
     let corrupt = |e| Error::corrupt("a row of table `meta` that a cluster's server keeps", e);
     let before = store.get(Table::Meta, INCARNATION)?;
     let before = before.map(|b| Reader::new(&b).u64("how often the server was started"));
     let incarnation = before.transpose().map_err(corrupt)?.unwrap_or(0) + 1;
+    // Another process may have had the store and counted a start that was not in it when it was taken over.
+    let incarnation = incarnation.max(incarnation_at(epoch));
     let mut state = State::default();
     let mut failure = None;
     store.scan(

@@ -9,6 +9,7 @@ use crate::limits::{
     ANSWER_MESSAGE_BYTES_MAX, CONNECT_MAX, CONNECTION_WINDOW_BYTES, HTTP2_FRAME_BYTES, KEEP_ALIVE,
     STREAM_WINDOW_BYTES,
 };
+use crate::members::{MEMBERS_KEY, STORE_KEY};
 use crate::{PROTOCOL, proto};
 use bytes::Bytes;
 use esker_model::Error;
@@ -37,13 +38,19 @@ fn target(message: String) -> Broken {
     Broken::Failed(Error::Target(message))
 }
 
+/// How long a connection and a greeting may take.
+fn connect_max(address: &Address) -> Duration {
+    let most = CONNECT_MAX.min(address.patience);
+    address.connect.map_or(most, |connect| connect.min(most))
+}
+
 fn endpoint(address: &Address) -> Result<Endpoint, Broken> {
     // TLS is below what this knows of.
     let uri = format!("http://{}", address.authority());
     let bad = |e: tonic::transport::Error| target(format!("`{address}` is no address: {e}"));
     let endpoint = Endpoint::from_shared(uri)
         .map_err(bad)?
-        .connect_timeout(CONNECT_MAX.min(address.patience))
+        .connect_timeout(connect_max(address))
         .tcp_nodelay(true)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
@@ -158,7 +165,7 @@ async fn in_time(
     outgoing: &Arc<Outgoing>,
     peer: Option<proto::Peer>,
 ) -> Result<Opened, Ungreeted> {
-    let limit = CONNECT_MAX.min(address.patience);
+    let limit = connect_max(address);
     match tokio::time::timeout(limit, greet(address, channel, outgoing, peer)).await {
         Ok(opened) => opened,
         Err(_) => Err(Ungreeted::Broken(Broken::Lost(format!(
@@ -207,7 +214,10 @@ async fn greet(
     };
     grpc.ready().await.map_err(|e| gone(&deepest(&e)))?;
     let path = http::uri::PathAndQuery::from_static(EXCHANGE);
-    let request = tonic::Request::new(Messages(Arc::clone(outgoing)));
+    let mut request = tonic::Request::new(Messages(Arc::clone(outgoing)));
+    if let Some(store) = address.store {
+        request.metadata_mut().insert(STORE_KEY, store.into());
+    }
     let response = grpc.streaming(request, path, FrameCodec).await;
     let refused = |s: Status| {
         if asks_for_key(&s) {
@@ -281,6 +291,14 @@ pub(super) fn refused(address: &Address, status: &Status) -> Broken {
             Broken::Failed(Error::Invalid(status.message().to_owned()))
         }
         Code::Unimplemented => stranger(address, "it does not know the service esker.v1.Esker"),
+        Code::Unavailable if status.metadata().contains_key(MEMBERS_KEY) => {
+            let members = status.metadata().get(MEMBERS_KEY);
+            let members = members.and_then(|m| m.to_str().ok()).unwrap_or_default();
+            Broken::Elsewhere {
+                members: members.split_whitespace().map(str::to_owned).collect(),
+                why: status.message().to_owned(),
+            }
+        }
         _ => {
             let cause = deepest(status);
             if cause.contains("frame with invalid size") || cause.contains("HTTP/1") {
@@ -339,7 +357,7 @@ pub(super) fn unreached(
         )),
         Some(io::ErrorKind::TimedOut) => Broken::Lost(format!(
             "no answer from {at} within {}: is the host up, and does a firewall let port {} through?",
-            seconds(CONNECT_MAX.min(address.patience)),
+            seconds(connect_max(address)),
             address.port
         )),
         _ if text.contains("lookup address") => {

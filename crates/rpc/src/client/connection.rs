@@ -255,7 +255,9 @@ pub(super) async fn receive(
                 return match refused(address, &status) {
                     Broken::Lost(why) => why,
                     Broken::Failed(e) => e.to_string(),
-                    Broken::Busy { message, .. } => message,
+                    Broken::Busy { message, .. } | Broken::Elsewhere { why: message, .. } => {
+                        message
+                    }
                 };
             }
         }

@@ -35,6 +35,7 @@ use crate::failure::{AGAIN, failure_in};
 use crate::limits::{CANCEL_GRACE, CANCEL_POLL};
 use crate::map::Map;
 use crate::marker::{self, Sender};
+use crate::members::Members;
 use crate::proto;
 use crate::proto::failure::Kind;
 use crate::proto::reply::Reply;
@@ -69,6 +70,10 @@ struct Shared {
     connection: Mutex<Option<Arc<Connection>>>,
     /// Where the cluster's map is, and which of its servers this is.
     place: Mutex<Option<(PathBuf, u32)>>,
+    /// Of a cluster whose stores move: its members, as far as was heard.
+    members: Members,
+    /// Which of its stores this client talks to, once it has.
+    store: Mutex<Option<u32>>,
     /// The newest version seen: answers see it too.
     newest: AtomicU64,
     sender: Arc<Sender>,
@@ -89,6 +94,8 @@ pub(crate) enum Broken {
     Lost(String),
     /// The server has too much to do, and has done nothing.
     Busy { message: String, after: Duration },
+    /// What was asked for is with another member of the cluster, or with none just now.
+    Elsewhere { members: Vec<String>, why: String },
 }
 
 impl Broken {
@@ -96,7 +103,9 @@ impl Broken {
     pub(crate) fn into_error(self) -> Error {
         match self {
             Self::Failed(e) => e,
-            Self::Lost(message) | Self::Busy { message, .. } => Error::Unavailable(message),
+            Self::Lost(message)
+            | Self::Busy { message, .. }
+            | Self::Elsewhere { why: message, .. } => Error::Unavailable(message),
         }
     }
 }
@@ -144,7 +153,9 @@ impl Client {
     }
 
     fn connect_to(address: &Address, routes: Option<Routes>) -> Result<Self> {
-        let connection = Connection::open(address).map_err(Broken::into_error)?;
+        let members = Members::default();
+        let connection = connect_first(address, &members).map_err(Broken::into_error)?;
+        let store = store_of(&connection).or(address.store);
         let place = place_of(&connection);
         let windows = Windows::default();
         windows
@@ -154,6 +165,8 @@ impl Client {
             address: address.clone(),
             connection: Mutex::new(Some(connection)),
             place: Mutex::new(place),
+            members,
+            store: Mutex::new(store),
             newest: AtomicU64::new(0),
             sender: Arc::new(Sender::new()),
             windows,
@@ -213,12 +226,60 @@ impl Client {
         if let Some(connection) = held.as_ref().filter(|c| c.usable()) {
             return Ok(Arc::clone(connection));
         }
-        let connection = Connection::open(&self.whereabouts())?;
+        let connection = self.connect_anew()?;
         if let Some(place) = place_of(&connection) {
             *self.place() = Some(place);
         }
         *held = Some(Arc::clone(&connection));
         Ok(connection)
+    }
+
+    /// Connects where the server is by now; of a cluster whose stores move, to whoever has the store.
+    fn connect_anew(&self) -> Result<Arc<Connection>, Broken> {
+        let members = &self.shared.members;
+        let store = *self
+            .shared
+            .store
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if members.all().is_empty() || store.is_none() {
+            return Connection::open(&self.whereabouts());
+        }
+        let address = Address {
+            store,
+            ..self.shared.address.clone()
+        };
+        connect_to_any(&address, members)
+    }
+
+    /// Whether the store that this client talks to has another server by now: the one that does not answer may be paused for a long
+    /// time. Then there is a connection to the other one.
+    fn has_moved(&self) -> bool {
+        let store = *self
+            .shared
+            .store
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let members = self.shared.members.all();
+        // The first one is who does not answer.
+        for member in members.iter().skip(1) {
+            let Some(mut there) = self.shared.address.moved(member) else {
+                continue;
+            };
+            (there.store, there.connect) = (store, Some(MEMBER_CONNECT_MAX));
+            if let Ok(connection) = Connection::open(&there) {
+                self.shared.members.learn(&connection.welcome.members);
+                self.shared.members.answered(member);
+                let mut held = self
+                    .shared
+                    .connection
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
+                *held = Some(connection);
+                return true;
+            }
+        }
+        false
     }
 
     fn place(&self) -> MutexGuard<'_, Option<(PathBuf, u32)>> {
@@ -252,6 +313,10 @@ impl Client {
             let (message, after) = match self.connection().and_then(|c| call(&c)) {
                 Ok(value) => return Ok(value),
                 Err(Broken::Failed(e)) => return Err(e),
+                Err(Broken::Elsewhere { why, .. }) => {
+                    pause = (pause * 2).min(ELSEWHERE_PAUSE_MAX);
+                    (why, pause)
+                }
                 Err(Broken::Lost(message)) => {
                     pause = (pause * 2).min(Duration::from_millis(500));
                     (message, pause)
@@ -308,8 +373,11 @@ impl Client {
         receive: &mut dyn FnMut(Reply) -> Result<Flow>,
     ) -> Result<(), Broken> {
         let patience = self.shared.address.patience;
+        let moving = !self.shared.members.is_empty();
+        let mut looked = Instant::now();
         let poll = match wait.cancel {
             Some(_) => Some(CANCEL_POLL),
+            None if moving => Some(MOVED_POLL),
             None if wait.long => None,
             None => Some(patience),
         };
@@ -343,6 +411,15 @@ impl Client {
                 }
                 Arrived::End(Ended::Complete) => return Ok(()),
                 Arrived::End(Ended::Lost(why)) => return Err(Broken::Lost(why)),
+                Arrived::Nothing if moving && looked.elapsed() >= MOVED_POLL => {
+                    if self.has_moved() {
+                        return Err(Broken::Lost(format!(
+                            "{} did not answer, and what was asked is with another server now",
+                            self.shared.address.authority()
+                        )));
+                    }
+                    looked = Instant::now();
+                }
                 Arrived::Nothing => match stopped_at {
                     None if wait.cancel.is_some_and(Cancel::cancelled) => {
                         let reason = wait.cancel.map_or(
@@ -424,6 +501,77 @@ impl Client {
             self.shared.address.authority()
         ))
     }
+}
+
+/// After so long without an answer a client looks whether another member has what it asked for.
+const MOVED_POLL: Duration = Duration::from_secs(2);
+/// Longest pause between looks for a store that is moving.
+const ELSEWHERE_PAUSE_MAX: Duration = Duration::from_millis(100);
+/// How long a member that may be paused is waited for, where there are others to ask.
+const MEMBER_CONNECT_MAX: Duration = Duration::from_secs(1);
+
+/// Which store answers, if stores move.
+fn store_of(connection: &Connection) -> Option<u32> {
+    let welcome = &connection.welcome;
+    (!welcome.members.is_empty()).then_some(welcome.server)
+}
+
+/// The first connection: to that address, or, if there is nothing to talk to at it, to another member that it names.
+fn connect_first(address: &Address, members: &Members) -> Result<Arc<Connection>, Broken> {
+    match Connection::open(address) {
+        Err(Broken::Elsewhere {
+            members: others, ..
+        }) => {
+            members.learn(&others);
+            connect_to_any(address, members)
+        }
+        Ok(connection) => {
+            members.learn(&connection.welcome.members);
+            members.answered(&address.authority());
+            Ok(connection)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// Asks one member after the other.
+fn connect_to_any(address: &Address, members: &Members) -> Result<Arc<Connection>, Broken> {
+    let all = members.all();
+    let mut failed = None;
+    for member in &all {
+        let Some(mut there) = address.moved(member) else {
+            continue;
+        };
+        if all.len() > 1 {
+            there.connect = Some(MEMBER_CONNECT_MAX);
+        }
+        match Connection::open(&there) {
+            Ok(connection) => {
+                members.learn(&connection.welcome.members);
+                members.answered(member);
+                return Ok(connection);
+            }
+            Err(Broken::Elsewhere {
+                members: others,
+                why,
+            }) => {
+                members.learn(&others);
+                failed = Some(Broken::Elsewhere {
+                    members: others,
+                    why,
+                });
+            }
+            Err(e @ Broken::Failed(Error::Target(_))) => return Err(e),
+            Err(e) => {
+                members.failed(member);
+                // That a member says where to look tells more than that another is gone.
+                if !matches!(failed, Some(Broken::Elsewhere { .. })) {
+                    failed = Some(e);
+                }
+            }
+        }
+    }
+    Err(failed.unwrap_or_else(|| Broken::Lost("no member of the cluster is known".into())))
 }
 
 /// What a server of a cluster says of how to find it when it is gone.

@@ -110,7 +110,9 @@ impl PeerLink {
                         Ok(None) => break format!("{at} closed the connection"),
                         Err(status) => match refused(&address, &status) {
                             Broken::Failed(e) => break e.to_string(),
-                            Broken::Lost(why) | Broken::Busy { message: why, .. } => break why,
+                            Broken::Lost(why)
+                            | Broken::Busy { message: why, .. }
+                            | Broken::Elsewhere { why, .. } => break why,
                         },
                     }
                 };
@@ -131,6 +133,13 @@ impl PeerLink {
     /// Whether questions can be asked still.
     pub fn usable(&self) -> bool {
         self.calls.open().lost.is_none()
+    }
+
+    /// Ends it: whoever waits for an answer is told why there is none.
+    pub fn close(&self, why: &str) {
+        self.outgoing.close();
+        self.calls.lose(why);
+        self.task.abort();
     }
 
     /// Asks and waits for the answer, for as long as it takes. Dropping the future gives up on it.

@@ -100,7 +100,7 @@ impl Client {
                 return Err(e);
             }
             // The wait sends it.
-            Err(Broken::Lost(_) | Broken::Busy { .. }) => None,
+            Err(Broken::Lost(_) | Broken::Busy { .. } | Broken::Elsewhere { .. }) => None,
         };
         Ok(Pending {
             client: self.clone(),

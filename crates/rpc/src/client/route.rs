@@ -156,7 +156,10 @@ impl Client {
         let address = usize::try_from(server).ok();
         let address = address.and_then(|at| servers.addresses.get(at));
         let address = address.and_then(|at| self.shared.address.moved(at));
-        let address = address.ok_or_else(|| self.stray())?;
+        let mut address = address.ok_or_else(|| self.stray())?;
+        if !self.shared.members.all().is_empty() {
+            address.store = Some(server);
+        }
         match Self::connect_to(&address, None) {
             Ok(client) => {
                 servers.clients.insert(server, client.clone());
@@ -249,7 +252,8 @@ impl Client {
                 Some(Ok(done)) => Ok(done),
                 Some(Err(Broken::Failed(e))) => Err(e),
                 // It comes again with its marker.
-                Some(Err(Broken::Lost(_) | Broken::Busy { .. })) | None => {
+                Some(Err(Broken::Lost(_) | Broken::Busy { .. } | Broken::Elsewhere { .. }))
+                | None => {
                     changes.again = true;
                     self.change_marked_through(&client, &changes, sync)
                 }

@@ -3533,7 +3533,7 @@ pub struct ToServer {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Hello {
-    /// The number of the wire protocol that the client speaks: 1.
+    /// The number of the wire protocol that the client speaks: 2.
     #[prost(uint32, tag = "1")]
     pub protocol: u32,
     /// The client's release, for messages.
@@ -3725,6 +3725,9 @@ pub struct Welcome {
     /// The servers' stores die with their machines: clients that can keep what no checkpoint holds yet, and send it again.
     #[prost(bool, tag = "9")]
     pub window: bool,
+    /// Of a cluster whose stores move between its members: HOST:PORT of each. `server` is then the store that answers.
+    #[prost(string, repeated, tag = "10")]
+    pub members: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Answer {

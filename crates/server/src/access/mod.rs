@@ -112,6 +112,11 @@ impl Access {
         }
     }
 
+    /// Counts somebody who was refused before they could be asked who they are.
+    pub(crate) fn count_refused(&self, why: &'static str) {
+        self.metrics.refused(why);
+    }
+
     /// Counts and logs a refusal.
     fn refused(&self, asking: &Asking, denied: Denied, what: &str) -> Denied {
         self.metrics.refused(denied.why);

@@ -1,5 +1,11 @@
 //! `cluster.toml`: which servers make a cluster, where they lie, how edges are placed. The same file on all of them.
 
+mod etcd;
+
+pub use etcd::EtcdConfig;
+pub(crate) use etcd::ID_FILE;
+use etcd::{LEASE_LEAST, WrittenEtcd};
+
 use crate::config::Draft;
 use crate::settings::Settings;
 use esker::{Durability, WindowOptions};
@@ -53,6 +59,8 @@ pub struct ClusterConfig {
     pub servers: Vec<String>,
     /// After so long without a server another one takes over what it had; never, if there is none.
     pub proxy_after: Option<Duration>,
+    /// Who lives and who has what, if etcd says so.
+    pub etcd: Option<EtcdConfig>,
     /// Where stores and their checkpoints lie, if a store dies with its machine (`durability = "window"`).
     pub checkpoint: Option<Checkpoint>,
     /// What servers have in common with one that stands alone.
@@ -93,6 +101,8 @@ struct Half {
     servers: Option<Servers>,
     listen: Option<SocketAddr>,
     proxy_after: Option<Duration>,
+    stores: Option<u32>,
+    etcd: WrittenEtcd,
     server: Draft,
 }
 
@@ -127,7 +137,7 @@ enum Servers {
     Count(usize),
 }
 
-const OWN: [Key<Half>; 19] = [
+const OWN: [Key<Half>; 23] = [
     Key {
         path: "name",
         expected: "text",
@@ -220,6 +230,47 @@ const OWN: [Key<Half>; 19] = [
         expected: "the IP address and port of the first server, as in \"127.0.0.1:7400\"",
         set: |d, v| {
             d.listen = Some(text(v)?.parse().ok()?);
+            Some(())
+        },
+    },
+    Key {
+        path: "stores",
+        expected: "how many parts of the data move between servers: a number up to 64",
+        set: |d, v| {
+            d.stores = Some(count(v).filter(|n| (1..=SERVERS_MAX).contains(n))? as u32);
+            Some(())
+        },
+    },
+    Key {
+        path: "etcd.endpoints",
+        expected: "a list of \"http://HOST:PORT\", where etcd answers",
+        set: |d, v| {
+            let list = v.as_array()?.iter();
+            let urls = list.map(|u| u.get_ref().as_str().map(str::to_owned));
+            let urls: Vec<String> = urls.collect::<Option<_>>()?;
+            let good = |u: &String| u.starts_with("http://") && u.len() > "http://".len();
+            d.etcd.endpoints = Some(urls).filter(|u| !u.is_empty() && u.iter().all(good));
+            d.etcd.endpoints.is_some().then_some(())
+        },
+    },
+    Key {
+        path: "etcd.lease",
+        expected: "a time from 2s to 1m",
+        set: |d, v| {
+            let range = LEASE_LEAST..=Duration::from_mins(1);
+            d.etcd.lease = Some(config::time(v).filter(|t| range.contains(t))?);
+            Some(())
+        },
+    },
+    Key {
+        path: "etcd.rebalance",
+        expected: "\"auto\" or \"manual\"",
+        set: |d, v| {
+            d.etcd.even = Some(match text(v)? {
+                "auto" => true,
+                "manual" => false,
+                _ => return None,
+            });
             Some(())
         },
     },
@@ -347,6 +398,8 @@ impl ClusterConfig {
             servers: None,
             listen: None,
             proxy_after: None,
+            stores: None,
+            etcd: WrittenEtcd::default(),
             server: Draft::new(),
         };
         source.read(&mut half)?;
@@ -372,10 +425,23 @@ impl ClusterConfig {
                 })?
             }
         };
-        if servers.len() > half.vnodes as usize {
+        let etcd = half.etcd.whole(half.stores);
+        if etcd.is_some() && half.proxy_after.is_some() {
+            return Err(whole(
+                "`failover.proxy_after` is for clusters without etcd: with `stores` or `[etcd]`, stores of a server that is gone go \
+                 to the others when its lease ends",
+            ));
+        }
+        if etcd.is_some() && half.window {
+            return Err(whole(
+                "durability \"window\" does not go with `stores` and `[etcd]` yet: choose \"sync\" or \"relaxed\"",
+            ));
+        }
+        let parts = etcd.as_ref().map_or(servers.len(), |e| e.stores as usize);
+        if parts > half.vnodes as usize {
             return Err(whole(&format!(
-                "{} servers need as many `vnodes`, and there are {}",
-                servers.len(),
+                "{parts} {} need as many `vnodes`, and there are {}",
+                if etcd.is_some() { "stores" } else { "servers" },
                 half.vnodes
             )));
         }
@@ -426,14 +492,29 @@ impl ClusterConfig {
             memory_bytes: half.memory_bytes,
             servers,
             proxy_after: half.proxy_after,
+            etcd,
             checkpoint,
             settings: half.server.settings,
         })
     }
 
-    /// The numbers of all servers.
+    /// The numbers of all servers; of stores, where they move between servers.
     pub fn ids(&self) -> impl Iterator<Item = ServerId> + '_ {
-        (0..self.servers.len() as u32).map(ServerId)
+        (0..self.parts() as u32).map(ServerId)
+    }
+
+    /// How many parts the data are dealt out in: one for each server, or as many as there are stores.
+    pub fn parts(&self) -> usize {
+        let stores = self.etcd.as_ref().map(|e| e.stores as usize);
+        stores.unwrap_or(self.servers.len())
+    }
+
+    /// What all servers must agree on about who they are.
+    fn company(&self) -> Vec<String> {
+        match &self.etcd {
+            None => self.servers.clone(),
+            Some(etcd) => vec![format!("{} stores that move", etcd.stores)],
+        }
     }
 
     /// `HOST:PORT` of a server.
@@ -533,7 +614,7 @@ impl ClusterConfig {
             cluster: self.name.clone(),
             from: from.0,
             to: to.0,
-            servers: self.servers.clone(),
+            servers: self.company(),
             placement: self.placement.name().to_owned(),
             vnodes: self.vnodes,
             threshold: self.threshold,
@@ -557,9 +638,10 @@ impl ClusterConfig {
                 clean(theirs)
             ))
         };
-        if peer.servers != self.servers {
+        let company = self.company();
+        if peer.servers != company {
             let list = |servers: &[String]| servers.join(" ");
-            return differs("servers", &list(&peer.servers), &list(&self.servers));
+            return differs("servers", &list(&peer.servers), &list(&company));
         }
         if peer.placement != self.placement.name() {
             return differs("placement", &peer.placement, self.placement.name());
@@ -586,10 +668,10 @@ impl ClusterConfig {
                 self.name
             ));
         }
-        (peer.from as usize >= self.servers.len()).then(|| {
+        (peer.from as usize >= self.parts()).then(|| {
             format!(
                 "{asker} is none of the {} servers of cluster `{}`",
-                self.servers.len(),
+                self.parts(),
                 self.name
             )
         })
@@ -608,13 +690,14 @@ impl ClusterConfig {
     /// Makes the storage, or compares it with what it was made for.
     pub fn claim_storage(&self) -> Result<()> {
         self.check_not_switching()?;
+        self.check_coordinated()?;
         let file = self.storage.join(esker::CLUSTER_FILE);
         let failed = |what: &str, e| Error::io(format!("{what} `{}`", file.display()), e);
         std::fs::create_dir_all(&self.storage).map_err(|e| failed("making the folder of", e))?;
         match std::fs::read_to_string(&file) {
             Ok(text) => self.compare(&file, &text),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                let text = self.described(self.servers.len());
+                let text = self.described(self.parts());
                 // Several servers may get here at once, with the same text.
                 let draft = self.storage.join(format!(
                     "{}.{}.new",
@@ -640,7 +723,7 @@ impl ClusterConfig {
 
     fn compare(&self, file: &Path, text: &str) -> Result<()> {
         self.compare_but_servers(file, text)?;
-        let count = self.servers.len();
+        let count = self.parts();
         let was = text.lines().find_map(|l| l.strip_prefix("servers "));
         if was != Some(count.to_string().as_str()) {
             return Err(Error::Target(format!(

@@ -3,6 +3,7 @@
 use super::config::ClusterConfig;
 use super::shared::SharedFolder;
 use super::wire;
+use crate::member::hub::{Hub, Seat};
 use esker_cluster::node::{BoxFuture, SharedFiles, Window};
 use esker_cluster::peer::{Answer, Question, Request};
 use esker_cluster::{Host, ServerId};
@@ -66,8 +67,10 @@ struct Peer {
     address: Address,
     /// The file that says if it is elsewhere.
     map: Option<PathBuf>,
+    /// Who knows where it is, where stores move.
+    hub: Option<Arc<Hub>>,
     greeting: proto::Peer,
-    link: Mutex<Option<Arc<PeerLink>>>,
+    link: Mutex<Option<(Address, u64, Arc<PeerLink>)>>,
     /// Held by whoever connects.
     connecting: tokio::sync::Mutex<Option<Failed>>,
     /// Why it cannot be reached, if so.
@@ -91,6 +94,7 @@ impl ServerHost {
         me: ServerId,
         runtime: Handle,
         window: Option<esker::Window>,
+        seat: Option<&Seat>,
     ) -> Result<Arc<Self>> {
         // The servers know each other by the key that all of them have.
         let key = crate::access::host_key(&config.storage, &config.settings)?;
@@ -98,13 +102,21 @@ impl ServerHost {
             if id == me {
                 return Ok(None);
             }
-            let mut address = Address::parse(&format!("esker://{}", config.address(id)))?;
+            // Where stores move, their places are looked up each time.
+            let place = if seat.is_some() {
+                "localhost"
+            } else {
+                config.address(id)
+            };
+            let mut address = Address::parse(&format!("esker://{place}"))?;
             address.patience = CONNECT_MAX;
             address.trust.own = Some(key.clone());
+            address.store = seat.map(|_| id.0);
             Ok(Some(Arc::new(Peer {
                 id,
                 address,
                 map: config.map(),
+                hub: seat.map(|seat| Arc::clone(&seat.hub)),
                 greeting: config.greeting(me, id),
                 link: Mutex::default(),
                 connecting: tokio::sync::Mutex::default(),
@@ -127,6 +139,11 @@ impl ServerHost {
             window,
             files,
         }))
+    }
+
+    /// Lets go of links to servers that have lost their stores.
+    pub(super) fn let_go(&self) {
+        self.peers.iter().flatten().for_each(|peer| peer.let_go());
     }
 
     /// Why that server cannot be reached, if it was tried and could not.
@@ -256,7 +273,8 @@ impl Peer {
                 // It will not be smaller the next time.
                 Error::Limit { .. } => e,
                 e => {
-                    let (id, at) = (self.id, self.address.authority());
+                    let at = self.place().map(|(address, _)| address.authority());
+                    let (id, at) = (self.id, at.unwrap_or_else(|why| why));
                     Error::Unavailable(format!("{id} ({at}) cannot be asked: {e}"))
                 }
             }
@@ -269,7 +287,33 @@ impl Peer {
 
     fn held(&self) -> Option<Arc<PeerLink>> {
         let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
-        link.as_ref().filter(|l| l.usable()).cloned()
+        let (_, _, link) = link.as_ref().filter(|(_, _, l)| l.usable())?;
+        Some(Arc::clone(link))
+    }
+
+    /// The store is elsewhere by now: nothing is asked any more where it was, and whoever waits for an answer waits no longer.
+    fn let_go(&self) {
+        let Some(hub) = &self.hub else { return };
+        let place = hub.places().of(self.id.0);
+        let mut held = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, epoch, link)) = held.as_ref()
+            && let Some((member, now)) = place
+            && (now > *epoch || at.authority() != member)
+        {
+            link.close("its store has another server now");
+            *held = None;
+        }
+    }
+
+    /// Where it is now; in an error who is looked for, where nobody has it. With the epoch at which it is there, where stores move.
+    fn place(&self) -> std::result::Result<(Address, u64), String> {
+        let Some(hub) = &self.hub else {
+            return Ok((self.whereabouts(), 0));
+        };
+        let nobody = || format!("store {} is with nobody just now", self.id.0);
+        let (member, epoch) = hub.places().of(self.id.0).ok_or_else(nobody)?;
+        let address = self.address.moved(&member).ok_or_else(nobody)?;
+        Ok((address, epoch))
     }
 
     /// Where it is now.
@@ -292,7 +336,10 @@ impl Peer {
         if let Some(link) = self.held() {
             return Ok(link);
         }
-        let at = self.whereabouts();
+        let (at, epoch) = self.place().map_err(|why| {
+            self.note(Some(why.clone()));
+            Error::Unavailable(why)
+        })?;
         if let Some(failed) = &*failed
             && failed.at == at
             && Instant::now() < failed.until
@@ -304,13 +351,21 @@ impl Peer {
                 *failed = None;
                 self.note(None);
                 let mut held = self.link.lock().unwrap_or_else(PoisonError::into_inner);
-                *held = Some(Arc::clone(&link));
+                *held = Some((at, epoch, Arc::clone(&link)));
                 Ok(link)
             }
             Err(e) => {
                 let before = failed.as_ref().map(|f| (f.pause, &f.why));
                 let why = e.to_string();
-                if before.is_none_or(|(_, last)| *last != why) {
+                let new = before.is_none_or(|(_, last)| *last != why);
+                if new && self.hub.is_some() {
+                    // Stores are on their way from one to another all the time.
+                    tracing::debug!(
+                        store = self.id.0,
+                        error = why,
+                        "another store cannot be reached"
+                    );
+                } else if new {
                     tracing::warn!(
                         server = self.id.0,
                         error = why,

@@ -23,8 +23,11 @@ pub use storage::Switch;
 pub(crate) use wire::how_in;
 
 use crate::cluster::config::ClusterConfig;
+use crate::member::gate::Gate;
+use crate::member::hub::Seat;
 use esker::{Database, Durability, WindowFigures};
 use esker_cluster::node::Settings;
+use esker_cluster::peer::Question;
 use esker_cluster::{Host, Node, ServerId};
 use esker_model::{Error, GraphRead as _, Result};
 use esker_rpc::convert::counts_out;
@@ -42,6 +45,9 @@ use tokio::runtime::{Handle, Runtime};
 const THREADS_MIN: usize = 4;
 /// The same where each commit waits for the disk.
 const SYNC_THREADS_MIN: usize = 32;
+/// The same for each of many stores in one process.
+const SEATED_THREADS: usize = 2;
+const SEATED_SYNC_THREADS: usize = 8;
 /// Fewest threads for clients' calls: they wait for other servers.
 pub(crate) const LANE_THREADS_MIN: usize = 64;
 
@@ -59,6 +65,8 @@ pub(crate) struct Cluster {
     host: Arc<ServerHost>,
     runtime: Handle,
     joining: Mutex<Joining>,
+    /// Where stores move between processes: this process's hold on it.
+    seat: Option<Seat>,
     /// Batches of clients that are under way.
     pub(crate) writes: AtomicUsize,
 }
@@ -82,6 +90,14 @@ pub(crate) fn threads(config: &ClusterConfig) -> usize {
     least.max(2 * cores)
 }
 
+/// The same where a process has many stores, and as many runtimes.
+pub(crate) fn seated_threads(config: &ClusterConfig) -> usize {
+    match config.durability {
+        Durability::Relaxed => SEATED_THREADS,
+        Durability::Sync => SEATED_SYNC_THREADS,
+    }
+}
+
 impl Cluster {
     /// Opens the node over the engine of a database.
     pub(crate) fn open(
@@ -89,9 +105,10 @@ impl Cluster {
         config: ClusterConfig,
         me: ServerId,
         runtime: &Runtime,
+        seat: Option<&Seat>,
     ) -> Result<Arc<Self>> {
         let window = database.window();
-        let host = ServerHost::new(&config, me, runtime.handle().clone(), window)?;
+        let host = ServerHost::new(&config, me, runtime.handle().clone(), window, seat)?;
         let (engine, clock) = database.engine()?;
         let settings = Settings {
             id: me,
@@ -104,6 +121,7 @@ impl Cluster {
             replay_millis: config.checkpoint.as_ref().map_or(0, |c| {
                 u64::try_from(c.replay.as_millis()).unwrap_or(u64::MAX)
             }),
+            epoch: seat.map_or(0, |seat| seat.epoch),
         };
         let outside: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
         let node = {
@@ -117,6 +135,7 @@ impl Cluster {
             host,
             runtime: runtime.handle().clone(),
             joining: Mutex::default(),
+            seat: seat.cloned(),
             writes: AtomicUsize::new(0),
         });
         if let Some(window) = database.window() {
@@ -127,6 +146,41 @@ impl Cluster {
 
     fn joining(&self) -> MutexGuard<'_, Joining> {
         self.joining.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether answers may leave, where somebody else may take over.
+    pub(crate) fn gate(&self) -> Option<Arc<Gate>> {
+        self.seat.as_ref().map(|seat| Arc::clone(&seat.gate))
+    }
+
+    /// `HOST:PORT` of all members, where stores move between them.
+    pub(crate) fn members(&self) -> Vec<String> {
+        let seat = self.seat.as_ref();
+        seat.map_or_else(Vec::new, |seat| seat.hub.places().members())
+    }
+
+    /// Whether another server that asks is the one that has its store now; and this one has its own.
+    pub(crate) fn heeds(&self, question: &Question) -> bool {
+        self.seat.as_ref().is_none_or(|seat| {
+            seat.gate.open() && seat.hub.fences().pass(question.from, question.incarnation)
+        })
+    }
+
+    /// Stores have moved.
+    pub(crate) fn places_changed(&self) {
+        self.host.let_go();
+    }
+
+    /// Where a server is, for messages.
+    fn whereabouts(&self, server: ServerId) -> String {
+        match &self.seat {
+            None => self.config.address(server).to_owned(),
+            Some(seat) => seat
+                .hub
+                .places()
+                .of(server.0)
+                .map_or_else(|| "with nobody".into(), |(member, _)| member),
+        }
     }
 
     /// Says so when no storage takes checkpoints.
@@ -153,7 +207,7 @@ impl Cluster {
         self.runtime.spawn(async move {
             let waiting = |server: ServerId| {
                 if cluster.joining().waits_for.insert(server) {
-                    let address = cluster.config.address(server);
+                    let address = cluster.whereabouts(server);
                     tracing::info!(server = server.0, address, "waiting for another server");
                 }
             };
@@ -173,7 +227,7 @@ impl Cluster {
                 Ok(()) => {
                     joining.joined = true;
                     tracing::info!(
-                        servers = cluster.config.servers.len(),
+                        servers = cluster.config.parts(),
                         cluster = cluster.config.name,
                         "joined the others"
                     );
@@ -205,7 +259,7 @@ impl Cluster {
         for (i, server) in joining.waits_for.iter().enumerate() {
             let lead = if i == 0 { ": " } else { ", " };
             // Writing to a String cannot fail.
-            let _ = write!(text, "{lead}{server} ({})", self.config.address(*server));
+            let _ = write!(text, "{lead}{server} ({})", self.whereabouts(*server));
             if let Some(why) = self.host.trouble(*server) {
                 let _ = write!(text, ": {why}");
             }
@@ -250,7 +304,7 @@ impl Cluster {
     pub(crate) fn refuse(&self, what: &str, instead: &str) -> Error {
         Error::Target(format!(
             "{what} is not for the servers of a cluster yet, and {} is one of `{}`: {instead}",
-            self.config.address(self.me),
+            self.whereabouts(self.me),
             self.config.name
         ))
     }
@@ -280,6 +334,15 @@ impl Cluster {
 
     /// Where the servers are now.
     fn addresses(&self) -> Vec<String> {
+        if let Some(seat) = &self.seat {
+            let places = seat.hub.places();
+            let at = |id: ServerId| {
+                places
+                    .of(id.0)
+                    .map_or_else(String::new, |(member, _)| member)
+            };
+            return self.config.ids().map(at).collect();
+        }
         let map = self.config.map().and_then(|file| Map::read(&file).ok());
         let map = map.unwrap_or_default();
         let at = |id: ServerId| map.address(id.0).unwrap_or_else(|| self.config.address(id));

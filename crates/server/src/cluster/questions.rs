@@ -31,7 +31,7 @@ impl Cluster {
 
     /// Answers another server.
     pub(crate) fn question(self: &Arc<Self>, request: Bytes, asker: Asker, call: Call) {
-        let node = Arc::clone(&self.node);
+        let (node, cluster) = (Arc::clone(&self.node), Arc::clone(self));
         self.spawn(async move {
             let question = match proto::Request::decode(request) {
                 Ok(proto::Request {
@@ -45,6 +45,10 @@ impl Cluster {
                     "malformed message: `request.peer.from`: {} greeted, {} asks",
                     asker.0, question.from
                 ))),
+                // Whoever has lost its store decides nothing any more; and one that has lost its own does nothing for others.
+                Ok(question) if !cluster.heeds(&question) => {
+                    call.failed_for_now(&crate::call::moved());
+                }
                 Ok(question) => {
                     let answer = node.handle(question).await;
                     call.done(Reply::Peer(wire::answer_out(answer)));

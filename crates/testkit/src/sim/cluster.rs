@@ -305,6 +305,7 @@ impl Cluster {
             directory_threshold: self.shape.threshold,
             table_least: self.shape.share.map_or(0, |share| share.least),
             replay_millis: 0,
+            epoch: 0,
         }
     }
 

@@ -147,7 +147,7 @@ impl Child {
 }
 
 /// What `/readyz` answers with: a status and a line of text.
-fn probe(address: &str) -> Option<(u16, String)> {
+pub(super) fn probe(address: &str) -> Option<(u16, String)> {
     let address = address.to_socket_addrs().ok()?.next()?;
     let mut stream = TcpStream::connect_timeout(&address, PROBE_MAX).ok()?;
     stream.set_read_timeout(Some(PROBE_MAX)).ok()?;
@@ -164,7 +164,7 @@ fn probe(address: &str) -> Option<(u16, String)> {
     Some((status, body.trim().to_owned()))
 }
 
-fn tail(log: &Path) -> std::io::Result<String> {
+pub(super) fn tail(log: &Path) -> std::io::Result<String> {
     let mut file = File::open(log)?;
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(LOG_END_BYTES)))?;

@@ -13,6 +13,9 @@ const STOP_MAX: Duration = Duration::from_secs(30);
 
 pub(super) fn run(args: &ClusterDownArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let config = ClusterConfig::from_file(&args.file)?;
+    if config.etcd.is_some() {
+        return super::moving::down::run(&config, context);
+    }
     let Some(number) = keeper(&config) else {
         context.note(&format!(
             "cluster `{}` is down already, or was not started by `esker cluster up` on this machine",

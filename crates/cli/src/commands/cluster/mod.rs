@@ -3,6 +3,7 @@
 mod child;
 mod down;
 mod failover;
+mod moving;
 mod resize;
 mod server;
 mod slurm;
@@ -22,6 +23,9 @@ pub(crate) fn run(command: &ClusterCommand, context: &mut Context) -> anyhow::Re
         ClusterCommand::Server(args) => server::run(args, context),
         ClusterCommand::Resize(args) => resize::run(args, context),
         ClusterCommand::Status(args) => status::run(args, context),
+        ClusterCommand::Add(args) => moving::add::run(args, context),
+        ClusterCommand::Drain(args) => moving::drain::run(args, context),
+        ClusterCommand::Rebalance(args) => moving::rebalance::run(args, context),
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How often signals are looked at.
-const LOOK: Duration = Duration::from_millis(20);
+pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 /// Opens the folder of a server.
 pub(super) fn open(
@@ -48,29 +48,8 @@ pub(super) fn open(
     Ok(database)
 }
 
-pub(super) fn run(args: &ClusterServerArgs, context: &mut Context) -> anyhow::Result<Outcome> {
-    let config = ClusterConfig::from_file(&args.file)?;
-    let id = ServerId(args.id);
-    if args.id as usize >= config.servers.len() {
-        return Err(usage(format!(
-            "there is no server {} in cluster `{}`: its {} servers are numbered from 0",
-            args.id,
-            config.name,
-            config.servers.len()
-        )));
-    }
-    log_to_stderr(args.log, args.log_format, context);
-    config.claim_storage()?;
-    let memory = config.memory_bytes.unwrap_or(context.globals.memory);
-    let database = open(&config, id, memory, context)?;
-    let server = Server::start_in(database, &config, args.id)?;
-    tracing::info!(
-        address = %server.address(),
-        cluster = config.name,
-        server = id.0,
-        pid = std::process::id(),
-        "listening"
-    );
+/// Set once whoever started this process is gone, if it is to end then.
+pub(super) fn orphaned(args: &ClusterServerArgs) -> anyhow::Result<Arc<AtomicBool>> {
     let orphaned = Arc::new(AtomicBool::new(false));
     if args.until_stdin_ends {
         let orphaned = Arc::clone(&orphaned);
@@ -83,6 +62,41 @@ pub(super) fn run(args: &ClusterServerArgs, context: &mut Context) -> anyhow::Re
             })
             .map_err(|e| failed("starting a thread", e))?;
     }
+    Ok(orphaned)
+}
+
+pub(super) fn run(args: &ClusterServerArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let config = ClusterConfig::from_file(&args.file)?;
+    if config.etcd.is_some() {
+        return super::moving::server::run(args, &config, context);
+    }
+    let Some(number) = args.id else {
+        return Err(usage(format!(
+            "the servers of cluster `{}` are named in its file: say which one this is with --id N",
+            config.name
+        )));
+    };
+    let id = ServerId(number);
+    if number as usize >= config.servers.len() {
+        return Err(usage(format!(
+            "there is no server {number} in cluster `{}`: its {} servers are numbered from 0",
+            config.name,
+            config.servers.len()
+        )));
+    }
+    log_to_stderr(args.log, args.log_format, context);
+    config.claim_storage()?;
+    let memory = config.memory_bytes.unwrap_or(context.globals.memory);
+    let database = open(&config, id, memory, context)?;
+    let server = Server::start_in(database, &config, number)?;
+    tracing::info!(
+        address = %server.address(),
+        cluster = config.name,
+        server = id.0,
+        pid = std::process::id(),
+        "listening"
+    );
+    let orphaned = orphaned(args)?;
     let mut failover = Failover::new(&config, id, memory);
     let failure = loop {
         failover.look(&server, context);

@@ -7,6 +7,7 @@ use crate::output::{Cell, Rows};
 use esker::rpc::proto::ClusterReply;
 use esker::rpc::{Address, Client};
 use esker_model::Version;
+use std::path::Path;
 use std::time::Duration;
 
 /// How long a server may take to answer.
@@ -15,8 +16,11 @@ const ANSWER_MAX: Duration = Duration::from_secs(3);
 pub(super) fn run(args: &ClusterStatusArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let target = &args.target.target;
     if !Address::is_address(target) {
+        if Path::new(target).is_file() {
+            return super::moving::status::run(target, args, context);
+        }
         return Err(usage(format!(
-            "`{target}` is a folder; `cluster status` asks a server: esker://HOST:PORT"
+            "`{target}` is no cluster's file, and no server: expected FILE or esker://HOST:PORT"
         )));
     }
     let first = Address::parse(target)?;
@@ -49,7 +53,7 @@ pub(super) fn run(args: &ClusterStatusArgs, context: &mut Context) -> anyhow::Re
     let mut troubles = Vec::new();
     for (id, place) in cluster.servers.iter().enumerate() {
         let mut cells = vec![Cell::Count(id as u64), format!("esker://{place}").into()];
-        match ask(place, &first) {
+        match ask(place, id as u32, &first) {
             Ok(reply) => {
                 let state = if reply.serving { "serving" } else { "joining" };
                 if !reply.serving {
@@ -90,15 +94,16 @@ pub(super) fn run(args: &ClusterStatusArgs, context: &mut Context) -> anyhow::Re
     Ok(Outcome::partly_if(!troubles.is_empty()))
 }
 
-fn ask(place: &str, like: &Address) -> esker_model::Result<ClusterReply> {
+pub(super) fn ask(place: &str, store: u32, like: &Address) -> esker_model::Result<ClusterReply> {
     let mut address = Address::parse(&format!("esker://{place}"))?;
+    address.store = Some(store);
     address.tls.clone_from(&like.tls);
     address.patience = like.patience.min(ANSWER_MAX);
     Client::connect(&address)?.cluster()
 }
 
 /// What lies on a server.
-fn figures(reply: &ClusterReply) -> Vec<Cell> {
+pub(super) fn figures(reply: &ClusterReply) -> Vec<Cell> {
     let counts = reply.counts.clone().unwrap_or_default();
     let sum = |counts: &[esker::rpc::proto::Count]| counts.iter().map(|c| c.count).sum();
     vec![

@@ -34,13 +34,18 @@ pub(super) fn run(args: &ClusterUpArgs, context: &mut Context) -> anyhow::Result
         (None, None) => return Err(usage("which cluster? name its file, or use --slurm")),
     };
     let config = ClusterConfig::from_file(&file)?;
-    config.claim_storage()?;
+    if config.etcd.is_none() {
+        config.claim_storage()?;
+    }
     if let Some(pid) = keeper(&config) {
         anyhow::bail!(
             "cluster `{}` is up already: process {pid} keeps it; `esker cluster down {}` stops it",
             config.name,
             file.display()
         );
+    }
+    if config.etcd.is_some() {
+        return super::moving::up::run(&file, &config, context);
     }
     let start = Start {
         file,

@@ -11,6 +11,50 @@ fn message(text: &str) -> String {
 }
 
 #[test]
+fn stores_that_move_need_etcd_and_nothing_that_contradicts_it() {
+    let config = read("servers = 3\nstores = 8\n").unwrap();
+    let etcd = config.etcd.clone().unwrap();
+    assert_eq!((etcd.stores, etcd.even), (8, true));
+    assert_eq!(etcd.lease, Duration::from_secs(5));
+    assert_eq!((config.parts(), config.ids().count()), (8, 8));
+    let why = config.etcd_endpoints().unwrap_err().to_string();
+    assert!(
+        why.contains("names no etcd") && why.contains("endpoints"),
+        "{why}"
+    );
+    let config = read(
+        "servers = 1\n[etcd]\nendpoints = [\"http://a:1\"]\nlease = \"3s\"\nrebalance = \"manual\"\n",
+    )
+    .unwrap();
+    let etcd = config.etcd.clone().unwrap();
+    assert_eq!((etcd.stores, etcd.even), (16, false));
+    assert_eq!(config.etcd_endpoints().unwrap(), ["http://a:1"]);
+    for (text, expected) in [
+        ("servers = 1\nstores = 65\n", "up to 64"),
+        ("servers = 1\n[etcd]\nlease = \"1s\"\n", "from 2s to 1m"),
+        (
+            "servers = 1\n[etcd]\nendpoints = [\"a:1\"]\n",
+            "http://HOST:PORT",
+        ),
+        (
+            "servers = 1\nstores = 8\nvnodes = 4\n",
+            "8 stores need as many `vnodes`",
+        ),
+        (
+            "servers = 1\nstores = 2\n[failover]\nproxy_after = \"1s\"\n",
+            "is for clusters without etcd",
+        ),
+        (
+            "servers = 1\nstores = 2\ndurability = \"window\"\n[checkpoint]\nlive = \"/x\"\n",
+            "does not go with `stores`",
+        ),
+    ] {
+        let why = message(text);
+        assert!(why.contains(expected), "{text}: {why}");
+    }
+}
+
+#[test]
 fn what_is_left_out_has_a_default() {
     let config = read("servers = 3\n").unwrap();
     assert_eq!(

@@ -70,6 +70,12 @@ pub(super) fn run(args: &ClusterResizeArgs, context: &mut Context) -> anyhow::Re
 
 /// What is to be done, as far as the file, the command line and the storage agree.
 fn plan(args: &ClusterResizeArgs, config: &ClusterConfig) -> anyhow::Result<Switch> {
+    if config.etcd.is_some() {
+        return Err(usage(format!(
+            "the number of stores of cluster `{}` is fixed; servers come and go with `esker cluster add` and `drain`",
+            config.name
+        )));
+    }
     let says = config.servers.len() as u32;
     let to = args.servers.unwrap_or(says);
     if to == 0 || to as usize > SERVERS_MAX || to > config.vnodes {
@@ -211,6 +217,7 @@ fn make(
             // Nothing splits while nobody runs.
             table_least: config.shared_least,
             replay_millis: 0,
+            epoch: 0,
         };
         settle(&engines, &time, &settings)?
     };

@@ -1,0 +1,191 @@
+//! An etcd of the cluster's own, where its file names none: one process on this machine, which only this machine reaches.
+
+use super::super::failed;
+use esker_server::ClusterConfig;
+use std::fs::File;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Where the program is, if it is not on the path.
+const PROGRAM: &str = "ESKER_ETCD";
+/// How long it may take to start.
+const START_MAX: Duration = Duration::from_secs(30);
+
+/// One that ends again and again is started again so much later.
+const REST: Duration = Duration::from_secs(1);
+
+/// One that was started here.
+pub(super) struct Own {
+    program: PathBuf,
+    folder: PathBuf,
+    ports: [u16; 2],
+    child: Child,
+    since: Instant,
+}
+
+fn program() -> anyhow::Result<PathBuf> {
+    if let Some(named) = std::env::var_os(PROGRAM) {
+        let named = PathBuf::from(named);
+        anyhow::ensure!(
+            named.is_file(),
+            "{PROGRAM} names `{}`, and there is no such file",
+            named.display()
+        );
+        return Ok(named);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut all = std::env::split_paths(&path).map(|folder| folder.join("etcd"));
+    all.find(|program| program.is_file()).ok_or_else(|| {
+        anyhow::anyhow!(
+            "the cluster's file names no etcd, and there is none on the path to start: install it (Debian: etcd-server), say where \
+             it is with {PROGRAM}, or say where one runs with [etcd] endpoints = [\"http://HOST:2379\"]"
+        )
+    })
+}
+
+fn free() -> anyhow::Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .map_err(|e| failed("finding a free port", e))?;
+    let address = listener
+        .local_addr()
+        .map_err(|e| failed("finding a free port", e))?;
+    Ok(address.port())
+}
+
+/// The ports that it had before.
+fn ports(url: &Path) -> Option<[u16; 2]> {
+    let text = std::fs::read_to_string(url.with_file_name("ports")).ok()?;
+    let mut numbers = text.split_whitespace().map(|n| n.parse().ok());
+    Some([numbers.next()??, numbers.next()??])
+}
+
+/// Ends one that lives still though the `cluster up` that had started it was killed.
+fn end_orphan(folder: &Path) {
+    let pid = std::fs::read_to_string(folder.join("pid")).ok();
+    let Some(pid) = pid.and_then(|p| p.trim().parse::<u32>().ok()) else {
+        return;
+    };
+    let data = folder.join("data").into_os_string().into_encoded_bytes();
+    let lives = || {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|b| *b == 0).any(|word| word == data)
+    };
+    let until = Instant::now() + START_MAX;
+    while lives() && Instant::now() < until {
+        super::process::stop(pid);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+impl Own {
+    /// Starts it, over what it knew before.
+    pub(super) fn start(config: &ClusterConfig) -> anyhow::Result<Self> {
+        let folder = config.etcd_folder();
+        let program = program()?;
+        let doing = || format!("making `{}`", folder.display());
+        std::fs::create_dir_all(&folder).map_err(|e| failed(doing(), e))?;
+        let url = folder.join("url");
+        let ports = match ports(&url) {
+            Some(ports) => ports,
+            None => [free()?, free()?],
+        };
+        std::fs::write(folder.join("ports"), format!("{} {}\n", ports[0], ports[1]))
+            .map_err(|e| failed(doing(), e))?;
+        std::fs::write(&url, format!("http://127.0.0.1:{}\n", ports[0]))
+            .map_err(|e| failed(doing(), e))?;
+        end_orphan(&folder);
+        let child = run(&program, &folder, ports)?;
+        let mut own = Self {
+            program,
+            folder,
+            ports,
+            child,
+            since: Instant::now(),
+        };
+        own.note()?;
+        own.wait()?;
+        Ok(own)
+    }
+
+    /// Its process, for whoever wants to know.
+    fn note(&self) -> anyhow::Result<()> {
+        let file = self.folder.join("pid");
+        std::fs::write(&file, format!("{}\n", self.child.id()))
+            .map_err(|e| failed(format!("writing `{}`", file.display()), e))
+    }
+
+    fn wait(&mut self) -> anyhow::Result<()> {
+        let until = Instant::now() + START_MAX;
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, self.ports[0])).is_err() {
+            let log = self.folder.join("log");
+            if let Ok(Some(status)) = self.child.try_wait() {
+                anyhow::bail!(
+                    "etcd ended before it was ready ({status}): see `{}`",
+                    log.display()
+                );
+            }
+            anyhow::ensure!(
+                Instant::now() < until,
+                "etcd is not ready after 30 s: see `{}`",
+                log.display()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Starts it again if it has ended; true if it had.
+    pub(super) fn look_after(&mut self) -> anyhow::Result<bool> {
+        if self.since.elapsed() < REST || !matches!(self.child.try_wait(), Ok(Some(_))) {
+            return Ok(false);
+        }
+        self.child = run(&self.program, &self.folder, self.ports)?;
+        self.since = Instant::now();
+        self.note()?;
+        Ok(true)
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        super::process::stop(self.child.id());
+        let _ = self.child.wait();
+    }
+}
+
+fn run(program: &Path, folder: &Path, [client, peer]: [u16; 2]) -> anyhow::Result<Child> {
+    use std::os::unix::process::CommandExt as _;
+    let at = |port: u16| format!("http://127.0.0.1:{port}");
+    let log = folder.join("log");
+    let open = || File::options().create(true).append(true).open(&log);
+    let out = open().map_err(|e| failed(format!("opening `{}`", log.display()), e))?;
+    let errors = out.try_clone().map_err(|e| failed("opening a log", e))?;
+    Command::new(program)
+        .arg("--data-dir")
+        .arg(folder.join("data"))
+        .args([
+            "--listen-client-urls",
+            &at(client),
+            "--advertise-client-urls",
+            &at(client),
+        ])
+        .args([
+            "--listen-peer-urls",
+            &at(peer),
+            "--initial-advertise-peer-urls",
+            &at(peer),
+        ])
+        .args(["--initial-cluster", &format!("default={}", at(peer))])
+        .stdin(Stdio::null())
+        .stdout(out)
+        .stderr(errors)
+        .process_group(0)
+        .spawn()
+        .map_err(|e| failed(format!("starting `{}`", program.display()), e))
+}

@@ -1,0 +1,96 @@
+//! A server as a child process.
+
+use super::super::child::{probe, tail};
+use super::super::failed;
+use super::log_of;
+use esker_server::ClusterConfig;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// A server of a cluster that was started.
+pub(super) struct Process {
+    pub(super) member: String,
+    pub(super) log: PathBuf,
+    child: Child,
+}
+
+/// Tells a process to stop.
+pub(super) fn stop(pid: u32) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // It may have ended by itself.
+        let _ = kill_process(pid, Signal::TERM);
+    }
+}
+
+impl Process {
+    /// Starts it; `kept` if it is to end with this process.
+    pub(super) fn start(
+        file: &Path,
+        config: &ClusterConfig,
+        member: &str,
+        memory: u64,
+        kept: bool,
+    ) -> anyhow::Result<Self> {
+        let log = log_of(config, member);
+        let out = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .map_err(|e| failed(format!("opening the log `{}`", log.display()), e))?;
+        let program =
+            std::env::current_exe().map_err(|e| failed("finding this program's own file", e))?;
+        let mut command = Command::new(program);
+        command.args(["cluster", "server"]).arg(file).args([
+            "--listen",
+            member,
+            "--memory",
+            &memory.to_string(),
+        ]);
+        if kept {
+            command.arg("--until-stdin-ends").stdin(Stdio::piped());
+        } else {
+            command.stdin(Stdio::null());
+        }
+        let child = command
+            .stdout(Stdio::null())
+            .stderr(out)
+            // Ctrl-C is for this process.
+            .process_group(0)
+            .spawn()
+            .map_err(|e| failed(format!("starting the server at {member}"), e))?;
+        Ok(Self {
+            member: member.to_owned(),
+            log,
+            child,
+        })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Why it is not ready, if it is not.
+    pub(super) fn not_yet(&self) -> Option<String> {
+        match probe(&self.member) {
+            Some((200, _)) => None,
+            Some((_, why)) => Some(format!("{}: {why}", self.member)),
+            None => Some(format!("{} does not answer yet", self.member)),
+        }
+    }
+
+    pub(super) fn last_words(&self) -> String {
+        tail(&self.log).unwrap_or_default()
+    }
+
+    pub(super) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

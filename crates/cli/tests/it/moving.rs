@@ -1,0 +1,509 @@
+//! Clusters whose stores move between processes, on a real etcd: killed, paused, cut off, added, drained, while clients go on.
+
+use crate::failover::{batch, identity};
+use crate::serve::{esker, run, text};
+use esker::{Database, OpenOptions};
+use esker_model::filter::Expr;
+use esker_model::namespace::{Change, Make, NamePath, Namespace as _};
+use esker_model::object::{Find, Identity, ObjectKey, ObjectRead as _};
+use esker_model::{GraphWrite as _, NeverCancel};
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// etcd as Debian has it, unpacked.
+fn etcd() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = std::env::var_os("ESKER_FTP_SERVERS_DIR")
+        .map_or_else(|| root.join("target/ftp-servers"), PathBuf::from);
+    let etcd = folder.join("etcd-server/usr/bin/etcd");
+    if !etcd.exists() {
+        let fetch = root.join("crates/origin/tests/fetch-ftp-servers.sh");
+        assert!(Command::new(fetch).status().unwrap().success());
+    }
+    etcd
+}
+
+fn signal(pid: u32, name: &str) {
+    let done = Command::new("kill")
+        .args([&format!("-{name}"), &pid.to_string()])
+        .status();
+    assert!(done.unwrap().success(), "{name} to {pid}");
+}
+
+/// A cluster that `esker cluster up` keeps, with an etcd of its own.
+struct Moving {
+    up: Child,
+    folder: tempfile::TempDir,
+    members: Vec<String>,
+}
+
+impl Moving {
+    /// So many servers and stores; `more` goes into the file.
+    fn up(servers: u32, stores: u32, more: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let port = TcpListener::bind("127.0.0.9:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let text = format!(
+            "servers = {servers}\nstores = {stores}\nlisten = \"127.0.0.1:{port}\"\nmemory = \"64MiB\"\nvnodes = 64\n{more}"
+        );
+        std::fs::write(folder.path().join("lab.toml"), text).unwrap();
+        let (up, members) = Self::start(folder.path());
+        Self {
+            up,
+            folder,
+            members,
+        }
+    }
+
+    fn start(folder: &Path) -> (Child, Vec<String>) {
+        let mut up = esker(folder)
+            .args(["cluster", "up", "lab.toml"])
+            .env("ESKER_ETCD", etcd())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut members = Vec::new();
+        for line in BufReader::new(up.stdout.take().unwrap()).lines() {
+            let line = line.unwrap();
+            if line.starts_with("ready: ") {
+                return (up, members);
+            }
+            if let Some(rest) = line.strip_prefix("server  esker://") {
+                members.push(rest.split(' ').next().unwrap().to_owned());
+            }
+        }
+        panic!("not ready: {:?}", up.wait());
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn command(&self, words: &[&str]) -> std::process::Output {
+        let mut all = vec!["cluster"];
+        all.extend(words);
+        run(self.path(), &all)
+    }
+
+    fn etcd(&self) -> u32 {
+        let pid = std::fs::read_to_string(self.path().join("lab.cluster/etcd/pid"));
+        pid.unwrap().trim().parse().unwrap()
+    }
+
+    fn done(&self, words: &[&str]) -> String {
+        let output = self.command(words);
+        assert!(
+            output.status.success(),
+            "{words:?}: {}",
+            text(&output.stderr)
+        );
+        text(&output.stdout)
+    }
+
+    /// Members and stores as rows of JSON.
+    fn rows(&self, more: &[&str]) -> Vec<serde_json::Value> {
+        let mut words = vec!["status", "lab.toml", "--format", "json"];
+        words.extend(more);
+        let output = self.command(&words);
+        let text = text(&output.stdout);
+        serde_json::from_str(&text).unwrap_or_else(|_| {
+            text.lines()
+                .map(|l| serde_json::from_str(l).unwrap())
+                .collect()
+        })
+    }
+
+    fn pid(&self, member: &str) -> u32 {
+        let all = self.rows(&["--members"]);
+        let server = format!("esker://{member}");
+        let found = all.iter().find(|m| m["server"] == server.as_str());
+        u32::try_from(
+            found.unwrap_or_else(|| panic!("{member}: {all:?}"))["pid"]
+                .as_u64()
+                .unwrap(),
+        )
+        .unwrap()
+    }
+
+    /// How many stores each member has, once each store has one and all serve.
+    fn settled(&self, members: usize) -> Vec<u64> {
+        let until = Instant::now() + Duration::from_mins(1);
+        loop {
+            let all = self.rows(&["--members"]);
+            let counts: Vec<u64> = all.iter().map(|m| m["stores"].as_u64().unwrap()).collect();
+            let taking = all.iter().filter(|m| m["state"] == "serving").count();
+            if taking == members && self.command(&["status", "lab.toml"]).status.success() {
+                return counts;
+            }
+            assert!(Instant::now() < until, "{all:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn open(member: &str) -> Database {
+        OpenOptions::new()
+            .open(&format!("esker://{member}?timeout=90s"))
+            .unwrap_or_else(|e| panic!("{member}: {e}"))
+    }
+}
+
+impl Drop for Moving {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for entry in std::fs::read_dir(self.path().join("lab.cluster"))
+                .unwrap()
+                .flatten()
+            {
+                if entry.path().extension().is_some_and(|e| e == "log") {
+                    let log = std::fs::read_to_string(entry.path()).unwrap_or_default();
+                    let tail: Vec<&str> = log.lines().rev().take(25).collect();
+                    eprintln!("{}", entry.path().display());
+                    tail.iter().rev().for_each(|l| eprintln!("    {l}"));
+                }
+            }
+        }
+        let _ = self.command(&["down", "lab.toml"]);
+        let _ = self.up.kill();
+        let _ = self.up.wait();
+    }
+}
+
+/// What clients have had acknowledged.
+struct Work {
+    stop: AtomicBool,
+    /// Batches by client.
+    done: Vec<AtomicU64>,
+}
+
+const BATCH: u64 = 8;
+
+fn file(client: usize, n: u64) -> NamePath {
+    NamePath::parse(format!("/c{client}/f{n}").as_bytes()).unwrap()
+}
+
+/// Creates objects and files, and reads its own back at once, until it is told to stop. How long it waited at most.
+fn work(database: &Database, client: usize, work: &Work) -> Duration {
+    let mut longest = Duration::ZERO;
+    let done = &work.done[client];
+    while !work.stop.load(Ordering::Relaxed) {
+        let began = Instant::now();
+        let n = done.load(Ordering::Relaxed);
+        let first = (n * BATCH) as i64;
+        let commit = database
+            .apply(batch(client, first..first + BATCH as i64))
+            .unwrap();
+        assert!(commit.applied, "each batch is told as applied");
+        let change = Change::Make(file(client, n), Make::new(0o100_644, 0, 0));
+        // A call whose answer was lost may find what it has made (docs/book/cluster.md).
+        if let Err(e) = database.change(None, &[change]).unwrap().remove(0) {
+            assert!(e.to_string().contains("exists"), "{e}");
+        }
+        // What a session has written it reads, whoever has the store now.
+        let last = ObjectKey::from(identity(client, first + BATCH as i64 - 1));
+        let read = database.read_objects(&[last], None).unwrap();
+        assert!(
+            read[0].is_some(),
+            "client {client} does not find its own object {n}"
+        );
+        database.stat(None, &file(client, n), false).unwrap();
+        longest = longest.max(began.elapsed());
+        done.fetch_add(1, Ordering::Relaxed);
+    }
+    longest
+}
+
+fn wait_for(work: &Work, more: u64) {
+    let before: Vec<u64> = work
+        .done
+        .iter()
+        .map(|c| c.load(Ordering::Relaxed))
+        .collect();
+    for (client, before) in work.done.iter().zip(before) {
+        let until = Instant::now() + Duration::from_secs(90);
+        while client.load(Ordering::Relaxed) < before + more {
+            assert!(Instant::now() < until, "a client does not go on");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn found(database: &Database) -> BTreeSet<Identity> {
+    let mut all = BTreeSet::new();
+    let mut sink = |object: esker_model::object::Found| {
+        assert!(all.insert(object.identity().unwrap()), "{object:?} twice");
+        ControlFlow::Continue(())
+    };
+    let report = database
+        .find(&Find::all(Expr::All), &NeverCancel, &mut sink)
+        .unwrap();
+    assert!(report.complete && report.missing.is_empty(), "{report:?}");
+    all
+}
+
+/// Clients at all members work while `storm` goes on; then all that was acknowledged is there, and nothing twice.
+fn through(cluster: &Moving, storm: impl FnOnce(&Work)) {
+    let count = cluster.members.len();
+    let databases: Vec<Database> = cluster.members.iter().map(|m| Moving::open(m)).collect();
+    for client in 0..count {
+        let path = NamePath::parse(format!("/c{client}").as_bytes()).unwrap();
+        let made = databases[0].change(None, &[Change::Make(path, Make::new(0o040_755, 0, 0))]);
+        made.unwrap().remove(0).unwrap();
+    }
+    let state = Work {
+        stop: AtomicBool::new(false),
+        done: (0..count).map(|_| AtomicU64::new(0)).collect(),
+    };
+    let waits: Vec<Duration> = std::thread::scope(|scope| {
+        let state = &state;
+        let clients: Vec<_> = databases
+            .iter()
+            .enumerate()
+            .map(|(client, database)| scope.spawn(move || work(database, client, state)))
+            .collect();
+        let stormed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            wait_for(state, 5);
+            storm(state);
+            wait_for(state, 5);
+        }));
+        state.stop.store(true, Ordering::Relaxed);
+        let waits = clients.into_iter().map(|c| c.join().unwrap()).collect();
+        stormed.unwrap();
+        waits
+    });
+    eprintln!("longest waits {waits:?}, rounds {:?}", state.done);
+    let mut expected = BTreeSet::new();
+    for (client, done) in state.done.iter().enumerate() {
+        let steps = 0..(done.load(Ordering::Relaxed) * BATCH) as i64;
+        expected.extend(steps.map(|step| identity(client, step)));
+    }
+    for database in &databases {
+        let found = found(database);
+        let lost: Vec<_> = expected.difference(&found).take(5).collect();
+        let more: Vec<_> = found.difference(&expected).take(5).collect();
+        assert!(found == expected, "lost {lost:?}, nobody knows of {more:?}");
+    }
+    for (client, done) in state.done.iter().enumerate() {
+        for n in 0..done.load(Ordering::Relaxed) {
+            databases[0].stat(None, &file(client, n), false).unwrap();
+        }
+    }
+}
+
+/// kill -9, and a pause that is longer than the lease; whoever wakes has nothing to say.
+#[test]
+fn stores_of_killed_and_paused_servers_go_to_others() {
+    let cluster = Moving::up(3, 6, "[etcd]\nlease = \"2s\"\n");
+    assert_eq!(cluster.settled(3), [2, 2, 2]);
+    through(&cluster, |work| {
+        signal(cluster.pid(&cluster.members[1]), "KILL");
+        wait_for(work, 10);
+        // `up` has started it again, and it takes its share.
+        assert_eq!(cluster.settled(3), [2, 2, 2]);
+        let paused = cluster.pid(&cluster.members[2]);
+        signal(paused, "STOP");
+        std::thread::sleep(Duration::from_secs(6));
+        signal(paused, "CONT");
+        wait_for(work, 10);
+        assert_eq!(cluster.settled(3), [2, 2, 2]);
+        assert_eq!(
+            cluster.pid(&cluster.members[2]),
+            paused,
+            "the same process, with a new lease"
+        );
+    });
+    let epochs = cluster.rows(&[]);
+    let most = epochs.iter().map(|s| s["epoch"].as_u64().unwrap()).max();
+    assert!(most >= Some(2), "{epochs:?}");
+    // One folder for each store, whatever was before.
+    let storage = cluster.path().join("lab.cluster");
+    let stores = std::fs::read_dir(storage).unwrap().flatten();
+    let stores = stores.filter(|e| e.file_name().to_string_lossy().starts_with("server-"));
+    assert_eq!(stores.count(), 6);
+}
+
+/// etcd killed for longer than the lease, and a moment.
+#[test]
+fn without_etcd_clients_wait() {
+    let cluster = Moving::up(2, 4, "[etcd]\nlease = \"2s\"\n");
+    cluster.settled(2);
+    through(&cluster, |work| {
+        for _ in 0..2 {
+            // `up` starts it again.
+            let pid = cluster.etcd();
+            signal(pid, "KILL");
+            while cluster.etcd() == pid {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            wait_for(work, 5);
+        }
+        let pid = cluster.etcd();
+        signal(pid, "STOP");
+        std::thread::sleep(Duration::from_secs(5));
+        signal(pid, "CONT");
+        wait_for(work, 5);
+    });
+    cluster.settled(2);
+}
+
+/// One more, and one fewer, while clients write; then all stopped and started again.
+#[test]
+fn servers_come_and_go_while_clients_go_on() {
+    let mut cluster = Moving::up(2, 8, "");
+    assert_eq!(cluster.settled(2), [4, 4]);
+    through(&cluster, |work| {
+        let said = cluster.done(&["add", "lab.toml"]);
+        assert!(
+            said.contains("stores 2") || said.contains("stores 3"),
+            "{said}"
+        );
+        assert!(cluster.settled(3).iter().all(|n| (2..=3).contains(n)));
+        wait_for(work, 5);
+        let first = cluster.members[0].clone();
+        cluster.done(&["drain", "lab.toml", &first]);
+        assert_eq!(cluster.settled(2).iter().filter(|n| **n == 0).count(), 1);
+        wait_for(work, 5);
+        cluster.done(&["drain", "lab.toml", &first, "--undo"]);
+        cluster.done(&["rebalance", "lab.toml"]);
+        assert!(cluster.settled(3).iter().all(|n| (2..=3).contains(n)));
+        let unknown = cluster.command(&["drain", "lab.toml", "nobody:1"]);
+        let said = text(&unknown.stderr);
+        assert!(
+            said.contains("has no member nobody:1") && said.contains(&first),
+            "{said}"
+        );
+    });
+    let before = found(&Moving::open(&cluster.members[1]));
+    cluster.done(&["down", "lab.toml"]);
+    cluster.up.wait().unwrap();
+    let (up, members) = Moving::start(cluster.path());
+    (cluster.up, cluster.members) = (up, members);
+    cluster.settled(2);
+    assert!(found(&Moving::open(&cluster.members[0])) == before);
+}
+
+/// What does not belong together is told so, and what.
+#[test]
+fn who_does_not_belong_is_refused() {
+    let cluster = Moving::up(1, 2, "");
+    let url = std::fs::read_to_string(cluster.path().join("lab.cluster/etcd/url")).unwrap();
+    let url = url.trim();
+    let storage = cluster.path().join("lab.cluster");
+    let storage = storage.display();
+    let other = tempfile::tempdir().unwrap();
+    let endpoints = format!("[etcd]\nendpoints = [\"{url}\"]\n");
+    let port = TcpListener::bind("127.0.0.9:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let servers = format!("servers = [\"127.0.0.9:{port}\"]\nvnodes = 64\n");
+    let refused = |file: &str, content: &str, expected: &str| {
+        std::fs::write(other.path().join(file), content).unwrap();
+        let output = run(other.path(), &["cluster", "server", file, "--id", "0"]);
+        let said = text(&output.stderr);
+        assert!(
+            !output.status.success() && said.contains(expected),
+            "{file}: {said}"
+        );
+    };
+    let with = |more: &str| format!("{servers}{more}{endpoints}");
+    // The name of that etcd's cluster for another folder: as if the folder were not mounted here.
+    refused("lab.toml", &with("stores = 2\n"), "is it mounted here?");
+    refused(
+        "b.toml",
+        &with(&format!("stores = 2\nstorage = \"{storage}\"\n")),
+        "was made with name lab",
+    );
+    refused(
+        "lab.toml",
+        &with(&format!("stores = 3\nstorage = \"{storage}\"\n")),
+        "was made with servers 2",
+    );
+    let alone = format!("servers = 2\nvnodes = 64\nstorage = \"{storage}\"\n");
+    refused("lab.toml", &alone, "move between servers as etcd says");
+    let nowhere = "stores = 2\n[etcd]\nendpoints = [\"http://127.0.0.1:1\"]\n";
+    std::fs::write(other.path().join("c.toml"), format!("{servers}{nowhere}")).unwrap();
+    let output = run(other.path(), &["cluster", "status", "c.toml"]);
+    let said = text(&output.stderr);
+    assert!(said.contains("etcd at http://127.0.0.1:1"), "{said}");
+}
+
+/// Passes bytes on, or holds them back.
+fn relay(to: u16, cut: &'static AtomicBool) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for from in listener.incoming().flatten() {
+            let Ok(to) = TcpStream::connect(("127.0.0.1", to)) else {
+                continue;
+            };
+            for (mut from, mut to) in [
+                (from.try_clone().unwrap(), to.try_clone().unwrap()),
+                (to, from),
+            ] {
+                std::thread::spawn(move || {
+                    let mut piece = [0; 4096];
+                    while let Ok(n @ 1..) = from.read(&mut piece) {
+                        while cut.load(Ordering::Relaxed) {
+                            std::thread::sleep(Duration::from_millis(10));
+                        }
+                        if to.write_all(&piece[..n]).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = to.shutdown(std::net::Shutdown::Both);
+                });
+            }
+        }
+    });
+    port
+}
+
+/// One that etcd does not hear any more stops serving by itself; the others have its stores meanwhile.
+#[test]
+fn a_server_that_is_cut_off_from_etcd_serves_no_more() {
+    static CUT: AtomicBool = AtomicBool::new(false);
+    let mut cluster = Moving::up(2, 6, "[etcd]\nlease = \"2s\"\n");
+    let url = std::fs::read_to_string(cluster.path().join("lab.cluster/etcd/url")).unwrap();
+    let port = relay(
+        url.trim().rsplit(':').next().unwrap().parse().unwrap(),
+        &CUT,
+    );
+    let file = std::fs::read_to_string(cluster.path().join("lab.toml")).unwrap();
+    let cut = file.replace(
+        "[etcd]",
+        &format!("name = \"lab\"\nstorage = \"lab.cluster\"\n[etcd]\nendpoints = [\"http://127.0.0.1:{port}\"]"),
+    );
+    std::fs::write(cluster.path().join("cut.toml"), cut).unwrap();
+    let third = format!("127.0.0.8:{port}");
+    let mut server = esker(cluster.path())
+        .args(["cluster", "server", "cut.toml", "--listen", &third])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    cluster.members.push(third.clone());
+    assert_eq!(cluster.settled(3), [2, 2, 2]);
+    through(&cluster, |work| {
+        for _ in 0..2 {
+            CUT.store(true, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_secs(5));
+            assert_eq!(cluster.settled(2), [3, 3]);
+            wait_for(work, 5);
+            CUT.store(false, Ordering::Relaxed);
+            assert_eq!(cluster.settled(3), [2, 2, 2]);
+        }
+    });
+    signal(server.id(), "TERM");
+    assert!(server.wait().unwrap().success());
+    assert_eq!(cluster.settled(2), [3, 3]);
+}

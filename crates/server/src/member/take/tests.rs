@@ -1,0 +1,145 @@
+//! A real database taken over, by whoever is there and whoever is not.
+
+use super::*;
+use esker::{Database, OpenOptions as Open};
+use esker_model::object::{Find, Identity, ObjectRead as _};
+use esker_model::{Batch, GraphWrite as _, NeverCancel, Op, Properties};
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn open(folder: &Path) -> Database {
+    Open::new()
+        .create(true)
+        .part_of("a test")
+        .open(&folder.to_string_lossy())
+        .unwrap()
+}
+
+fn write(database: &Database, step: i64) {
+    let mut batch = Batch::new();
+    batch.push(Op::CreateObject {
+        identity: Identity {
+            name: "run".into(),
+            app: "vpic".into(),
+            owner: 1,
+            step,
+        },
+        attributes: Properties::new(),
+        tags: Properties::new().with("text", "x".repeat(200)),
+    });
+    database.apply(batch).unwrap();
+}
+
+fn steps(database: &Database) -> BTreeSet<i64> {
+    let mut all = BTreeSet::new();
+    let mut sink = |object: esker_model::object::Found| {
+        all.insert(object.identity().unwrap().step);
+        ControlFlow::Continue(())
+    };
+    let find = Find::all(esker_model::filter::Expr::All);
+    database.find(&find, &NeverCancel, &mut sink).unwrap();
+    all
+}
+
+/// The last holder has it open still and goes on: what was there is in the copy, what comes later is not, and neither harms the
+/// other.
+#[test]
+fn a_holder_that_wakes_writes_where_nobody_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = dir.path();
+    let first = open(&take(storage, 5, 1).unwrap());
+    (0..300).for_each(|step| write(&first, step));
+    first.persist().unwrap();
+    (300..400).for_each(|step| write(&first, step));
+    let folder = take(storage, 5, 2).unwrap();
+    let second = open(&folder);
+    assert_eq!(steps(&second), (0..400).collect());
+    (1_000..1_400).for_each(|step| write(&first, step));
+    (2_000..2_400).for_each(|step| write(&second, step));
+    first.persist().unwrap();
+    let both = || (0..400).chain(2_000..2_400).collect::<BTreeSet<_>>();
+    assert_eq!(steps(&second), both());
+    remove_older(storage, 5, 2).unwrap();
+    // The first one's folder is gone beneath it.
+    let _ = first.close();
+    second.close().unwrap();
+    assert_eq!(newest(storage, 5).unwrap(), 2);
+    let third = open(&take(storage, 5, 3).unwrap());
+    assert_eq!(steps(&third), both());
+    let late = take(storage, 5, 2).unwrap_err().to_string();
+    assert!(late.contains("out of date"), "{late}");
+}
+
+/// While it is written to, a copy is of one moment: all that was acknowledged before, none by half.
+#[test]
+fn a_store_is_taken_over_while_it_is_written_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = dir.path();
+    let database = open(&take(storage, 0, 1).unwrap());
+    (0..100).for_each(|step| write(&database, step));
+    let stop = AtomicBool::new(false);
+    let acknowledged = std::sync::atomic::AtomicI64::new(100);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for step in 100.. {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                write(&database, step);
+                acknowledged.store(step + 1, Ordering::Relaxed);
+                // Pauses, in which it may be copied.
+                let pause = if step % 20 == 0 { 150 } else { 1 };
+                std::thread::sleep(Duration::from_millis(pause));
+            }
+        });
+        for epoch in 2..5 {
+            let before = acknowledged.load(Ordering::Relaxed);
+            let copy = open(&take(storage, 0, epoch).unwrap());
+            let found = steps(&copy);
+            // The source of each is the copy before, which nobody writes to.
+            if epoch == 2 {
+                assert!((0..before).all(|step| found.contains(&step)));
+            }
+            assert_eq!(found.len() as i64, found.last().unwrap() + 1);
+            copy.close().unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn what_was_cut_short_is_made_anew_and_nothing_is_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = dir.path();
+    let made = take(storage, 7, 3).unwrap();
+    assert_eq!(fs::read_dir(&made).unwrap().count(), 0);
+    // Its making was cut short, and nothing was stored.
+    fs::create_dir_all(made.join("store")).unwrap();
+    fs::create_dir_all(storage.join("server-7.e4.new/store")).unwrap();
+    let next = take(storage, 7, 5).unwrap();
+    assert_eq!(fs::read_dir(&next).unwrap().count(), 0);
+    assert!(!storage.join("server-7.e4.new").exists());
+    remove_older(storage, 7, 5).unwrap();
+    assert_eq!(newest(storage, 7).unwrap(), 5);
+    // Another store's folder is not this one's.
+    fs::create_dir(storage.join("server-70.e9")).unwrap();
+    fs::create_dir(storage.join("server-7.old")).unwrap();
+    assert_eq!(newest(storage, 7).unwrap(), 5);
+}
+
+/// Room for what is to come is not copied; what is there is, wherever it lies.
+#[test]
+fn holes_stay_holes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("a"), dir.path().join("b"));
+    let mut file = File::create(&from).unwrap();
+    file.write_all(b"begin").unwrap();
+    file.seek(io::SeekFrom::Start(40 << 20)).unwrap();
+    file.write_all(b"middle").unwrap();
+    file.set_len(64 << 20).unwrap();
+    drop(file);
+    copy_file(&from, &to).unwrap();
+    assert!(fs::read(&from).unwrap() == fs::read(&to).unwrap());
+    assert!(fs::metadata(&to).unwrap().blocks() * 512 < 2 << 20);
+}

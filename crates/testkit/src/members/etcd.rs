@@ -1,0 +1,170 @@
+//! An etcd of one thread: keys with revisions, leases, transactions; as much as members use.
+
+use esker_cluster::member::view::{Claim, Member, Pair, View};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A key's value.
+#[derive(Debug, Clone)]
+struct Held {
+    value: String,
+    lease: u64,
+    created: u64,
+}
+
+/// What it keeps.
+#[derive(Debug, Default)]
+pub(super) struct Etcd {
+    revision: u64,
+    keys: BTreeMap<String, Held>,
+    /// When each ends, and how long it lasts.
+    leases: BTreeMap<u64, (u64, u64)>,
+    granted: u64,
+    last: Option<Arc<View>>,
+}
+
+impl Etcd {
+    fn put(&mut self, key: &str, value: String, lease: u64) {
+        self.revision += 1;
+        let created = self
+            .keys
+            .get(key)
+            .map_or(self.revision, |held| held.created);
+        let held = Held {
+            value,
+            lease,
+            created,
+        };
+        self.keys.insert(key.to_owned(), held);
+    }
+
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// What everybody who watches gets to see.
+    pub(super) fn view(&mut self) -> Arc<View> {
+        if let Some(view) = self.last.as_ref().filter(|v| v.revision == self.revision) {
+            return Arc::clone(view);
+        }
+        let view = Arc::new(self.read());
+        self.last = Some(Arc::clone(&view));
+        view
+    }
+
+    fn read(&self) -> View {
+        let pairs = self.keys.iter().map(|(key, held)| Pair {
+            key,
+            value: &held.value,
+            lease: held.lease,
+            created: held.created,
+        });
+        View::read(self.revision, pairs)
+    }
+
+    /// Leases end some time after they might.
+    pub(super) fn expire(&mut self, now: u64) -> bool {
+        let over: Vec<u64> = self
+            .leases
+            .iter()
+            .filter(|(_, (ends, _))| *ends <= now)
+            .map(|(lease, _)| *lease)
+            .collect();
+        for lease in &over {
+            self.revoke(*lease);
+        }
+        !over.is_empty()
+    }
+
+    /// It comes back: all leases last as long as they were granted for.
+    pub(super) fn restart(&mut self, now: u64) {
+        for (ends, lasts) in self.leases.values_mut() {
+            *ends = (*ends).max(now + *lasts);
+        }
+    }
+
+    /// A lease with a member listed under it; none if there is one of that name. Gives the revision, too.
+    pub(super) fn grant(&mut self, now: u64, lasts: u64, member: &str) -> Option<(u64, u64)> {
+        let key = format!("members/{member}");
+        if self.keys.contains_key(&key) {
+            return None;
+        }
+        self.granted += 1;
+        // Numbers of leases are in no order.
+        let lease = self.granted.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1;
+        self.leases.insert(lease, (now + lasts, lasts));
+        self.put(&key, Member::default().text(), lease);
+        Some((lease, self.revision))
+    }
+
+    pub(super) fn keep(&mut self, now: u64, lease: u64) -> bool {
+        match self.leases.get_mut(&lease) {
+            Some((ends, lasts)) => {
+                *ends = now + *lasts;
+                true
+            }
+            None => false,
+        }
+    }
+
+    pub(super) fn revoke(&mut self, lease: u64) {
+        self.leases.remove(&lease);
+        self.keys.retain(|_, held| held.lease != lease);
+        self.revision += 1;
+    }
+
+    pub(super) fn withdraw(&mut self, lease: u64, member: &str) {
+        if self.leases.contains_key(&lease) {
+            let leaving = Member {
+                leaving: true,
+                ..Member::default()
+            };
+            self.put(&format!("members/{member}"), leaving.text(), lease);
+        }
+    }
+
+    pub(super) fn confirm(&mut self, lease: u64, member: &str, revision: u64) {
+        if self.leases.contains_key(&lease) {
+            self.put(&format!("seen/{member}"), revision.to_string(), lease);
+        }
+    }
+
+    /// The epoch and the revision of a claim, if nobody has the store.
+    pub(super) fn claim(&mut self, store: u32, lease: u64, member: &str) -> Option<(u64, u64)> {
+        let key = format!("stores/{store}");
+        if self.keys.contains_key(&key) || !self.leases.contains_key(&lease) {
+            return None;
+        }
+        let last = self.keys.get(&format!("epochs/{store}"));
+        let epoch = 1 + last.map_or(0, |held| held.value.parse().unwrap_or(0));
+        self.put(&format!("epochs/{store}"), epoch.to_string(), 0);
+        // One transaction, one revision.
+        self.revision -= 1;
+        let claim = Claim {
+            member: member.to_owned(),
+            lease,
+            epoch,
+        };
+        self.put(&key, claim.text(), lease);
+        Some((epoch, self.revision))
+    }
+
+    pub(super) fn release(&mut self, store: u32, lease: u64) {
+        let key = format!("stores/{store}");
+        if self.keys.get(&key).is_some_and(|held| held.lease == lease) {
+            self.keys.remove(&key);
+            self.revision += 1;
+        }
+    }
+
+    /// Somebody says that a member is to have nothing, or may have stores again.
+    pub(super) fn drain(&mut self, member: &str, drained: bool) {
+        let key = format!("drained/{member}");
+        if drained {
+            self.put(&key, String::new(), 0);
+        } else {
+            self.keys.remove(&key);
+            self.revision += 1;
+        }
+    }
+}

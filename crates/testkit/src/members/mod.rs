@@ -1,0 +1,634 @@
+//! Membership under fire: members that crash, pause for longer than their leases, and are cut off; an etcd that stops and comes back;
+//! answers that are lost; clocks that run apart. From one seed.
+//!
+//! Each member runs the real [`Machine`]; etcd, folders and the work of servers are models. A write is a step at which it is in its
+//! folder and a later one at which its answer leaves; a decision over two stores is a row in one folder, a message, and a row in the
+//! other. A pause may come between any two steps. What is checked:
+//!
+//! - what was acknowledged is in the folder that is served at the end, and in every one that a later read was answered from;
+//! - nobody answers for a store after somebody else did at a later epoch;
+//! - a part of a decision is nowhere in the end where the decision is not;
+//! - when all is calm again, each store is served by one member, and they are shared out evenly.
+
+mod etcd;
+mod process;
+
+pub use process::Figures;
+
+use crate::rng::Rng;
+use esker_cluster::member::{Input, Machine, Output, Settings};
+use etcd::Etcd;
+use process::{Event, Folder, Process, Row, Served, Work};
+use std::collections::BTreeMap;
+
+const STORES: u32 = 6;
+const MEMBERS: usize = 4;
+const LEASE: u64 = 2_000;
+/// For so long things go wrong …
+const STORM: u64 = 25_000;
+/// … and for so long they do not.
+const CALM: u64 = 12_000;
+
+/// All of it.
+#[derive(Debug)]
+pub struct Members {
+    rng: Rng,
+    now: u64,
+    number: u64,
+    queue: BTreeMap<(u64, u64), Event>,
+    etcd: Etcd,
+    etcd_down: bool,
+    processes: Vec<Process>,
+    folders: BTreeMap<u32, BTreeMap<u64, Folder>>,
+    /// In order.
+    acknowledged: BTreeMap<u32, Vec<Row>>,
+    /// The latest epoch that anybody answered at.
+    answered: BTreeMap<u32, u64>,
+    /// Answers that left, and how long all stores took to be served after the last calm began.
+    pub figures: Figures,
+    log: Option<Vec<String>>,
+}
+
+fn name(process: usize) -> String {
+    format!("10.0.0.{process}:7400")
+}
+
+impl Members {
+    /// Runs one history and checks it. Gives what was done; an error says what went wrong.
+    pub fn run(seed: u64) -> Result<Figures, String> {
+        Self::new(seed, None).play()
+    }
+
+    /// The same, with what happened.
+    pub fn told(seed: u64) -> (Result<Figures, String>, Vec<String>) {
+        let mut members = Self::new(seed, Some(Vec::new()));
+        let outcome = members.play();
+        (outcome, members.log.unwrap_or_default())
+    }
+
+    fn new(seed: u64, log: Option<Vec<String>>) -> Self {
+        let mut members = Self {
+            rng: Rng::new(seed),
+            now: 0,
+            number: 0,
+            queue: BTreeMap::new(),
+            etcd: Etcd::default(),
+            etcd_down: false,
+            processes: Vec::new(),
+            folders: BTreeMap::new(),
+            acknowledged: BTreeMap::new(),
+            answered: BTreeMap::new(),
+            figures: Figures::default(),
+            log,
+        };
+        for process in 0..MEMBERS {
+            let started = members.process(process, 0);
+            members.processes.push(started);
+            members.at(10, Event::In(process, 0, Work::Tick));
+        }
+        members.at(20, Event::Expire);
+        members.at(500, Event::Chaos);
+        members.at(500, Event::Client);
+        members
+    }
+
+    fn process(&mut self, process: usize, life: u32) -> Process {
+        let mut settings = Settings::for_lease(name(process), STORES, LEASE);
+        settings.even = true;
+        Process {
+            machine: Machine::new(settings),
+            life,
+            alive: true,
+            paused: 0,
+            cut: 0,
+            offset: self.rng.next() % 1_000_000,
+            rate: 990 + self.rng.next() % 21,
+            gates: BTreeMap::new(),
+            served: BTreeMap::new(),
+            fences: BTreeMap::new(),
+        }
+    }
+
+    fn tell(&mut self, what: impl FnOnce() -> String) {
+        let now = self.now;
+        if let Some(log) = &mut self.log {
+            log.push(format!("{now:>6} {}", what()));
+        }
+    }
+
+    fn at(&mut self, after: u64, event: Event) {
+        self.number += 1;
+        self.queue.insert((self.now + after, self.number), event);
+    }
+
+    /// Soon; sometimes later.
+    fn delay(&mut self) -> u64 {
+        let most = if self.storm() && self.rng.percent(4) {
+            1_500
+        } else {
+            20
+        };
+        1 + self.rng.next() % most
+    }
+
+    fn inside(&mut self, process: usize, work: Work) {
+        let after = self.delay();
+        let life = self.processes[process].life;
+        self.at(after, Event::In(process, life, work));
+    }
+
+    fn storm(&self) -> bool {
+        self.now < STORM
+    }
+
+    fn play(&mut self) -> Result<Figures, String> {
+        while let Some((&(time, number), _)) = self.queue.first_key_value() {
+            let Some(event) = self.queue.remove(&(time, number)) else {
+                break;
+            };
+            if time > STORM + CALM {
+                break;
+            }
+            self.now = time;
+            self.happen(event)?;
+        }
+        self.check()?;
+        Ok(self.figures)
+    }
+
+    fn happen(&mut self, event: Event) -> Result<(), String> {
+        match event {
+            Event::In(process, life, work) => {
+                let it = &self.processes[process];
+                if !it.alive || it.life != life {
+                    return Ok(());
+                }
+                if it.paused > self.now {
+                    // It happens once the process wakes, in the order in which it came.
+                    let after = it.paused - self.now;
+                    self.at(after, Event::In(process, life, work));
+                    return Ok(());
+                }
+                self.work(process, work)
+            }
+            Event::Ask(process, life, ask, sent) => {
+                self.ask(process, life, &ask, sent);
+                Ok(())
+            }
+            Event::Expire => {
+                if !self.etcd_down && self.etcd.expire(self.now) {
+                    self.changed();
+                }
+                self.at(100, Event::Expire);
+                Ok(())
+            }
+            Event::Chaos => {
+                self.chaos();
+                Ok(())
+            }
+            Event::Client => {
+                self.client();
+                self.at(25, Event::Client);
+                Ok(())
+            }
+            Event::Start(process) => {
+                let life = self.processes[process].life + 1;
+                self.tell(|| format!("{process} starts, life {life}"));
+                self.processes[process] = self.process(process, life);
+                self.inside(process, Work::Tick);
+                Ok(())
+            }
+            Event::EtcdUp => {
+                self.tell(|| "etcd is back".into());
+                self.etcd_down = false;
+                self.etcd.restart(self.now);
+                Ok(())
+            }
+        }
+    }
+
+    /// Everybody who watches hears of it some time.
+    fn changed(&mut self) {
+        for process in 0..MEMBERS {
+            self.inside(process, Work::Look);
+        }
+    }
+
+    fn reaches_etcd(&self, process: usize) -> bool {
+        !self.etcd_down && self.processes[process].cut <= self.now
+    }
+
+    fn work(&mut self, process: usize, work: Work) -> Result<(), String> {
+        match work {
+            Work::Tick => {
+                self.step(process, Input::Tick);
+                let life = self.processes[process].life;
+                self.at(50, Event::In(process, life, Work::Tick));
+                // A watch that was broken off is taken up again.
+                if self.rng.percent(10) {
+                    self.inside(process, Work::Look);
+                }
+            }
+            Work::Look => {
+                if self.reaches_etcd(process) {
+                    let view = self.etcd.view();
+                    self.step(process, Input::See(view));
+                }
+            }
+            Work::Input(input) => self.step(process, input),
+            Work::Copied(store, epoch, lease, folder) => {
+                self.folders.entry(store).or_default().insert(epoch, folder);
+                let it = &mut self.processes[process];
+                let shut = it.fences.get(&store).is_some_and(|f| *f > epoch);
+                let served = Served { epoch, lease, shut };
+                it.served.insert(store, served);
+                self.figures.opened += 1;
+                self.step(process, Input::Opened { store, epoch });
+            }
+            Work::Stopped(store, epoch) => {
+                let it = &mut self.processes[process];
+                if it.served.get(&store).is_some_and(|s| s.epoch == epoch) {
+                    it.served.remove(&store);
+                }
+                self.step(process, Input::Closed { store, epoch });
+            }
+            work => return self.serve(process, &work),
+        }
+        Ok(())
+    }
+
+    /// What servers do for clients and for each other.
+    fn serve(&mut self, process: usize, work: &Work) -> Result<(), String> {
+        let now = self.now;
+        match *work {
+            Work::Arrives(store, row, other) => {
+                if let Some(served) = self.processes[process].served.get(&store) {
+                    let epoch = served.epoch;
+                    self.inside(process, Work::Stored(store, epoch, row, other));
+                }
+            }
+            Work::Stored(store, epoch, row, other) => {
+                // The folder is written whoever has it by now.
+                let folders = self.folders.entry(store).or_default();
+                let Some(folder) = folders.get_mut(&epoch) else {
+                    return Ok(());
+                };
+                folder.rows.insert(row);
+                match other {
+                    None => self.inside(process, Work::Answers(store, epoch, row)),
+                    Some(other) => {
+                        // To whoever was known to have it; a copy may be long under way.
+                        for receiver in 0..MEMBERS {
+                            self.inside(receiver, Work::Part(other, store, epoch, row));
+                        }
+                    }
+                }
+            }
+            Work::Answers(store, epoch, row) => {
+                if !self.processes[process].answers(now, store, epoch) {
+                    self.figures.withheld += 1;
+                    return Ok(());
+                }
+                self.answered_at(process, store, epoch)?;
+                self.figures.acknowledged += 1;
+                self.acknowledged.entry(store).or_default().push(row);
+            }
+            Work::Asked(store, before) => {
+                if let Some(served) = self.processes[process].served.get(&store) {
+                    let epoch = served.epoch;
+                    let folder = self.folders.get(&store).and_then(|f| f.get(&epoch));
+                    let known = self.acknowledged.get(&store);
+                    let known = known.and_then(|k| k.get(..before)).unwrap_or_default();
+                    // The latest are the ones that might be missing.
+                    let mut latest = known.iter().rev().take(16);
+                    let missing = latest.find(|row| folder.is_none_or(|f| !f.rows.contains(row)));
+                    let missing = missing.copied();
+                    self.inside(process, Work::Read(store, epoch, missing));
+                }
+            }
+            Work::Read(store, epoch, missing) => {
+                if !self.processes[process].answers(now, store, epoch) {
+                    self.figures.withheld += 1;
+                    return Ok(());
+                }
+                self.answered_at(process, store, epoch)?;
+                self.figures.reads += 1;
+                if let Some(row) = missing {
+                    return Err(format!(
+                        "at {now}: a read of store {store} at epoch {epoch} lacks write {row}, which was acknowledged before"
+                    ));
+                }
+            }
+            Work::Part(store, from, epoch, row) => {
+                let it = &self.processes[process];
+                let Some(served) = it.served.get(&store) else {
+                    return Ok(());
+                };
+                let mine = served.epoch;
+                if !it.answers(now, store, mine) {
+                    self.figures.withheld += 1;
+                    return Ok(());
+                }
+                if it.fences.get(&from).is_some_and(|fence| *fence > epoch) {
+                    self.figures.fenced += 1;
+                    return Ok(());
+                }
+                self.inside(process, Work::PartTaken(store, mine, from, row));
+            }
+            Work::PartTaken(store, epoch, from, row) => {
+                let folders = self.folders.entry(store).or_default();
+                if let Some(folder) = folders.get_mut(&epoch) {
+                    folder.parts.insert((from, row));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn answered_at(&mut self, process: usize, store: u32, epoch: u64) -> Result<(), String> {
+        let last = self.answered.entry(store).or_default();
+        if epoch < *last {
+            return Err(format!(
+                "at {}: member {process} answers for store {store} at epoch {epoch}, and epoch {last} was answered before",
+                self.now
+            ));
+        }
+        *last = epoch;
+        Ok(())
+    }
+
+    fn step(&mut self, process: usize, input: Input) {
+        let clock = self.processes[process].clock(self.now);
+        let outputs = self.processes[process].machine.step(clock, input);
+        for output in outputs {
+            self.tell(|| format!("{process}: {output:?}"));
+            self.follow(process, clock, output);
+        }
+    }
+
+    /// Does what a machine wants.
+    fn follow(&mut self, process: usize, clock: u64, output: Output) {
+        let it = &mut self.processes[process];
+        match output {
+            Output::Serve { lease, until } => {
+                it.gates.insert(lease, until);
+            }
+            Output::End { lease } => {
+                it.gates.insert(lease, 0);
+            }
+            Output::Fence(fences) => {
+                for (store, served) in &mut it.served {
+                    let fenced = fences.get(store).is_some_and(|f| *f > served.epoch);
+                    served.shut |= fenced;
+                }
+                it.fences = fences;
+            }
+            Output::Open {
+                store,
+                epoch,
+                lease,
+            } => {
+                let folders = self.folders.entry(store).or_default();
+                let last = folders.last_key_value().map(|(e, f)| (*e, f.clone()));
+                let work = match last {
+                    // A disk that is full, for once.
+                    _ if self.storm() && self.rng.percent(5) => {
+                        Work::Input(Input::NotOpened { store, epoch })
+                    }
+                    Some((newest, _)) if newest >= epoch => {
+                        Work::Input(Input::NotOpened { store, epoch })
+                    }
+                    last => {
+                        let folder = last.map(|(_, folder)| folder).unwrap_or_default();
+                        Work::Copied(store, epoch, lease, folder)
+                    }
+                };
+                self.inside(process, work);
+            }
+            Output::Close { store, epoch, lost } => {
+                if lost && let Some(served) = it.served.get_mut(&store) {
+                    served.shut |= served.epoch == epoch;
+                }
+                // Whatever is under way comes after it, and finds nothing.
+                self.inside(process, Work::Stopped(store, epoch));
+            }
+            Output::Left => {
+                it.alive = false;
+                let after = 500 + self.delay();
+                self.at(after, Event::Start(process));
+            }
+            ask => {
+                let after = self.delay();
+                let life = self.processes[process].life;
+                self.at(after, Event::Ask(process, life, ask, clock));
+            }
+        }
+    }
+
+    /// A question arrives at etcd, and its answer is on its way back.
+    fn ask(&mut self, process: usize, life: u32, ask: &Output, sent: u64) {
+        let reached = self.reaches_etcd(process);
+        let me = name(process);
+        let now = self.now;
+        let before = self.etcd.revision();
+        let answer = match *ask {
+            Output::Grant => Some(match reached.then(|| self.etcd.grant(now, LEASE, &me)) {
+                Some(Some((lease, revision))) => Input::Granted {
+                    lease,
+                    sent,
+                    lasts: LEASE,
+                    revision,
+                },
+                _ => Input::NotGranted,
+            }),
+            Output::Keep { lease } if reached => Some(if self.etcd.keep(now, lease) {
+                Input::Kept {
+                    lease,
+                    sent,
+                    lasts: LEASE,
+                }
+            } else {
+                Input::Gone { lease }
+            }),
+            Output::Claim { store, lease } => {
+                Some(match reached.then(|| self.etcd.claim(store, lease, &me)) {
+                    Some(Some((epoch, revision))) => Input::Claimed {
+                        store,
+                        lease,
+                        epoch,
+                        revision,
+                    },
+                    _ => Input::NotClaimed { store, lease },
+                })
+            }
+            Output::Release {
+                store,
+                epoch,
+                lease,
+            } => {
+                if reached {
+                    self.etcd.release(store, lease);
+                }
+                Some(Input::Released {
+                    store,
+                    epoch,
+                    done: reached,
+                })
+            }
+            Output::Withdraw { lease } if reached => {
+                self.etcd.withdraw(lease, &me);
+                None
+            }
+            Output::Confirm { lease, revision } if reached => {
+                self.etcd.confirm(lease, &me, revision);
+                None
+            }
+            Output::Revoke { lease } if reached => {
+                self.etcd.revoke(lease);
+                None
+            }
+            _ => None,
+        };
+        if self.etcd.revision() != before {
+            self.changed();
+        }
+        if let Some(answer) = answer {
+            // An answer may be lost: then nobody knows what became of it.
+            let lost = self.storm() && self.rng.percent(5);
+            let answer = match answer {
+                Input::Granted { .. } if lost => Input::NotGranted,
+                Input::Claimed { store, lease, .. } if lost => Input::NotClaimed { store, lease },
+                Input::Released { store, epoch, .. } if lost => Input::Released {
+                    store,
+                    epoch,
+                    done: false,
+                },
+                Input::Kept { .. } if lost => return,
+                answer => answer,
+            };
+            let after = self.delay();
+            self.at(after, Event::In(process, life, Work::Input(answer)));
+        }
+    }
+
+    /// Something goes wrong.
+    fn chaos(&mut self) {
+        if !self.storm() {
+            for process in 0..MEMBERS {
+                self.etcd.drain(&name(process), false);
+            }
+            self.changed();
+            return;
+        }
+        let process = self.rng.below(MEMBERS);
+        let now = self.now;
+        let long = 1 + self.rng.next() % (3 * LEASE);
+        match self.rng.below(9) {
+            0 | 1 => {
+                self.tell(|| format!("{process} is killed"));
+                let it = &mut self.processes[process];
+                if it.alive {
+                    it.alive = false;
+                    self.at(long, Event::Start(process));
+                }
+            }
+            2..=4 => {
+                self.tell(|| format!("{process} pauses for {long}"));
+                self.processes[process].paused = now + long;
+            }
+            5 | 6 => {
+                self.tell(|| format!("{process} is cut off for {long}"));
+                self.processes[process].cut = now + long;
+            }
+            7 => {
+                if self.rng.percent(30) && !self.etcd_down {
+                    self.tell(|| format!("etcd stops for {long}"));
+                    self.etcd_down = true;
+                    self.at(long, Event::EtcdUp);
+                } else {
+                    self.inside(process, Work::Input(Input::Leave));
+                }
+            }
+            _ => {
+                let drained = self.rng.percent(50);
+                self.tell(|| format!("{process} drained: {drained}"));
+                self.etcd.drain(&name(process), drained);
+                self.changed();
+            }
+        }
+        let after = 100 + self.rng.next() % 1_500;
+        self.at(after, Event::Chaos);
+    }
+
+    /// A client asks all that might have a store; the model of one that looks for it.
+    fn client(&mut self) {
+        let store = (self.rng.next() % u64::from(STORES)) as u32;
+        let other = (self.rng.next() % u64::from(STORES)) as u32;
+        self.number += 1;
+        let row = self.number;
+        let kind = self.rng.below(3);
+        let before = self.acknowledged.get(&store).map_or(0, Vec::len);
+        for process in 0..MEMBERS {
+            let work = match kind {
+                0 => Work::Arrives(store, row, None),
+                1 if other != store => Work::Arrives(store, row, Some(other)),
+                _ => Work::Asked(store, before),
+            };
+            self.inside(process, work);
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let mut counts = vec![0; MEMBERS];
+        for store in 0..STORES {
+            let serving: Vec<(usize, u64)> = (0..MEMBERS)
+                .filter_map(|p| {
+                    let it = &self.processes[p];
+                    let served = it.served.get(&store)?;
+                    let answers = it.alive && it.answers(self.now, store, served.epoch);
+                    answers.then_some((p, served.epoch))
+                })
+                .collect();
+            let [(process, epoch)] = serving[..] else {
+                let minds: Vec<_> = self
+                    .processes
+                    .iter()
+                    .map(|p| p.machine.under_way())
+                    .collect();
+                return Err(format!(
+                    "store {store} is served by {serving:?} in the end; under way {minds:?}; etcd holds {:?}",
+                    self.etcd
+                ));
+            };
+            counts[process] += 1;
+            let empty = Folder::default();
+            let folder = |store: u32| {
+                let last = self.folders.get(&store).and_then(|f| f.last_key_value());
+                last.map_or((0, &empty), |(e, f)| (*e, f))
+            };
+            let (newest, held) = folder(store);
+            if newest != epoch {
+                return Err(format!(
+                    "store {store} is served at epoch {epoch}, and there is {newest}"
+                ));
+            }
+            let known = self.acknowledged.get(&store).map_or(&[][..], Vec::as_slice);
+            if let Some(row) = known.iter().find(|row| !held.rows.contains(row)) {
+                return Err(format!("store {store} has lost write {row}"));
+            }
+            for (from, row) in &held.parts {
+                if !folder(*from).1.rows.contains(row) {
+                    return Err(format!(
+                        "store {store} has a part of decision {row}, which store {from} does not know"
+                    ));
+                }
+            }
+        }
+        let (most, least) = (counts.iter().max(), counts.iter().min());
+        if most.zip(least).is_none_or(|(m, l)| m - l > 1) {
+            return Err(format!("stores are not shared out evenly: {counts:?}"));
+        }
+        Ok(())
+    }
+}
