@@ -44,6 +44,12 @@ pub(super) fn run(args: &ClusterUpArgs, context: &mut Context) -> anyhow::Result
             file.display()
         );
     }
+    if config.etcd.is_some() && (job.is_some() || !args.command.is_empty()) {
+        return Err(usage(
+            "a cluster whose stores move (`stores`, `[etcd]`) is not started in Slurm jobs, nor for a command, yet: leave these keys out of its \
+             file, and another number of nodes is dealt out to when the job starts",
+        ));
+    }
     if config.etcd.is_some() {
         return super::moving::up::run(&file, &config, context);
     }
