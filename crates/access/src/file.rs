@@ -5,6 +5,7 @@ use std::fs::{File, Metadata};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
+use zeroize::Zeroizing;
 
 /// Bytes that such a file may have.
 pub(crate) const BYTES_MAX: u64 = 4 << 20;
@@ -35,47 +36,29 @@ impl Stamp {
     }
 }
 
-/// Why others could have written it, if so.
-fn loose(what: &str, path: &Path, m: &Metadata, owner: u32) -> Option<String> {
-    let own = rustix::process::geteuid().as_raw();
-    if ![own, 0, owner].contains(&m.uid()) {
-        return Some(format!(
-            "{what} `{}` belongs to user {}, not to user {own}, who runs this: it is not read",
-            path.display(),
-            m.uid()
-        ));
-    }
-    (m.mode() & 0o022 != 0).then(|| {
-        format!(
-            "{what} `{}` can be written by others (mode {:o}): it is not read; run `chmod go-w {}`",
-            path.display(),
-            m.mode() & 0o7777,
-            path.display()
-        )
-    })
+/// Whether others can put another file in the place of one in that folder. Where the sticky bit is set (`/tmp`), they cannot.
+fn is_open(folder: &Metadata) -> bool {
+    folder.mode() & 0o022 != 0 && folder.mode() & 0o1000 == 0
 }
 
-/// Reads a file that nobody but this user or root can have written. `None` if there is none.
-pub(crate) fn read(path: &Path) -> Result<Option<(Stamp, String)>> {
+fn folder_of(path: &Path) -> &Path {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
+/// Opens a file: `None` if there is none. It must be one, and of a user who may decide: this one, root, or who owns the
+/// folder (the owner of a database may let another user's process serve it).
+fn open(path: &Path) -> Result<Option<(File, Metadata, Metadata)>> {
     let failed = |e| Error::io(format!("reading `{}`", path.display()), e);
-    let mut file = match File::open(path) {
+    let file = match File::open(path) {
         Ok(file) => file,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(failed(e)),
     };
     let metadata = file.metadata().map_err(failed)?;
+    let around = std::fs::metadata(folder_of(path)).map_err(failed)?;
     if !metadata.is_file() {
         return Err(Error::Target(format!("`{}` is no file", path.display())));
-    }
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    let around = std::fs::metadata(folder).map_err(failed)?;
-    // Whoever owns the folder of a database may serve it by another user's process.
-    let owner = around.uid();
-    let why = loose("the file", path, &metadata, owner)
-        .or_else(|| loose("the folder", folder, &around, owner));
-    if let Some(why) = why {
-        return Err(Error::Target(why));
     }
     if metadata.len() > BYTES_MAX {
         return Err(Error::Limit {
@@ -84,12 +67,61 @@ pub(crate) fn read(path: &Path) -> Result<Option<(Stamp, String)>> {
             limit: BYTES_MAX,
         });
     }
+    let own = rustix::process::geteuid().as_raw();
+    if ![own, 0, around.uid()].contains(&metadata.uid()) {
+        return Err(Error::Target(format!(
+            "the file `{}` belongs to user {}, not to user {own}, who runs this: it is not read",
+            path.display(),
+            metadata.uid()
+        )));
+    }
+    Ok(Some((file, metadata, around)))
+}
+
+fn text(path: &Path, file: &mut File) -> Result<String> {
     let mut bytes = Vec::new();
-    let mut limited = std::io::Read::by_ref(&mut file).take(BYTES_MAX);
-    limited.read_to_end(&mut bytes).map_err(failed)?;
+    let read = file.take(BYTES_MAX).read_to_end(&mut bytes);
+    read.map_err(|e| Error::io(format!("reading `{}`", path.display()), e))?;
     // What is no text gives no rights; lines that are text do.
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    Ok(Some((Stamp::from(&metadata), text)))
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Reads a file that nobody but its owner or root can have written. `None` if there is none.
+pub(crate) fn read(path: &Path) -> Result<Option<(Stamp, String)>> {
+    let Some((mut file, metadata, around)) = open(path)? else {
+        return Ok(None);
+    };
+    let loose = |what: &str, path: &Path, mode: u32| {
+        Err(Error::Target(format!(
+            "{what} `{}` can be written by others (mode {:o}): it is not read; run `chmod go-w {}`",
+            path.display(),
+            mode & 0o7777,
+            path.display()
+        )))
+    };
+    if metadata.mode() & 0o022 != 0 {
+        return loose("the file", path, metadata.mode());
+    }
+    if is_open(&around) {
+        return loose("the folder", folder_of(path), around.mode());
+    }
+    Ok(Some((Stamp::from(&metadata), text(path, &mut file)?)))
+}
+
+/// Reads a file that nobody but its owner can read. `None` if there is none.
+pub(crate) fn read_secret(path: &Path) -> Result<Option<Zeroizing<String>>> {
+    let Some((mut file, metadata, _)) = open(path)? else {
+        return Ok(None);
+    };
+    if metadata.mode() & 0o077 != 0 {
+        return Err(Error::Target(format!(
+            "`{}` holds a key, and others can read it (mode {:o}): it is not used; run `chmod 600 {}`",
+            path.display(),
+            metadata.mode() & 0o7777,
+            path.display()
+        )));
+    }
+    Ok(Some(Zeroizing::new(text(path, &mut file)?)))
 }
 
 /// Puts a file there whole: whoever reads sees the old one or the new one.
@@ -149,6 +181,12 @@ mod tests {
         mode(dir.path(), 0o777);
         let refused = read(&path).unwrap_err().to_string();
         assert!(refused.contains("the folder"), "{refused}");
+        // A key is nobody else's to read; who may write beside it does not matter.
+        assert!(read_secret(&path).is_err());
+        mode(&path, 0o600);
+        assert_eq!(&*read_secret(&path).unwrap().unwrap(), "one");
+        mode(dir.path(), 0o1777);
+        assert!(read(&path).is_ok());
     }
 
     #[test]

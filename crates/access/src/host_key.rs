@@ -8,7 +8,6 @@ use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use ssh_key::private::{Ed25519Keypair, Ed25519PrivateKey, KeypairData};
 use ssh_key::public::Ed25519PublicKey;
 use ssh_key::{LineEnding, PrivateKey, PublicKey, SshSig};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -106,18 +105,9 @@ impl HostKey {
                 path.display()
             ))
         };
-        let Some((_, text)) = file::read(path)? else {
+        let Some(text) = file::read_secret(path)? else {
             return Ok(None);
         };
-        let text = Zeroizing::new(text);
-        let mode = std::fs::metadata(path).map_or(0, |m| m.mode());
-        if mode & 0o077 != 0 {
-            return Err(bad(&format!(
-                "others can read it (mode {:o}); run `chmod 600 {}`",
-                mode & 0o7777,
-                path.display()
-            )));
-        }
         let private = PrivateKey::from_openssh(text.as_bytes())
             .map_err(|e| bad(&format!("it is no private key in OpenSSH's form ({e})")))?;
         if private.is_encrypted() {
@@ -187,7 +177,7 @@ impl HostKey {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
     #[test]
     fn a_key_is_made_once() {

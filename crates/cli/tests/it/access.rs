@@ -556,3 +556,73 @@ fn an_open_connection_loses_its_rights() {
         "{log}"
     );
 }
+
+/// Servers that are not on loopback to each other ask each other by the cluster's key, and are one to clients.
+#[test]
+fn a_cluster_has_one_key() {
+    let Some(host) = outside() else { return };
+    if !has("ssh-keygen") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let port = |_| {
+        let listener = std::net::TcpListener::bind((host.as_str(), 0)).unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    let places: Vec<String> = (0..2).map(|n| format!("{host}:{}", port(n))).collect();
+    fs::write(
+        dir.path().join("two.toml"),
+        format!("servers = [\"{}\"]\n", places.join("\", \"")),
+    )
+    .unwrap();
+    let log = dir.path().join("log");
+    let child = esker(dir.path())
+        .args(["cluster", "up", "two.toml"])
+        .stdout(fs::File::create(dir.path().join("out")).unwrap())
+        .stderr(fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let mut lab = Lab {
+        folder: dir.path().to_path_buf(),
+        child,
+        address: places[0].clone(),
+        log,
+    };
+    let until = Instant::now() + Duration::from_secs(50);
+    while !fs::read_to_string(dir.path().join("out"))
+        .unwrap()
+        .contains("ready:")
+    {
+        assert!(Instant::now() < until, "it does not start: {}", lab.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let key = lab.key("id_ed25519", &["-t", "ed25519"], "");
+    let at = |place: &str| format!("esker://{place}?trust-new-host");
+    lab.refuses(&["stats", &at(&places[0])], "has no rights here");
+    let public = public(&key);
+    lab.does(&["grant", "two.cluster", "--key", &public, "--role", "write"]);
+    for n in 0..20 {
+        lab.does(&["put", &at(&places[n % 2]), &format!("user:{n}")]);
+    }
+    let found = lab.does(&[
+        "get",
+        &at(&places[1]),
+        "user:0",
+        "user:1",
+        "user:2",
+        "user:3",
+    ]);
+    assert!(found.contains("user:3"), "{found}");
+    let known = fs::read_to_string(dir.path().join(".esker/known_hosts")).unwrap();
+    let keys: Vec<&str> = known
+        .lines()
+        .filter_map(|l| l.split_once(' '))
+        .map(|l| l.1)
+        .collect();
+    assert_eq!(keys.len(), 2, "{known}");
+    assert_eq!(keys[0], keys[1]);
+    let id = lab.child.id().to_string();
+    let stopped = Command::new("kill").args(["-TERM", &id]).status().unwrap();
+    assert!(stopped.success());
+    assert!(lab.child.wait().unwrap().success());
+}

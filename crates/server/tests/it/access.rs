@@ -8,7 +8,7 @@ use esker_access::authorized::Terms;
 use esker_access::{HostKey, Identity, Role, grants, proof, tls};
 use esker_rpc::proto::access_client::AccessClient;
 use esker_rpc::proto::esker_client::EskerClient;
-use esker_rpc::{PROTOCOL, proto};
+use esker_rpc::{Address, PROTOCOL, PeerLink, proto};
 use esker_server::{Server, Settings};
 use hyper_util::rt::TokioIo;
 use std::future::{Ready, ready};
@@ -287,4 +287,40 @@ fn the_host_key_is_as_good_as_the_database() {
     let (channel, exporter) = lab.connect();
     let text = proof::to_text(&host.prove(&exporter).unwrap()).unwrap();
     assert_eq!(lab.prove(&channel, text.as_bytes()).unwrap().role, "admin");
+}
+
+/// A client's key, whatever its role, makes nobody a server; and a server refuses one with another key than its own.
+#[test]
+fn nobody_greets_as_a_server_without_the_host_key() {
+    let Some(lab) = Lab::start() else { return };
+    let (channel, exporter) = lab.connect();
+    lab.prove(&channel, &lab.by_ann(&exporter)).unwrap();
+    let mut client = EskerClient::new(channel);
+    let hello = proto::ToServer {
+        hello: Some(proto::Hello {
+            protocol: PROTOCOL,
+            version: "0.1.0".into(),
+            peer: Some(proto::Peer::default()),
+        }),
+        ..Default::default()
+    };
+    let greeting = client.exchange(tonic::codegen::tokio_stream::once(hello));
+    let refused = lab.runtime.block_on(greeting).map(|_| ()).unwrap_err();
+    assert!(
+        refused.message().contains("only servers of a cluster"),
+        "{refused}"
+    );
+    let mut address = Address::parse(&format!("esker://{}", lab.server.address())).unwrap();
+    let open = |address: &Address| {
+        let opened = PeerLink::open(address, proto::Peer::default());
+        let refused = lab.runtime.block_on(opened).map(|_| ()).unwrap_err();
+        refused.to_string()
+    };
+    address.trust.own = Some(HostKey::generate().unwrap());
+    let said = open(&address);
+    assert!(said.contains("another host key than this server"), "{said}");
+    // With the right one it comes as far as being told that there is no cluster.
+    address.trust.own = Some(HostKey::at(&lab.folder.join("host_key")).unwrap());
+    let said = open(&address);
+    assert!(said.contains("this server stands alone"), "{said}");
 }
