@@ -1,0 +1,33 @@
+//! The mount: any namespace as a file system of this machine, over FUSE.
+//!
+//! ```text
+//!  program ──► kernel ──► Files (fuse.rs: the protocol's calls)
+//!                │          ├─ names.rs    look-ups, changes of names, attributes   ──► Target: the namespace
+//!                │          ├─ content.rs  open files: read, write, publish         ──► data.rs: objects in folders
+//!                │          └─ list.rs     directories
+//!                └── passthrough: reads and writes of open files go straight to the file underneath
+//! ```
+//!
+//! It stands above the trait [`esker_model::namespace::Namespace`] and cannot tell an embedded database from a cluster.
+//! Small contents lie in the namespace itself, large ones in files of the data folders (`docs/internals/mount.md`).
+
+mod attributes;
+mod body;
+mod content;
+pub mod data;
+mod files;
+mod fuse;
+mod list;
+mod names;
+mod nodes;
+//NULL mod null;
+mod options;
+pub mod orphans;
+pub mod place;
+mod who;
+mod xattrs;
+
+pub use files::Target;
+pub use fuse::{Mounted, mount};
+//NULL pub use null::{NullMounted, mount_null};
+pub use options::{Options, OptionsError};

@@ -1,0 +1,6 @@
+//! The mount, used as programs use it.
+#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::print_stderr, reason = "what is left out is told")]
+
+mod basic;
+mod scratch;
