@@ -89,9 +89,7 @@ pub(crate) fn time(nanos: i64) -> SystemTime {
 pub(crate) fn nanos(time: SystemTime) -> i64 {
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => i64::try_from(after.as_nanos()).unwrap_or(i64::MAX),
-        Err(before) => {
-            i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |nanos| -nanos)
-        }
+        Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |nanos| -nanos),
     }
 }
 
@@ -113,9 +111,7 @@ pub(crate) fn errno(error: &Error) -> Errno {
 
 /// The same of what a folder underneath says.
 pub(crate) fn io_errno(error: &std::io::Error) -> Errno {
-    error
-        .raw_os_error()
-        .map_or(Errno::EIO, Errno::from_i32)
+    error.raw_os_error().map_or(Errno::EIO, Errno::from_i32)
 }
 
 /// The same, for where a `Result` is turned.

@@ -183,9 +183,7 @@ impl Files {
                 let body = self.pool.open(path, !self.options.read_only);
                 return match body {
                     Ok(body) => Ok(Held::File(Arc::new(body))),
-                    Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                        Err(Errno::EOPNOTSUPP)
-                    }
+                    Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(Errno::EOPNOTSUPP),
                     Err(e) if e.kind() == io::ErrorKind::NotFound => Err(Errno::EIO),
                     Err(e) => Err(io_errno(&e)),
                 };
@@ -200,13 +198,7 @@ impl Files {
     }
 
     /// Somebody has it open already: what others have written meanwhile comes in, if nothing was written here.
-    fn refresh(
-        &self,
-        node: &Node,
-        opened: &mut Opened,
-        inode: &Inode,
-        write: bool,
-    ) -> Answer<()> {
+    fn refresh(&self, node: &Node, opened: &mut Opened, inode: &Inode, write: bool) -> Answer<()> {
         let body = match &opened.held {
             Held::Bytes(_) => {
                 opened.held = match self.begin(node, inode, write) {
@@ -495,7 +487,7 @@ impl Files {
                 ..times
             };
             let told = self.set(None, node, set)?.version;
-                node.state().told = Some(told);
+            node.state().told = Some(told);
             published.content = Some(content);
         }
         published.stamp = stamp;
@@ -558,9 +550,7 @@ impl Files {
         if let Ok(body) = self.body(node) {
             self.publish(node, &body, true)?;
         }
-        self.target
-            .persist()
-            .map_err(|e| attributes::errno(&e))
+        self.target.persist().map_err(|e| attributes::errno(&e))
     }
 
     /// One has closed it for good.

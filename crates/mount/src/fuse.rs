@@ -6,26 +6,25 @@ use crate::files::{Answer, Files, Target, name};
 use crate::names::{New, Wanted};
 use crate::options::Options;
 use crate::place;
+use crate::session::{Mounted, begin};
 use esker_model::namespace::{Content, Kind};
 use fuser::{
-    BsdFileFlags, Config, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
-    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, RenameFlags,
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, Session, SessionACL,
-    TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use std::ffi::OsStr;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use std::time::SystemTime;
 
 /// What the kernel may do, where it can. In this order of weight: what makes it ask less, then what makes it ask better.
-const WANTED: [InitFlags; 8] = [
+pub(crate) const WANTED: [InitFlags; 8] = [
     InitFlags::FUSE_PARALLEL_DIROPS,
     InitFlags::FUSE_DO_READDIRPLUS,
     InitFlags::FUSE_READDIRPLUS_AUTO,
@@ -38,13 +37,6 @@ const WANTED: [InitFlags; 8] = [
 /// Data folders may themselves lie on a stacked file system, as those of containers do.
 const STACKED: u32 = 2;
 const GENERATION: Generation = Generation(0);
-
-/// A namespace that is mounted, until this is dropped or somebody unmounts it.
-#[derive(Debug)]
-pub struct Mounted {
-    at: PathBuf,
-    thread: Option<JoinHandle<io::Result<()>>>,
-}
 
 /// Mounts a namespace on a directory. Returns once it is there.
 pub fn mount(target: Arc<dyn Target>, at: &Path, options: Options) -> io::Result<Mounted> {
@@ -61,44 +53,10 @@ pub fn mount(target: Arc<dyn Target>, at: &Path, options: Options) -> io::Result
     }
     raise_open_files();
     let files = Arc::new(Files::new(target, options, folders));
-    let config = config(&files.options);
     let door = Door(Arc::clone(&files));
-    let session = Session::new(door, &at, &config).map_err(|e| place::explain(e, &at))?;
-    let _ = files.notifier.set(session.notifier());
-    drop(files);
-    let thread = std::thread::Builder::new()
-        .name("mount".to_owned())
-        .spawn(move || session.run())?;
-    Ok(Mounted {
-        at,
-        thread: Some(thread),
+    begin(door, &at, &files.options, |notifier| {
+        let _ = files.notifier.set(notifier);
     })
-}
-
-/// What a session is told.
-pub(crate) fn config(options: &Options) -> Config {
-    let mut config = Config::default();
-    config.mount_options = vec![
-        MountOption::FSName(options.source.clone()),
-        MountOption::Subtype(place::TYPE.to_owned()),
-        MountOption::DefaultPermissions,
-        MountOption::NoDev,
-        MountOption::NoSuid,
-        MountOption::NoAtime,
-        if options.read_only {
-            MountOption::RO
-        } else {
-            MountOption::RW
-        },
-    ];
-    config.acl = if options.allow_other {
-        SessionACL::All
-    } else {
-        SessionACL::Owner
-    };
-    config.n_threads = Some(options.threads);
-    config.clone_fd = options.threads > 1;
-    config
 }
 
 /// Each open file has one underneath.
@@ -108,51 +66,6 @@ fn raise_open_files() {
     limit.current = limit.maximum;
     // Where that is refused, it stays what it was.
     let _ = setrlimit(Resource::Nofile, limit);
-}
-
-impl Mounted {
-    /// Where it is.
-    pub fn at(&self) -> &Path {
-        &self.at
-    }
-
-    /// Whether it was unmounted.
-    pub fn is_over(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
-    }
-
-    /// Waits until somebody unmounts it.
-    pub fn wait(mut self) -> io::Result<()> {
-        self.join()
-    }
-
-    /// Unmounts it. Where programs use it that is refused, unless it is to go anyway (`detach`): then nobody finds it any more, and
-    /// it ends once nobody uses it.
-    pub fn unmount(&self, detach: bool) -> io::Result<()> {
-        if self.is_over() {
-            return Ok(());
-        }
-        place::unmount(&self.at, detach)
-    }
-
-    fn join(&mut self) -> io::Result<()> {
-        let Some(thread) = self.thread.take() else {
-            return Ok(());
-        };
-        let ended = thread.join();
-        ended.unwrap_or_else(|_| Err(io::Error::other("a thread of the mount failed")))
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        if self.thread.is_some() && !self.is_over() && place::unmount(&self.at, false).is_err() {
-            // Whoever still uses it goes on until they let go; this process does not wait for them.
-            let _ = place::unmount(&self.at, true);
-            return;
-        }
-        let _ = self.join();
-    }
 }
 
 /// What the library calls.
@@ -224,11 +137,7 @@ impl Filesystem for Door {
                 reply.entry(&self.0.options.timeout, &attributes, GENERATION);
             }
             Err(e) if e.code() == Errno::ENOENT.code() && !self.0.options.negative.is_zero() => {
-                reply.entry(
-                    &self.0.options.negative,
-                    &attributes::nothing(),
-                    GENERATION,
-                );
+                reply.entry(&self.0.options.negative, &attributes::nothing(), GENERATION);
             }
             Err(e) => reply.error(e),
         }
@@ -378,7 +287,8 @@ impl Filesystem for Door {
         let moved = self.0.node(parent.0).and_then(|from| {
             let to = self.0.node(newparent.0)?;
             let (old, new) = (name(name_)?, name(newname)?);
-            self.0.rename(&asker, (&from, &old), (&to, &new), no_replace)
+            self.0
+                .rename(&asker, (&from, &old), (&to, &new), no_replace)
         });
         done(reply, moved);
     }
@@ -439,8 +349,7 @@ impl Filesystem for Door {
             let inode = match files.make(&asker, owner, (&directory, &name), new) {
                 // Somebody else was faster: the kernel looks again, and opens what is there as it opens anything.
                 Err(e)
-                    if e.code() == Errno::EEXIST.code()
-                        && !crate::content::is_exclusive(flags) =>
+                    if e.code() == Errno::EEXIST.code() && !crate::content::is_exclusive(flags) =>
                 {
                     return Err(Errno::ESTALE);
                 }
@@ -489,7 +398,11 @@ impl Filesystem for Door {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        match self.0.node(ino.0).and_then(|n| self.0.read(&n, offset, size)) {
+        match self
+            .0
+            .node(ino.0)
+            .and_then(|n| self.0.read(&n, offset, size))
+        {
             Ok(data) => reply.data(&data),
             Err(e) => reply.error(e),
         }
@@ -585,16 +498,17 @@ impl Filesystem for Door {
             }
             let stream = self.0.streams.get(fh.0)?;
             let stream = &mut *stream.lock();
-            self.0.list(&node, stream, offset.max(2), &mut |place, entry| {
-                let number = self.0.nodes.number_of(entry.inode.id);
-                let kind = attributes::kind(entry.inode.kind());
-                let name = OsStr::from_bytes(entry.name.as_bytes());
-                if reply.add(INodeNo(number), place, kind, name) {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            })
+            self.0
+                .list(&node, stream, offset.max(2), &mut |place, entry| {
+                    let number = self.0.nodes.number_of(entry.inode.id);
+                    let kind = attributes::kind(entry.inode.kind());
+                    let name = OsStr::from_bytes(entry.name.as_bytes());
+                    if reply.add(INodeNo(number), place, kind, name) {
+                        ControlFlow::Break(())
+                    } else {
+                        ControlFlow::Continue(())
+                    }
+                })
         };
         match listed() {
             Ok(()) => reply.ok(),
@@ -622,7 +536,14 @@ impl Filesystem for Door {
                 for (place, (dot, attributes)) in (1..).zip([(".", own), ("..", above)]) {
                     // The kernel counts neither of them.
                     if place > offset
-                        && reply.add(attributes.ino, place, dot, &timeout, &attributes, GENERATION)
+                        && reply.add(
+                            attributes.ino,
+                            place,
+                            dot,
+                            &timeout,
+                            &attributes,
+                            GENERATION,
+                        )
                     {
                         return Ok(());
                     }
@@ -630,17 +551,18 @@ impl Filesystem for Door {
             }
             let stream = self.0.streams.get(fh.0)?;
             let stream = &mut *stream.lock();
-            self.0.list(&node, stream, offset.max(2), &mut |place, entry| {
-                let (known, attributes) = self.0.known(&node, &entry.name, &entry.inode);
-                let name = OsStr::from_bytes(entry.name.as_bytes());
-                let number = INodeNo(known.number);
-                if reply.add(number, place, name, &timeout, &attributes, GENERATION) {
-                    self.0.nodes.forget(known.number, 1);
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            })
+            self.0
+                .list(&node, stream, offset.max(2), &mut |place, entry| {
+                    let (known, attributes) = self.0.known(&node, &entry.name, &entry.inode);
+                    let name = OsStr::from_bytes(entry.name.as_bytes());
+                    let number = INodeNo(known.number);
+                    if reply.add(number, place, name, &timeout, &attributes, GENERATION) {
+                        self.0.nodes.forget(known.number, 1);
+                        ControlFlow::Break(())
+                    } else {
+                        ControlFlow::Continue(())
+                    }
+                })
         };
         match listed() {
             Ok(()) => reply.ok(),
@@ -708,15 +630,30 @@ impl Filesystem for Door {
         done(reply, set);
     }
 
-    fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    fn getxattr(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
         let node = self.0.node(ino.0);
-        sized(reply, size, node.and_then(|n| self.0.xattr(&n, name.as_bytes())));
+        sized(
+            reply,
+            size,
+            node.and_then(|n| self.0.xattr(&n, name.as_bytes())),
+        );
     }
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let asker = self.0.groups.asker(request);
         let node = self.0.node(ino.0);
-        sized(reply, size, node.and_then(|n| self.0.xattr_names(&asker, &n)));
+        sized(
+            reply,
+            size,
+            node.and_then(|n| self.0.xattr_names(&asker, &n)),
+        );
     }
 
     fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -754,7 +691,11 @@ impl Filesystem for Door {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        match self.0.node(ino.0).and_then(|n| self.0.seek(&n, offset, whence)) {
+        match self
+            .0
+            .node(ino.0)
+            .and_then(|n| self.0.seek(&n, offset, whence))
+        {
             Ok(place) => reply.offset(place),
             Err(e) => reply.error(e),
         }
@@ -775,7 +716,8 @@ impl Filesystem for Door {
     ) {
         let copied = self.0.node(ino_in.0).and_then(|from| {
             let to = self.0.node(ino_out.0)?;
-            self.0.copy_range((&from, offset_in), (&to, offset_out), len)
+            self.0
+                .copy_range((&from, offset_in), (&to, offset_out), len)
         });
         match copied {
             Ok(n) => reply.written(n),

@@ -104,23 +104,23 @@ impl Files {
         let (cookie, same) = behind(stream.after);
         let (mut bits, mut n) = (u64::MAX, 0);
         let ahead = &mut stream.ahead;
-        let listed = self
-            .target
-            .names()
-            .list(None, &node.handle(), cookie, &mut |cookie, entry| {
-                let now = cookie.hash >> DROPPED_BITS;
-                n = if now == bits { n + 1 } else { 0 };
-                bits = now;
-                if same.is_some_and(|(bits, least)| bits == now && n <= least) {
-                    return ControlFlow::Continue(());
-                }
-                ahead.push_back((place(cookie.hash, n), entry));
-                if ahead.len() < AHEAD {
-                    ControlFlow::Continue(())
-                } else {
-                    ControlFlow::Break(())
-                }
-            });
+        let listed =
+            self.target
+                .names()
+                .list(None, &node.handle(), cookie, &mut |cookie, entry| {
+                    let now = cookie.hash >> DROPPED_BITS;
+                    n = if now == bits { n + 1 } else { 0 };
+                    bits = now;
+                    if same.is_some_and(|(bits, least)| bits == now && n <= least) {
+                        return ControlFlow::Continue(());
+                    }
+                    ahead.push_back((place(cookie.hash, n), entry));
+                    if ahead.len() < AHEAD {
+                        ControlFlow::Continue(())
+                    } else {
+                        ControlFlow::Break(())
+                    }
+                });
         stream.ended = stream.ahead.len() < AHEAD;
         match listed {
             Ok(()) => Ok(()),

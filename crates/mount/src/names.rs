@@ -3,9 +3,7 @@
 use crate::attributes;
 use crate::files::{Answer, Files};
 use crate::nodes::Node;
-use esker_model::namespace::{
-    Change, Content, Inode, Kind, Make, Name, SetAttributes,
-};
+use esker_model::namespace::{Change, Content, Inode, Kind, Make, Name, SetAttributes};
 use esker_model::object::Asker;
 use esker_model::version::Version;
 use fuser::{Errno, FileAttr, TimeOrNow};
@@ -302,7 +300,9 @@ impl Files {
     /// The number of the directory that a directory lies in.
     pub(crate) fn above(&self, node: &Arc<Node>) -> u64 {
         let state = node.state();
-        state.parent().map_or(crate::nodes::ROOT, |above| above.number)
+        state
+            .parent()
+            .map_or(crate::nodes::ROOT, |above| above.number)
     }
 
     /// What a symbolic link says.

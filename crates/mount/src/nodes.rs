@@ -130,8 +130,7 @@ impl State {
 
     /// The file has that name; others, too, if it may have several.
     pub(crate) fn add_name(&mut self, directory: &Arc<Node>, name: &Name, links: u32) {
-        let same =
-            |(d, n): &(Arc<Node>, Name)| d.number == directory.number && n == name;
+        let same = |(d, n): &(Arc<Node>, Name)| d.number == directory.number && n == name;
         if self.names.first().is_some_and(same) {
             return;
         }
@@ -182,10 +181,6 @@ impl Nodes {
             collisions: AtomicUsize::new(0),
             moved: AtomicU64::new(0),
         }
-    }
-
-    pub(crate) fn root(&self) -> &Arc<Node> {
-        &self.root
     }
 
     fn shard(&self, number: u64) -> MutexGuard<'_, HashMap<u64, Arc<Node>>> {

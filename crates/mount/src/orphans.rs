@@ -67,8 +67,7 @@ pub fn check(
         ControlFlow::Continue(())
     })?;
     for root in &roots {
-        look_through(&led_to, root, search, cancel, &mut report)
-            .map_err(|e| told(root, e))??;
+        look_through(&led_to, root, search, cancel, &mut report).map_err(|e| told(root, e))??;
     }
     report.orphans.sort();
     report.missing.sort();

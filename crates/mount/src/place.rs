@@ -147,13 +147,24 @@ pub(crate) fn explain(error: io::Error, at: &Path) -> io::Error {
     )
 }
 
-/// Unmounts what is on a path, a dead mount too. Where programs use it, that is refused unless `detach`.
-pub fn unmount(path: &Path, detach: bool) -> io::Result<()> {
+/// How something is unmounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// Refused while programs use it.
+    Plain,
+    /// Nobody finds it any more; it ends once nobody uses it.
+    Detach,
+    /// The same, and all that is under way fails: for mounts that do not answer.
+    Force,
+}
+
+/// Unmounts what is on a path, a dead mount too.
+pub fn unmount(path: &Path, how: How) -> io::Result<()> {
     let at = plain(path)?;
     let told = |e: io::Error| {
         let hint = match e.kind() {
             io::ErrorKind::ResourceBusy => {
-                ": programs have files or directories of it open; end them, or detach it (--lazy)"
+                ": programs have files or directories of it open; end them, or detach it (`esker umount --lazy`)"
             }
             _ => "",
         };
@@ -176,14 +187,21 @@ pub fn unmount(path: &Path, detach: bool) -> io::Result<()> {
             ),
         ));
     }
-    let flags = if detach {
-        UnmountFlags::DETACH
-    } else {
-        UnmountFlags::empty()
+    let nofollow = UnmountFlags::NOFOLLOW;
+    if how == How::Force {
+        // It may be busy yet; what waits for it does not any more.
+        let _ = rustix::mount::unmount(&at, UnmountFlags::FORCE | nofollow);
+        if mount_at(&at)?.as_ref() != Some(&mount) {
+            return Ok(());
+        }
+    }
+    let flags = match how {
+        How::Plain => nofollow,
+        How::Detach | How::Force => UnmountFlags::DETACH | nofollow,
     };
-    match rustix::mount::unmount(&at, flags | UnmountFlags::NOFOLLOW) {
+    match rustix::mount::unmount(&at, flags) {
         Ok(()) => Ok(()),
-        Err(rustix::io::Errno::PERM) => with_helper(&at, detach).map_err(told),
+        Err(rustix::io::Errno::PERM) => with_helper(&at, how != How::Plain).map_err(told),
         Err(e) => Err(told(e.into())),
     }
 }
@@ -215,7 +233,8 @@ mod tests {
 
     #[test]
     fn lines_of_mounts() {
-        let line = br"36 35 98:0 /mnt1 /a\040b rw,noatime master:1 shared:2 - fuse.esker esker://h:1 rw";
+        let line =
+            br"36 35 98:0 /mnt1 /a\040b rw,noatime master:1 shared:2 - fuse.esker esker://h:1 rw";
         let mount = parse(line).unwrap();
         assert_eq!(mount.at, Path::new("/a b"));
         assert_eq!(mount.source, "esker://h:1");
@@ -226,9 +245,11 @@ mod tests {
     #[test]
     fn nothing_there_is_told() {
         let empty = tempfile::tempdir().unwrap();
-        let told = unmount(empty.path(), false).unwrap_err().to_string();
+        let told = unmount(empty.path(), How::Plain).unwrap_err().to_string();
         assert!(told.ends_with("nothing is mounted here"), "{told}");
-        let told = unmount(Path::new("/proc"), false).unwrap_err().to_string();
+        let told = unmount(Path::new("/proc"), How::Plain)
+            .unwrap_err()
+            .to_string();
         assert!(told.contains("none of Esker's"), "{told}");
         let file = empty.path().join("f");
         std::fs::write(&file, "").unwrap();

@@ -3,7 +3,7 @@
 use esker::{Database, OpenOptions};
 use esker_model::Result;
 use esker_model::namespace::Namespace;
-use esker_mount::{Mounted, Options, Target};
+use esker_mount::{How, Mounted, Options, Target};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -80,7 +80,7 @@ impl Scratch {
 
     pub(crate) fn unmount(&mut self) {
         if let Some(mounted) = self.mounted.take() {
-            mounted.unmount(false).unwrap();
+            mounted.unmount(How::Plain).unwrap();
             mounted.wait().unwrap();
         }
     }
