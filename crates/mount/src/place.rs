@@ -1,6 +1,6 @@
 //! Where things are mounted: what is there, what is left of a mount whose process has ended, and how to end one.
 
-use rustix::mount::UnmountFlags;
+use nix::mount::{MntFlags, umount2};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
@@ -187,21 +187,21 @@ pub fn unmount(path: &Path, how: How) -> io::Result<()> {
             ),
         ));
     }
-    let nofollow = UnmountFlags::NOFOLLOW;
+    let nofollow = MntFlags::UMOUNT_NOFOLLOW;
     if how == How::Force {
         // It may be busy yet; what waits for it does not any more.
-        let _ = rustix::mount::unmount(&at, UnmountFlags::FORCE | nofollow);
+        let _ = umount2(&at, MntFlags::MNT_FORCE | nofollow);
         if mount_at(&at)?.as_ref() != Some(&mount) {
             return Ok(());
         }
     }
     let flags = match how {
         How::Plain => nofollow,
-        How::Detach | How::Force => UnmountFlags::DETACH | nofollow,
+        How::Detach | How::Force => MntFlags::MNT_DETACH | nofollow,
     };
-    match rustix::mount::unmount(&at, flags) {
+    match umount2(&at, flags) {
         Ok(()) => Ok(()),
-        Err(rustix::io::Errno::PERM) => with_helper(&at, how != How::Plain).map_err(told),
+        Err(nix::errno::Errno::EPERM) => with_helper(&at, how != How::Plain).map_err(told),
         Err(e) => Err(told(e.into())),
     }
 }

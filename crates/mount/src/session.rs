@@ -3,9 +3,8 @@
 use crate::options::Options;
 use crate::place::{self, How};
 use fuser::{Config, Filesystem, MountOption, Notifier, Session, SessionACL};
+use nix::mount::MsFlags;
 use rustix::fs::{Mode, OFlags};
-use rustix::mount::MountFlags;
-use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -87,13 +86,13 @@ fn by_kernel<F: Filesystem>(
     if options.allow_other {
         data.push_str(",allow_other");
     }
-    let mut flags = MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOATIME;
+    let mut flags = MsFlags::MS_NODEV | MsFlags::MS_NOSUID | MsFlags::MS_NOATIME;
     if options.read_only {
-        flags |= MountFlags::RDONLY;
+        flags |= MsFlags::MS_RDONLY;
     }
     let kind = format!("fuse.{}", place::TYPE);
-    let data = CString::new(data)?;
-    rustix::mount::mount(options.source.as_str(), at, kind, flags, Some(&*data))?;
+    let (source, kind, data) = (options.source.as_str(), kind.as_str(), data.as_str());
+    nix::mount::mount(Some(source), at, Some(kind), flags, Some(data))?;
     let session = Session::from_fd(file_system, device, acl(options), config);
     if session.is_err() {
         // What was mounted a moment ago answers nobody.

@@ -3,4 +3,6 @@
 #![allow(clippy::print_stderr, reason = "what is left out is told")]
 
 mod basic;
+mod history;
+mod people;
 mod scratch;

@@ -1,9 +1,12 @@
 //! A namespace in a scratch folder, mounted.
 
 use esker::{Database, OpenOptions};
-use esker_model::Result;
 use esker_model::namespace::Namespace;
+use esker_model::{NeverCancel, Result};
+use esker_mount::data::Folders;
+use esker_mount::orphans::{Search, check};
 use esker_mount::{How, Mounted, Options, Target};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -46,6 +49,7 @@ impl Scratch {
 
     pub(crate) fn with(change: impl FnOnce(&mut Options)) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        open_up(folder.path());
         let target = folder.path().join("db");
         let database = OpenOptions::new()
             .create(true)
@@ -83,6 +87,18 @@ impl Scratch {
             mounted.unmount(How::Plain).unwrap();
             mounted.wait().unwrap();
         }
+    }
+
+    /// The database is whole, and data folders and namespace agree.
+    pub(crate) fn demand_sound(&self) {
+        let folders = Folders::open(&[self.data()]).unwrap();
+        let search = Search {
+            repair: false,
+            older: Duration::ZERO,
+        };
+        let report = check(&self.database, &folders, search, &NeverCancel).unwrap();
+        assert_eq!((&*report.orphans, &*report.missing), (&[][..], &[][..]));
+        assert_eq!(report.files, report.objects);
     }
 
     pub(crate) fn at(&self) -> PathBuf {
@@ -125,6 +141,53 @@ pub(crate) fn within_a_minute(test: impl FnOnce() + Send + 'static) {
                 std::panic::resume_unwind(panic);
             }
         }
-        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
+            let_everything_go();
+            panic!("it hangs");
+        }
+    }
+}
+
+/// A tmpfs of its own.
+pub(crate) struct Tmpfs(tempfile::TempDir);
+
+impl Tmpfs {
+    pub(crate) fn new() -> Self {
+        Self::sized("64m")
+    }
+
+    pub(crate) fn sized(size: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let options = format!("size={size},mode=755");
+        let kind = Some("tmpfs");
+        let flags = MsFlags::empty();
+        mount(kind, folder.path(), kind, flags, Some(options.as_str())).unwrap();
+        // So that everybody gets through to it.
+        open_up(folder.path());
+        Self(folder)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = umount2(self.0.path(), MntFlags::MNT_DETACH);
+    }
+}
+
+pub(crate) fn open_up(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Whoever waits for a mount of this process waits no more: not this process either, which could not end with open files.
+fn let_everything_go() {
+    for mount in esker_mount::place::mounts().unwrap_or_default() {
+        if mount.is_ours() && mount.at.starts_with(std::env::temp_dir()) {
+            let _ = esker_mount::place::unmount(&mount.at, How::Force);
+        }
     }
 }
