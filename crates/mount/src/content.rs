@@ -2,7 +2,7 @@
 
 use crate::attributes::{self, io_errno, os};
 use crate::body::{Body, Published, Source, Stamp, read_at};
-use crate::files::{Answer, Files};
+use crate::files::{Answer, Files, MOUNT};
 use crate::nodes::Node;
 use esker_model::Error;
 use esker_model::namespace::{Change, Content, Inode, Kind, SetAttributes};
@@ -17,6 +17,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// Whoever it was.
+const SOMEBODY: Asker = Asker {
+    uid: -1,
+    gids: Vec::new(),
+};
 const SUID: u32 = 0o4000;
 const SGID: u32 = 0o2000;
 const GROUP_EXECUTES: u32 = 0o0010;
@@ -72,9 +77,9 @@ pub(crate) fn writes(flags: i32) -> bool {
     access != OFlags::RDONLY
 }
 
-/// Whether open flags cut the content.
+/// Whether open flags cut the content: Linux does that also for who only reads.
 pub(crate) fn truncates(flags: i32) -> bool {
-    OFlags::from_bits_retain(flags.cast_unsigned()).contains(OFlags::TRUNC) && writes(flags)
+    OFlags::from_bits_retain(flags.cast_unsigned()).contains(OFlags::TRUNC)
 }
 
 /// Whether open flags want that nothing is there.
@@ -103,7 +108,7 @@ impl Files {
         flags: i32,
         register: Register<'_>,
     ) -> Answer<Reply> {
-        let write = writes(flags);
+        let changes = writes(flags) || truncates(flags);
         let mut opened = node.opened();
         let inode = self.present(node, opened.is_some())?;
         let told = node.state().told == Some(inode.version);
@@ -114,14 +119,14 @@ impl Files {
         node.note(&inode);
         match opened.as_mut() {
             None => {
-                let held = self.begin(node, &inode, write)?;
+                let held = self.begin(node, &inode, changes)?;
                 *opened = Some(Opened {
                     count: 0,
                     held,
                     passthrough: false,
                 });
             }
-            Some(now) => self.refresh(node, now, &inode, write)?,
+            Some(now) => self.refresh(node, now, &inode, changes)?,
         }
         let Some(now) = opened.as_mut() else {
             return Err(Errno::EIO);
@@ -133,7 +138,7 @@ impl Files {
             self.end(&mut opened);
             return Err(e);
         }
-        Ok(self.opened(node, &inode, now, write, register))
+        Ok(self.opened(node, &inode, now, writes(flags), register))
     }
 
     /// A file that was just made, opened.
@@ -437,6 +442,10 @@ impl Files {
         }
         let mut published = body.published.lock();
         let stamp = body.stamp().map_err(failed)?;
+        if stamp != published.stamp && node.state().privileged && body.backing.lock().is_some() {
+            // It was opened before it got privileges, so the kernel has not said who wrote.
+            self.drop_privileges(&SOMEBODY, node)?;
+        }
         let mut source = body.source.lock();
         let times = SetAttributes {
             mtime: Some(stamp.mtime),
@@ -470,7 +479,7 @@ impl Files {
                     blocks: Some(stamp.blocks),
                     ..times
                 };
-                let told = self.set(None, node, set)?.version;
+                let told = self.set(Some(&MOUNT), node, set)?.version;
                 node.state().told = Some(told);
             }
             if sync {
@@ -486,7 +495,7 @@ impl Files {
                 content: (!same).then(|| Content::Inline(content.clone())),
                 ..times
             };
-            let told = self.set(None, node, set)?.version;
+            let told = self.set(Some(&MOUNT), node, set)?.version;
             node.state().told = Some(told);
             published.content = Some(content);
         }

@@ -1,7 +1,7 @@
 //! Names: looked up, made, removed, moved; attributes.
 
 use crate::attributes;
-use crate::files::{Answer, Files};
+use crate::files::{Answer, Files, MOUNT};
 use crate::nodes::Node;
 use esker_model::namespace::{Change, Content, Inode, Kind, Make, Name, SetAttributes};
 use esker_model::object::Asker;
@@ -292,7 +292,7 @@ impl Files {
                 ..SetAttributes::default()
             };
             // The kernel has looked whether they may: who may write a file may say that it is of now.
-            self.set(None, node, set)?;
+            self.set(Some(&MOUNT), node, set)?;
         }
         self.attributes_of(node)
     }

@@ -53,6 +53,8 @@ pub(crate) struct State {
     pub(crate) gone: bool,
     /// How many names it has, as far as known.
     pub(crate) links: u32,
+    /// It runs as its owner or group.
+    pub(crate) privileged: bool,
     /// Files made in this directory get its group.
     pub(crate) inherits: bool,
 }
@@ -114,6 +116,7 @@ impl Node {
         state.told = Some(inode.version);
         state.gone = inode.links == 0;
         state.links = inode.links;
+        state.privileged = inode.kind() == Kind::File && inode.mode & 0o6000 != 0;
         state.inherits = inode.is_directory() && inode.mode & 0o2000 != 0;
         state.object = match &inode.content {
             Content::Object(path) => Some(path.as_slice().into()),
