@@ -3,6 +3,10 @@
 #![allow(clippy::print_stderr, reason = "what is left out is told")]
 
 mod basic;
+mod contents;
+mod death;
 mod history;
 mod people;
+mod programs;
+mod rules;
 mod scratch;
