@@ -17,7 +17,7 @@ pub struct Options {
     pub threads: usize,
     /// For how long the kernel may answer for names and attributes itself.
     pub timeout: Duration,
-    /// For how long it may answer that a name is not there.
+    /// For how long it may answer that a name is not there: what another mount makes is not seen before.
     pub negative: Duration,
     /// Contents up to this size lie in the namespace.
     pub inline_bytes: usize,
@@ -46,7 +46,7 @@ impl Default for Options {
             allow_other: false,
             threads: 2,
             timeout: Duration::from_secs(1),
-            negative: Duration::from_secs(1),
+            negative: Duration::ZERO,
             inline_bytes: INLINE_BYTES_MAX,
             passthrough: true,
             source: "esker".to_owned(),

@@ -37,8 +37,8 @@ pub(crate) struct MountArgs {
     /// For how long the kernel may answer for names and attributes itself
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     pub(crate) attr_timeout: Duration,
-    /// For how long it may answer that a name is not there
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    /// For how long it may answer that a name is not there: so long, what is made elsewhere is not seen
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_duration)]
     pub(crate) negative_timeout: Duration,
     /// The largest content that lies in the database, up to 4KiB
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = parse_size)]
