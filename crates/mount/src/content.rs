@@ -54,16 +54,8 @@ pub(crate) struct Reply {
 pub(crate) type Register<'a> = &'a dyn Fn(&File) -> io::Result<BackingId>;
 
 impl Opened {
-    /// What the file underneath is, if the namespace was not told yet.
-    pub(crate) fn unpublished(&self) -> Option<Stamp> {
-        let Held::File(body) = &self.held else {
-            return None;
-        };
-        let stamp = body.stamp().ok()?;
-        (body.published.lock().stamp != stamp).then_some(stamp)
-    }
-
-    fn body(&self) -> Option<Arc<Body>> {
+    /// The file underneath, where there is one.
+    pub(crate) fn body(&self) -> Option<Arc<Body>> {
         match &self.held {
             Held::File(body) => Some(Arc::clone(body)),
             Held::Bytes(_) => None,

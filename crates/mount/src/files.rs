@@ -153,18 +153,19 @@ impl Files {
     /// A file's attributes as programs see them: what was written and not told yet counts.
     pub(crate) fn attributes(&self, node: &Node, inode: &Inode) -> FileAttr {
         let opened = node.opened();
-        self.attributes_opened(node, inode, opened.as_ref())
-    }
-
-    pub(crate) fn attributes_opened(
-        &self,
-        node: &Node,
-        inode: &Inode,
-        opened: Option<&Opened>,
-    ) -> FileAttr {
+        let Some(body) = opened.as_ref().and_then(Opened::body) else {
+            node.note(inode);
+            return attributes::of(node.number, inode);
+        };
+        // Nothing is told meanwhile: what is known and what is not belong together.
+        let published = body.published.lock();
+        let present = self.stat(node);
+        let inode = present.as_ref().unwrap_or(inode);
         node.note(inode);
         let mut attributes = attributes::of(node.number, inode);
-        if let Some(stamp) = opened.and_then(Opened::unpublished) {
+        if let Ok(stamp) = body.stamp()
+            && stamp != published.stamp
+        {
             attributes.size = stamp.size;
             attributes.blocks = stamp.blocks.max(stamp.size.div_ceil(512));
             attributes.mtime = attributes::time(stamp.mtime);
