@@ -347,3 +347,91 @@ fn joined(path: &NamePath, name: &Name) -> Result<NamePath, FileError> {
     }
     Ok(joined)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_model::namespace::Make;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    fn file(id: [u8; 16]) -> Inode {
+        let make = Make::new(Kind::File.bits() | 0o644, 0, 0);
+        Inode {
+            id: VertexId(id),
+            version: Version::ZERO,
+            mode: make.mode,
+            uid: 0,
+            gid: 0,
+            links: 1,
+            size: 0,
+            blocks: 0,
+            rdev: 0,
+            atime: 0,
+            mtime: 0,
+            ctime: 0,
+            btime: 0,
+            content: Content::None,
+            xattrs: Vec::new(),
+            tracked: false,
+        }
+    }
+
+    proptest! {
+        /// Whatever is remembered and forgotten: each file that the kernel knows has one number and no other file has it, also
+        /// where their halves are the same; and what is forgotten as often as told is gone.
+        #[test]
+        fn numbers_are_of_one_file(steps in proptest::collection::vec((0_u8..6, 0_u8..2, any::<bool>()), 1..80)) {
+            let nodes = Nodes::new();
+            let root = nodes.get(ROOT).unwrap();
+            let mut model: HashMap<[u8; 16], (u64, u64)> = HashMap::new();
+            for (first, second, forget) in steps {
+                let mut id = [second; 16];
+                id[0] = first;
+                if forget {
+                    if let Some((number, times)) = model.get_mut(&id) {
+                        nodes.forget(*number, 1);
+                        *times -= 1;
+                        if *times == 0 {
+                            model.remove(&id);
+                        }
+                    }
+                } else {
+                    let name = Name::new(&[b'a' + first]).unwrap();
+                    let node = nodes.remember(&file(id), &root, &name);
+                    let known = model.entry(id).or_insert((node.number, 0));
+                    prop_assert_eq!(known.0, node.number);
+                    known.1 += 1;
+                }
+                prop_assert_eq!(nodes.len(), model.len());
+                for (id, (number, _)) in &model {
+                    prop_assert_eq!(nodes.get(*number).map(|n| n.id), Some(VertexId(*id)));
+                    prop_assert_eq!(nodes.find(VertexId(*id)).map(|n| n.number), Some(*number));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn paths_follow_directories() {
+        let nodes = Nodes::new();
+        let root = nodes.get(ROOT).unwrap();
+        let name = |text: &str| Name::new(text.as_bytes()).unwrap();
+        let directory = |n: u8| Inode {
+            mode: Kind::Directory.bits() | 0o755,
+            links: 2,
+            ..file([n; 16])
+        };
+        let a = nodes.remember(&directory(1), &root, &name("a"));
+        let b = nodes.remember(&directory(2), &a, &name("b"));
+        let path = |directory: &Arc<Node>| nodes.path(directory).unwrap().to_string();
+        assert_eq!((path(&a), path(&b)), ("/a".into(), "/a/b".into()));
+        a.state().rename((&root, &name("a")), (&root, &name("c")));
+        nodes.moved();
+        assert_eq!(path(&b), "/c/b");
+        let f = nodes.remember(&file([3; 16]), &b, &name("f"));
+        assert_eq!(nodes.file(&f).unwrap().to_string(), "/c/b/f");
+        let handle = f.handle().handle().unwrap();
+        assert_eq!((handle.id, handle.directory), (f.id, b.id));
+    }
+}

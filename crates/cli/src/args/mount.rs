@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[command(
     after_help = "Runs until it is unmounted, or told to stop by Ctrl-C. Contents up to --inline lie in the database, larger ones \
                   in the folders of --data, where programs read and write them directly; the folders are made if they are not \
@@ -46,6 +47,9 @@ pub(crate) struct MountArgs {
     /// All contents go through this process, also where the kernel could read and write them itself
     #[arg(long)]
     pub(crate) no_passthrough: bool,
+    /// Mount nothing, which answers at once: to measure against
+    #[arg(long, hide = true)]
+    pub(crate) null: bool,
     /// Return once it is mounted, and go on in the background
     #[arg(long)]
     pub(crate) background: bool,

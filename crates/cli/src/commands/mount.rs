@@ -37,9 +37,13 @@ pub(crate) fn mount(args: &MountArgs, context: &mut Context) -> anyhow::Result<O
     }
     let options = options(args)?;
     options.check().map_err(|e| usage(e.to_string()))?;
-    let database = context.open(&args.target)?;
-    let target = Arc::new(Mountable(database));
-    let mounted = esker_mount::mount(target, &args.at, options).context("mounting")?;
+    let mounted = if args.null {
+        esker_mount::mount_null(&args.at, &options)
+    } else {
+        let target = Arc::new(Mountable(context.open(&args.target)?));
+        esker_mount::mount(target, &args.at, options)
+    };
+    let mounted = mounted.context("mounting")?;
     context.note(&format!(
         "mounted `{}` on {}; Ctrl-C or `esker umount {}` ends it",
         args.target.target,
