@@ -8,6 +8,7 @@ use esker::Database;
 use esker_model::Result;
 use esker_model::namespace::Namespace;
 use esker_mount::{How, Mounted, Options, Target, place};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -93,6 +94,8 @@ fn in_background(args: &MountArgs, context: &Context) -> anyhow::Result<Outcome>
         .arg("--quiet")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
+        // Ctrl-C at the terminal is not meant for it.
+        .process_group(0)
         .spawn()
         .context("starting the process in the background")?;
     loop {

@@ -12,6 +12,7 @@ mod cluster;
 mod cluster_objects;
 mod cluster_same;
 mod failover;
+mod mount;
 mod names;
 mod names_cluster;
 mod names_graph;
