@@ -131,7 +131,10 @@ pub(crate) fn demand_free(path: &Path) -> io::Result<PathBuf> {
 
 /// What a failure to mount is about.
 pub(crate) fn explain(error: io::Error, at: &Path) -> io::Error {
+    let said = error.to_string();
     let hint = match error.kind() {
+        // The helper has said what it wants.
+        _ if error.raw_os_error().is_none() => "",
         io::ErrorKind::NotFound => {
             "; is there /dev/fuse, and for users other than root `fusermount3` (package fuse3)?"
         }
@@ -143,7 +146,7 @@ pub(crate) fn explain(error: io::Error, at: &Path) -> io::Error {
     };
     io::Error::new(
         error.kind(),
-        format!("cannot mount on {}: {error}{hint}", at.display()),
+        format!("cannot mount on {}: {}{hint}", at.display(), said.trim()),
     )
 }
 

@@ -5,8 +5,8 @@ use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use anyhow::Context as _;
 use esker::Database;
-use esker_model::Result;
 use esker_model::namespace::Namespace;
+use esker_model::{Error, Result};
 use esker_mount::{How, Mounted, Options, Target, place};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -44,7 +44,7 @@ pub(crate) fn mount(args: &MountArgs, context: &mut Context) -> anyhow::Result<O
         let target = Arc::new(Mountable(context.open(&args.target)?));
         esker_mount::mount(target, &args.at, options)
     };
-    let mounted = mounted.context("mounting")?;
+    let mounted = mounted.map_err(|e| Error::io("mount", e))?;
     context.note(&format!(
         "mounted `{}` on {}; Ctrl-C or `esker umount {}` ends it",
         args.target.target,
@@ -80,9 +80,12 @@ fn end(mounted: Mounted, context: &Context) -> anyhow::Result<()> {
             "programs still use {}: it is detached, and ends once they let go; a second signal ends it at once",
             mounted.at().display()
         ));
-        mounted.unmount(How::Detach).context("unmounting")?;
+        mounted
+            .unmount(How::Detach)
+            .map_err(|e| Error::io("umount", e))?;
     }
-    mounted.wait().context("ending the mount")
+    let ended = mounted.wait().map_err(|e| Error::io("mount", e));
+    Ok(ended?)
 }
 
 /// A process of its own does it; this one waits until it is mounted, or has failed and said why.
@@ -132,6 +135,6 @@ pub(crate) fn umount(args: &UmountArgs) -> anyhow::Result<Outcome> {
         (true, false) => How::Detach,
         (false, false) => How::Plain,
     };
-    place::unmount(&args.at, how).context("unmounting")?;
+    place::unmount(&args.at, how).map_err(|e| Error::io("umount", e))?;
     Ok(Outcome::Done)
 }

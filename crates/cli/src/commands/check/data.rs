@@ -5,8 +5,8 @@ use crate::context::Context;
 use crate::exit::Outcome;
 use crate::output::{Cell, Rows};
 use crate::units::{counted, size};
-use anyhow::Context as _;
 use esker::Database;
+use esker_model::Error;
 use esker_mount::data::Folders;
 use esker_mount::orphans::{Report, Search, check};
 use serde_json::json;
@@ -24,7 +24,7 @@ pub(super) fn run(
     if let Some(path) = missing {
         anyhow::bail!("{}: expected a data folder of a mount", path.display());
     }
-    let folders = Folders::open(&args.data).context("opening the data folders")?;
+    let folders = Folders::open(&args.data).map_err(|e| Error::io("check", e))?;
     let search = Search {
         repair: args.repair,
         older: OLDER,
