@@ -1,6 +1,6 @@
 //! Open files: opened, read, written, and what was written told to the namespace.
 
-use crate::attributes::{self, io_errno, os};
+use crate::attributes::{self, io_errno};
 use crate::body::{Body, Published, Source, Stamp, read_at};
 use crate::files::{Answer, Files, MOUNT};
 use crate::nodes::Node;
@@ -8,7 +8,7 @@ use esker_model::Error;
 use esker_model::namespace::{Change, Content, Inode, Kind, SetAttributes};
 use esker_model::object::Asker;
 use fuser::{BackingId, Errno, FopenFlags};
-use rustix::fs::{FallocateFlags, OFlags};
+use rustix::fs::OFlags;
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -30,13 +30,13 @@ const GROUP_EXECUTES: u32 = 0o0010;
 #[derive(Debug)]
 pub(crate) struct Opened {
     count: u64,
-    held: Held,
+    pub(crate) held: Held,
     /// The kernel reads and writes the file underneath itself. So it is for all who have it open, or for none.
     passthrough: bool,
 }
 
 #[derive(Debug, Clone)]
-enum Held {
+pub(crate) enum Held {
     /// Small content, to be read.
     Bytes(Arc<Vec<u8>>),
     /// A file underneath.
@@ -308,68 +308,14 @@ impl Files {
         backing.clone()
     }
 
-    /// The body of an open file.
-    pub(crate) fn body(&self, node: &Node) -> Answer<Arc<Body>> {
-        let body = node.opened().as_ref().and_then(Opened::body);
-        body.ok_or(Errno::EBADF)
-    }
-
-    /// Reads.
-    pub(crate) fn read(&self, node: &Node, offset: u64, size: u32) -> Answer<Vec<u8>> {
-        let held = node.opened().as_ref().map(|o| o.held.clone());
-        match held {
-            None => Err(Errno::EBADF),
-            Some(Held::Bytes(bytes)) => {
-                let from = usize::try_from(offset)
-                    .unwrap_or(usize::MAX)
-                    .min(bytes.len());
-                let until = from.saturating_add(size as usize).min(bytes.len());
-                Ok(bytes.get(from..until).unwrap_or_default().to_vec())
-            }
-            Some(Held::File(body)) => {
-                let mut buffer = vec![0; size as usize];
-                let n = read_at(&body.file, &mut buffer, offset).map_err(|e| io_errno(&e))?;
-                buffer.truncate(n);
-                Ok(buffer)
-            }
-        }
-    }
-
-    /// Writes; as much as there is room for.
-    pub(crate) fn write(
-        &self,
-        asker: &Asker,
-        node: &Node,
-        offset: u64,
-        data: &[u8],
-        kill: bool,
-    ) -> Answer<u32> {
-        let body = self.body(node)?;
-        self.demand_room(&body, offset.saturating_add(data.len() as u64))?;
-        let mut done = 0;
-        while let Some(rest) = data.get(done..).filter(|r| !r.is_empty()) {
-            match body.file.write_at(rest, offset + done as u64) {
-                Ok(0) => break,
-                Ok(n) => done += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if done == 0 => return Err(io_errno(&e)),
-                Err(_) => break,
-            }
-        }
-        if kill {
-            self.drop_privileges(asker, node)?;
-        }
-        Ok(done as u32)
-    }
-
-    fn demand_room(&self, body: &Body, size: u64) -> Answer<()> {
+    pub(crate) fn demand_room(&self, body: &Body, size: u64) -> Answer<()> {
         if size > self.options.inline_bytes as u64 && body.is_bounded() {
             return Err(Errno::EFBIG);
         }
         Ok(())
     }
 
-    fn drop_privileges(&self, asker: &Asker, node: &Node) -> Answer<()> {
+    pub(crate) fn drop_privileges(&self, asker: &Asker, node: &Node) -> Answer<()> {
         let inode = self.stat(node)?;
         let Some(mode) = without_privileges(&inode, asker) else {
             return Ok(());
@@ -540,7 +486,7 @@ impl Files {
 
     /// A descriptor was closed.
     pub(crate) fn flush(&self, node: &Node) -> Answer<()> {
-        match self.body(node) {
+        match node.body() {
             Ok(body) => self.publish(node, &body, false),
             Err(_) => Ok(()),
         }
@@ -548,7 +494,7 @@ impl Files {
 
     /// What was written survives a power failure.
     pub(crate) fn sync(&self, node: &Node) -> Answer<()> {
-        if let Ok(body) = self.body(node) {
+        if let Ok(body) = node.body() {
             self.publish(node, &body, true)?;
         }
         self.target.persist().map_err(|e| attributes::errno(&e))
@@ -584,78 +530,6 @@ impl Files {
         if let Ok(body) = Arc::try_unwrap(body) {
             self.pool.give_back(body);
         }
-    }
-
-    /// Reserves or frees room.
-    pub(crate) fn allocate(&self, node: &Node, offset: u64, length: u64, mode: i32) -> Answer<()> {
-        let body = self.body(node)?;
-        self.demand_room(&body, offset.saturating_add(length))?;
-        let flags = FallocateFlags::from_bits_retain(mode.cast_unsigned());
-        rustix::fs::fallocate(&body.file, flags, offset, length).map_err(os)
-    }
-
-    /// Where the next data or hole is.
-    pub(crate) fn seek(&self, node: &Node, offset: i64, whence: i32) -> Answer<i64> {
-        const SEEK_DATA: i32 = 3;
-        const SEEK_HOLE: i32 = 4;
-        let offset = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
-        let held = node.opened().as_ref().map(|o| o.held.clone());
-        let found = match (held, whence) {
-            (None, _) => return Err(Errno::EBADF),
-            (Some(Held::Bytes(bytes)), SEEK_DATA | SEEK_HOLE) => {
-                let size = bytes.len() as u64;
-                if offset >= size {
-                    return Err(Errno::ENXIO);
-                }
-                if whence == SEEK_DATA { offset } else { size }
-            }
-            (Some(Held::File(body)), SEEK_DATA) => {
-                rustix::fs::seek(&body.file, rustix::fs::SeekFrom::Data(offset)).map_err(os)?
-            }
-            (Some(Held::File(body)), SEEK_HOLE) => {
-                rustix::fs::seek(&body.file, rustix::fs::SeekFrom::Hole(offset)).map_err(os)?
-            }
-            _ => return Err(Errno::EINVAL),
-        };
-        i64::try_from(found).map_err(|_| Errno::EOVERFLOW)
-    }
-
-    /// Copies from one open file to another.
-    pub(crate) fn copy_range(
-        &self,
-        (from, at): (&Node, u64),
-        (to, onto): (&Node, u64),
-        length: u64,
-    ) -> Answer<u32> {
-        let target = self.body(to)?;
-        let length = length.min(1 << 30);
-        self.demand_room(&target, onto.saturating_add(length))?;
-        let held = from.opened().as_ref().map(|o| o.held.clone());
-        let n = match held {
-            None => return Err(Errno::EBADF),
-            Some(Held::Bytes(bytes)) => {
-                let from = usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
-                let until = from.saturating_add(length as usize).min(bytes.len());
-                let part = bytes.get(from..until).unwrap_or_default();
-                target
-                    .file
-                    .write_all_at(part, onto)
-                    .map_err(|e| io_errno(&e))?;
-                part.len()
-            }
-            Some(Held::File(source)) => {
-                let (mut at, mut onto) = (at, onto);
-                rustix::fs::copy_file_range(
-                    &source.file,
-                    Some(&mut at),
-                    &target.file,
-                    Some(&mut onto),
-                    length as usize,
-                )
-                .map_err(os)?
-            }
-        };
-        Ok(n as u32)
     }
 }
 

@@ -238,12 +238,8 @@ impl Folders {
 /// Where an object lies below its folder.
 pub(crate) fn relative(id: VertexId) -> PathBuf {
     let [.., last] = id.0;
-    let mut name = String::with_capacity(35);
-    name.push_str(&format!("{last:02x}/"));
-    for byte in id.0 {
-        name.push_str(&format!("{byte:02x}"));
-    }
-    PathBuf::from(name)
+    let name = u128::from_be_bytes(id.0);
+    PathBuf::from(format!("{last:02x}/{name:032x}"))
 }
 
 /// Whose object it is that lies there below its folder, if it is one.

@@ -398,11 +398,7 @@ impl Filesystem for Door {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        match self
-            .0
-            .node(ino.0)
-            .and_then(|n| self.0.read(&n, offset, size))
-        {
+        match self.0.node(ino.0).and_then(|n| n.read(offset, size)) {
             Ok(data) => reply.data(&data),
             Err(e) => reply.error(e),
         }
@@ -489,7 +485,7 @@ impl Filesystem for Door {
     ) {
         let mut listed = || -> Answer<()> {
             let node = self.0.node(ino.0)?;
-            let dots = [(".", node.number), ("..", self.0.above(&node))];
+            let dots = [(".", node.number), ("..", node.above())];
             for (place, (dot, number)) in (1..).zip(dots) {
                 let directory = fuser::FileType::Directory;
                 if place > offset && reply.add(INodeNo(number), place, directory, dot) {
@@ -530,7 +526,7 @@ impl Filesystem for Door {
             if offset < 2 {
                 let own = self.0.attributes_of(&node)?;
                 let above = fuser::FileAttr {
-                    ino: INodeNo(self.0.above(&node)),
+                    ino: INodeNo(node.above()),
                     ..own
                 };
                 for (place, (dot, attributes)) in (1..).zip([(".", own), ("..", above)]) {
@@ -691,11 +687,7 @@ impl Filesystem for Door {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        match self
-            .0
-            .node(ino.0)
-            .and_then(|n| self.0.seek(&n, offset, whence))
-        {
+        match self.0.node(ino.0).and_then(|n| n.seek(offset, whence)) {
             Ok(place) => reply.offset(place),
             Err(e) => reply.error(e),
         }

@@ -3,7 +3,7 @@
 //! ```text
 //!  program ──► kernel ──► Files (fuse.rs: the protocol's calls)
 //!                │          ├─ names.rs    look-ups, changes of names, attributes   ──► Target: the namespace
-//!                │          ├─ content.rs  open files: read, write, publish         ──► data.rs: objects in folders
+//!                │          ├─ content.rs  open files, and what was written told    ──► data.rs: objects in folders
 //!                │          └─ list.rs     directories
 //!                └── passthrough: reads and writes of open files go straight to the file underneath
 //! ```
@@ -13,6 +13,7 @@
 
 mod attributes;
 mod body;
+mod bytes;
 mod content;
 pub mod data;
 mod files;

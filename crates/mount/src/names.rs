@@ -297,14 +297,6 @@ impl Files {
         self.attributes_of(node)
     }
 
-    /// The number of the directory that a directory lies in.
-    pub(crate) fn above(&self, node: &Arc<Node>) -> u64 {
-        let state = node.state();
-        state
-            .parent()
-            .map_or(crate::nodes::ROOT, |above| above.number)
-    }
-
     /// What a symbolic link says.
     pub(crate) fn read_link(&self, node: &Arc<Node>) -> Answer<Vec<u8>> {
         match self.stat(node)?.content {

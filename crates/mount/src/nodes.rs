@@ -110,6 +110,13 @@ impl Node {
         .path()
     }
 
+    /// The number of the directory that a directory lies in.
+    pub(crate) fn above(&self) -> u64 {
+        let state = self.state();
+        let above = state.names.first();
+        above.map_or(ROOT, |(directory, _)| directory.number)
+    }
+
     /// Notes what the file is now.
     pub(crate) fn note(&self, inode: &Inode) {
         let mut state = self.state();
@@ -126,11 +133,6 @@ impl Node {
 }
 
 impl State {
-    /// The directory where it is, as far as known.
-    pub(crate) fn parent(&self) -> Option<&Arc<Node>> {
-        self.names.first().map(|(directory, _)| directory)
-    }
-
     /// The file has that name; others, too, if it may have several.
     pub(crate) fn add_name(&mut self, directory: &Arc<Node>, name: &Name, links: u32) {
         let same = |(d, n): &(Arc<Node>, Name)| d.number == directory.number && n == name;
@@ -208,8 +210,9 @@ impl Nodes {
         {
             return *number;
         }
-        let [.., a, b, c, d, e, f, g, h] = id.0;
-        let half = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+        let half =
+            id.0.last_chunk()
+                .map_or(0, |half| u64::from_be_bytes(*half));
         half.max(ROOT + 1)
     }
 

@@ -57,16 +57,13 @@ fn unescaped(word: &[u8]) -> Vec<u8> {
         let byte = digits
             .and_then(|d| std::str::from_utf8(d).ok())
             .and_then(|d| u8::from_str_radix(d, 8).ok());
-        match byte {
-            Some(byte) => {
-                out.push(byte);
-                rest = behind.get(3..).unwrap_or_default();
-            }
-            None => {
-                out.push(*first);
-                rest = behind;
-            }
-        }
+        let Some(byte) = byte else {
+            out.push(*first);
+            rest = behind;
+            continue;
+        };
+        out.push(byte);
+        rest = behind.get(3..).unwrap_or_default();
     }
     out
 }
@@ -130,7 +127,7 @@ pub(crate) fn demand_free(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// What a failure to mount is about.
-pub(crate) fn explain(error: io::Error, at: &Path) -> io::Error {
+pub(crate) fn explain(error: &io::Error, at: &Path) -> io::Error {
     let said = error.to_string();
     let hint = match error.kind() {
         // The helper has said what it wants.

@@ -30,7 +30,7 @@ pub(crate) fn begin<F: Filesystem>(
     } else {
         Session::new(file_system, at, &config)
     };
-    let session = session.map_err(|e| place::explain(e, at))?;
+    let session = session.map_err(|e| place::explain(&e, at))?;
     notifier(session.notifier());
     let thread = std::thread::Builder::new()
         .name("mount".to_owned())

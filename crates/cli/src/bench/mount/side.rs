@@ -84,15 +84,14 @@ impl Side {
         })?;
         std::fs::create_dir_all(&at)?;
         let at = at.canonicalize()?;
-        let target = match (&args.target, kind) {
-            (Some(target), Kind::Esker) => target.clone(),
-            _ => {
-                let folder = scratch.fresh("database")?.display().to_string();
-                if kind == Kind::Esker {
-                    OpenOptions::new().create(true).open(&folder)?.close()?;
-                }
-                folder
+        let target = if let (Some(target), Kind::Esker) = (&args.target, kind) {
+            target.clone()
+        } else {
+            let folder = scratch.fresh("database")?.display().to_string();
+            if kind == Kind::Esker {
+                OpenOptions::new().create(true).open(&folder)?.close()?;
             }
+            folder
         };
         let mut command = Command::new(std::env::current_exe()?);
         command
