@@ -48,7 +48,7 @@ pub(crate) struct StatsArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Reads every row; exit code 1 if something is wrong.\n\nExamples:\n  \
-                  esker check lab.esker\n  esker check lab.esker --repair"
+                  esker check lab.esker\n  esker check lab.esker --repair\n  esker check lab.esker --data /scratch/.esker-data"
 )]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
@@ -56,6 +56,10 @@ pub(crate) struct CheckArgs {
     /// Rebuild what is derived (indexes, counts, inverse edges) where it is wrong
     #[arg(long)]
     pub(crate) repair: bool,
+    /// Data folders of its mounts, to look in for contents that no file leads to, and for files without theirs; with --repair
+    /// the former go, if they are ten minutes old
+    #[arg(long, value_name = "DIR", value_delimiter = ',')]
+    pub(crate) data: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }

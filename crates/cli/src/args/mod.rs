@@ -9,6 +9,7 @@ mod cluster;
 mod far;
 mod find;
 mod import;
+mod mount;
 mod names;
 mod object;
 mod placement;
@@ -37,6 +38,7 @@ pub(crate) use import::{
     ExportArgs, ExportCommand, ExportTableArgs, ImportArgs, ImportCommand, ImportDarshanArgs,
     ImportTableArgs, TableFormatArg, TableKind,
 };
+pub(crate) use mount::{MountArgs, UmountArgs};
 pub(crate) use names::{
     ChmodArgs, ChownArgs, DfArgs, DuArgs, LnArgs, LsArgs, MkdirArgs, MvArgs, NamespaceArgs,
     NamespaceCommand, NamespaceExplainArgs, RmArgs, StatArgs, TouchArgs,
@@ -241,6 +243,10 @@ pub(crate) enum Command {
     Du(DuArgs),
     /// How the namespace keeps a directory
     Namespace(NamespaceArgs),
+    /// Give any program the namespace, as a file system of this machine
+    Mount(MountArgs),
+    /// End a mount
+    Umount(UmountArgs),
     /// Ask RDF data, or change it, by SPARQL
     Sparql(SparqlArgs),
     /// Load, dump and look after RDF data

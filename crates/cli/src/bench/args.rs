@@ -2,6 +2,7 @@
 
 use super::boss::BossBenchArgs;
 use super::cluster::ClusterBenchArgs;
+use super::mount::MountBenchArgs;
 use super::namespace::NamespaceBenchArgs;
 use super::objects::ObjectsBenchArgs;
 use super::placement::PlacementBenchArgs;
@@ -46,6 +47,8 @@ pub(crate) enum Workload {
     Boss(BossBenchArgs),
     /// Create, ask for, change and list files, beside tmpfs and ext4
     Namespace(NamespaceBenchArgs),
+    /// Files through a mount, beside a FUSE file system that answers at once
+    Mount(MountBenchArgs),
     /// Load RDF and answer SPARQL, beside other stores
     Rdf(RdfBenchArgs),
     /// Hits of the site cache, and replays of a trace

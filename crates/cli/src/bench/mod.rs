@@ -5,10 +5,10 @@
 //! scratch folder that is removed after. `docs/book/bench.md` has figures and says how to read them.
 //!
 //! Suggested reading order: [`args`], [`source`] (which graph), [`sides`] (what both sides are given), then a workload:
-//! [`ingest`], [`hot_vertex`], [`read`], [`scan`], [`travel`], [`open`], [`serve`]. [`report`] prints. Eight stand apart:
+//! [`ingest`], [`hot_vertex`], [`read`], [`scan`], [`travel`], [`open`], [`serve`]. [`report`] prints. Nine stand apart:
 //! [`placement`] counts, and neither stores nor times anything; [`cluster`] measures several servers against one;
 //! [`objects`] and [`boss`] measure what SoMeta's paper measured, the latter beside other databases; [`namespace`] measures
-//! files beside file systems; [`rdf`] measures queries beside other stores of RDF; [`site`]
+//! files beside file systems, and [`mount`] does so through a mount; [`rdf`] measures queries beside other stores of RDF; [`site`]
 //! measures the site cache, and [`wan`] far servers and tiers between.
 
 mod args;
@@ -19,6 +19,7 @@ mod copurchase;
 mod hot_vertex;
 mod ingest;
 mod machine;
+mod mount;
 mod namespace;
 mod objects;
 mod open;
@@ -76,6 +77,7 @@ pub(crate) fn run(args: &BenchArgs, context: &mut Context) -> anyhow::Result<Out
         Workload::Objects(args) => objects::run(args, context),
         Workload::Boss(args) => boss::run(args, context),
         Workload::Namespace(args) => namespace::run(args, context),
+        Workload::Mount(args) => mount::run(args, context),
         Workload::Rdf(args) => rdf::run(args, context),
         Workload::Site(args) => site::run(args, context),
         Workload::Wan(args) => wan::run(args, context),

@@ -1,5 +1,7 @@
 //! `esker check`: reads everything and compares what must agree.
 
+mod data;
+
 use crate::args::{CheckArgs, RowFormat};
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -11,6 +13,9 @@ use serde_json::json;
 
 pub(crate) fn run(args: &CheckArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let database = context.open(&args.target)?;
+    if !args.data.is_empty() {
+        return data::run(args, &database, context);
+    }
     let options = CheckOptions {
         repair: args.repair,
     };

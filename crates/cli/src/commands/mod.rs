@@ -20,6 +20,7 @@ mod init;
 mod lineage;
 mod link;
 mod man;
+pub(crate) mod mount;
 mod names;
 mod object;
 mod placement;
@@ -109,6 +110,8 @@ pub(crate) fn complain(error: &anyhow::Error, style: Style) -> u8 {
 fn run(command: Command, context: &mut Context, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     match command {
         Command::Init(args) => init::run(&args, context),
+        Command::Mount(args) => mount::mount(&args, context),
+        Command::Umount(args) => mount::umount(&args),
         Command::Import(args) => match args.command {
             ImportCommand::Darshan(args) => import_darshan::run(&args, context),
             ImportCommand::Vertices(args) => {

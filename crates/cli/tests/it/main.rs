@@ -13,6 +13,7 @@ mod cluster;
 mod cluster_objects;
 mod cluster_same;
 mod failover;
+mod mount;
 mod moving;
 mod names;
 mod names_cluster;

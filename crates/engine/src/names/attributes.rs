@@ -128,7 +128,7 @@ impl Txn<'_, '_> {
     }
 
     /// A directory with the times that its entries give it: what is written keeps them.
-    fn with_entries(&self, names: &NamesTxn<'_>, inode: Inode) -> Result<Inode> {
+    pub(super) fn with_entries(&self, names: &NamesTxn<'_>, inode: Inode) -> Result<Inode> {
         if !inode.is_directory() {
             return Ok(inode);
         }
@@ -340,7 +340,7 @@ impl Txn<'_, '_> {
         }
         let (before, at) = self.inode_at(names, asker, path, true)?;
         check_xattr(&before, asker, name, path)?;
-        let mut inode = before.clone();
+        let mut inode = self.with_entries(names, before.clone())?;
         let found = inode
             .xattrs
             .binary_search_by(|(n, _)| n.as_slice().cmp(name));

@@ -142,9 +142,17 @@ impl Txn<'_, '_> {
         for directory in [parent.id, target.id] {
             names.note_changed(directory, now);
         }
+        let kind = inode.kind();
+        if kind == Kind::Directory {
+            // What its entries say of its times counts only where it is newer than its version.
+            let present = self.with_entries(names, inode.clone())?;
+            for (inode, sign) in [(&inode, -1), (&present, 1)] {
+                space::of_inode(inode, &old_name, sign, &mut |c, n| names.note(c, n));
+            }
+            inode = present;
+        }
         inode.version = self.version;
         inode.touch_change(now);
-        let kind = inode.kind();
         let mut at = if linked || kind == Kind::Directory {
             rows::whereabouts(&*self.overlay, id)?.unwrap_or_default()
         } else {

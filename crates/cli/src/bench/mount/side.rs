@@ -1,0 +1,154 @@
+//! The sides: each a directory to work in, some of them mounted by a process of their own.
+
+use super::args::MountBenchArgs;
+use crate::bench::scratch::Scratch;
+use anyhow::Context as _;
+use esker::OpenOptions;
+use esker_mount::{How, place};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Where a tmpfs usually is.
+const SHARED_MEMORY: &str = "/dev/shm";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Null,
+    Esker,
+    Tmpfs,
+    Folder,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 4] = [Self::Null, Self::Esker, Self::Tmpfs, Self::Folder];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Null => "null FUSE",
+            Self::Esker => "esker",
+            Self::Tmpfs => "tmpfs",
+            Self::Folder => "the folder underneath",
+        }
+    }
+
+    pub(super) fn has_contents(self) -> bool {
+        matches!(self, Self::Esker | Self::Folder)
+    }
+}
+
+/// One of them, ready.
+pub(super) struct Side {
+    pub(super) path: PathBuf,
+    mounted: Option<(PathBuf, Child)>,
+    /// What is to be removed after, outside the scratch folder.
+    outside: Option<PathBuf>,
+}
+
+impl Side {
+    pub(super) fn make(
+        kind: Kind,
+        args: &MountBenchArgs,
+        scratch: &Scratch,
+    ) -> anyhow::Result<Option<Self>> {
+        let plain = |path: PathBuf, outside| {
+            std::fs::create_dir_all(&path).with_context(|| format!("making {}", path.display()))?;
+            anyhow::Ok(Some(Self {
+                path,
+                mounted: None,
+                outside,
+            }))
+        };
+        match kind {
+            Kind::Folder => plain(scratch.fresh("plain")?, None),
+            Kind::Tmpfs => {
+                let there = place::mount_at(Path::new(SHARED_MEMORY))?;
+                if there.is_none_or(|m| m.kind != "tmpfs") {
+                    return Ok(None);
+                }
+                let path =
+                    Path::new(SHARED_MEMORY).join(format!("esker-bench-{}", std::process::id()));
+                plain(path.clone(), Some(path))
+            }
+            Kind::Null | Kind::Esker => Self::mounted(kind, args, scratch).map(Some),
+        }
+    }
+
+    fn mounted(kind: Kind, args: &MountBenchArgs, scratch: &Scratch) -> anyhow::Result<Self> {
+        let at = scratch.fresh(if kind == Kind::Null {
+            "null"
+        } else {
+            "mounted"
+        })?;
+        std::fs::create_dir_all(&at)?;
+        let at = at.canonicalize()?;
+        let target = if let (Some(target), Kind::Esker) = (&args.target, kind) {
+            target.clone()
+        } else {
+            let folder = scratch.fresh("database")?.display().to_string();
+            if kind == Kind::Esker {
+                OpenOptions::new().create(true).open(&folder)?.close()?;
+            }
+            folder
+        };
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .args(["--quiet", "mount", &target])
+            .arg(&at)
+            .arg("--threads")
+            .arg(args.threads.to_string())
+            .stdin(Stdio::null());
+        if kind == Kind::Null {
+            command.arg("--null");
+        } else {
+            command.arg("--data").arg(scratch.fresh("data")?);
+        }
+        let child = command.spawn().context("starting a mount")?;
+        let mut side = Self {
+            path: at.clone(),
+            mounted: Some((at.clone(), child)),
+            outside: None,
+        };
+        side.wait()?;
+        if args.target.is_some() && kind == Kind::Esker {
+            side.path = at.join("esker-bench-mount");
+            std::fs::create_dir_all(&side.path)?;
+        }
+        Ok(side)
+    }
+
+    fn wait(&mut self) -> anyhow::Result<()> {
+        let Some((at, child)) = &mut self.mounted else {
+            return Ok(());
+        };
+        let since = Instant::now();
+        while !matches!(place::mount_at(at)?, Some(mount) if mount.is_ours()) {
+            if let Some(status) = child.try_wait()? {
+                anyhow::bail!("the mount ended at once ({status})");
+            }
+            if since.elapsed() > PATIENCE {
+                anyhow::bail!("{} was not mounted in time", at.display());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // Its first answer is not a part of what is measured.
+        std::fs::metadata(at)?;
+        Ok(())
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        if let Some((at, child)) = &mut self.mounted {
+            if place::unmount(at, How::Plain).is_err() {
+                let _ = place::unmount(at, How::Force);
+            }
+            let _ = child.wait();
+        }
+        if let Some(outside) = &self.outside {
+            let _ = std::fs::remove_dir_all(outside);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! `esker check --data`: whether the folders with large contents and the namespace agree.
+
+use crate::args::{CheckArgs, RowFormat};
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::output::{Cell, Rows};
+use crate::units::{counted, size};
+use esker::Database;
+use esker_model::Error;
+use esker_mount::data::Folders;
+use esker_mount::orphans::{Report, Search, check};
+use serde_json::json;
+use std::time::Duration;
+
+/// What was changed later may be on its way.
+const OLDER: Duration = Duration::from_mins(10);
+
+pub(super) fn run(
+    args: &CheckArgs,
+    database: &Database,
+    context: &mut Context,
+) -> anyhow::Result<Outcome> {
+    let missing = args.data.iter().find(|path| !path.is_dir());
+    if let Some(path) = missing {
+        anyhow::bail!("{}: expected a data folder of a mount", path.display());
+    }
+    let folders = Folders::open(&args.data).map_err(|e| Error::io("check", e))?;
+    let search = Search {
+        repair: args.repair,
+        older: OLDER,
+    };
+    let report = check(database, &folders, search, &context.interrupt)?;
+    print(&report, args, context)?;
+    let open = report.orphans.len() as u64 > report.removed || !report.missing.is_empty();
+    Ok(Outcome::partly_if(open))
+}
+
+fn print(report: &Report, args: &CheckArgs, context: &mut Context) -> anyhow::Result<()> {
+    let orphans = report.orphans.iter().map(|path| path.display().to_string());
+    let missing = report.missing.iter();
+    if args.format.format == RowFormat::Json {
+        let missing: Vec<_> = missing
+            .map(|(path, object)| {
+                json!({"path": path.to_string(), "object": object.display().to_string()})
+            })
+            .collect();
+        let json = json!({
+            "files": report.files,
+            "objects": report.objects,
+            "orphans": orphans.collect::<Vec<_>>(),
+            "orphan_bytes": report.orphan_bytes,
+            "removed": report.removed,
+            "missing": missing,
+        });
+        writeln!(context.out, "{}", serde_json::to_string_pretty(&json)?)?;
+        return Ok(());
+    }
+    let columns = &["problem", "detail", "repaired"];
+    let mut rows = Rows::new(&mut context.out, args.format.format, context.style, columns);
+    for orphan in orphans {
+        rows.row(vec![
+            "no file leads to".into(),
+            orphan.into(),
+            Cell::Bool(args.repair),
+        ])?;
+    }
+    for (path, object) in missing {
+        rows.row(vec![
+            "content is missing".into(),
+            format!("{path}: {}", object.display()).into(),
+            Cell::Bool(false),
+        ])?;
+    }
+    rows.finish()?;
+    context.note(&format!(
+        "looked at {} and {}; {} take {}",
+        counted(report.files, "file", "files"),
+        counted(report.objects, "object", "objects"),
+        counted(report.orphans.len() as u64, "orphan", "orphans"),
+        size(report.orphan_bytes),
+    ));
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! `esker mount` and `esker umount`: the namespace as a file system of this machine.
+
+use crate::args::{MountArgs, UmountArgs};
+use crate::context::Context;
+use crate::exit::{Outcome, usage};
+use anyhow::Context as _;
+use esker::Database;
+use esker_model::namespace::Namespace;
+use esker_model::{Error, Result};
+use esker_mount::{How, Mounted, Options, Target, place};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often the signals are looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// Set for the process that goes on in the background.
+const BACKGROUND: &str = "--background";
+
+/// A database as something to mount.
+pub(crate) struct Mountable(pub(crate) Database);
+
+impl Target for Mountable {
+    fn names(&self) -> &dyn Namespace {
+        &self.0
+    }
+
+    fn persist(&self) -> Result<()> {
+        self.0.persist()
+    }
+}
+
+pub(crate) fn mount(args: &MountArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    if args.background {
+        return in_background(args, context);
+    }
+    let options = options(args)?;
+    options.check().map_err(|e| usage(e.to_string()))?;
+    let mounted = if args.null {
+        esker_mount::mount_null(&args.at, &options)
+    } else {
+        let target = Arc::new(Mountable(context.open(&args.target)?));
+        esker_mount::mount(target, &args.at, options)
+    };
+    let mounted = mounted.map_err(|e| Error::io("mount", e))?;
+    context.note(&format!(
+        "mounted `{}` on {}; Ctrl-C or `esker umount {}` ends it",
+        args.target.target,
+        mounted.at().display(),
+        mounted.at().display()
+    ));
+    while context.interrupt.stopped().is_none() && !mounted.is_over() {
+        std::thread::sleep(LOOK);
+    }
+    end(mounted, context)?;
+    Ok(Outcome::Done)
+}
+
+fn options(args: &MountArgs) -> anyhow::Result<Options> {
+    let inline_bytes = usize::try_from(args.inline)?;
+    Ok(Options {
+        data: args.data.clone(),
+        read_only: args.read_only,
+        allow_other: args.allow_other,
+        threads: usize::from(args.threads),
+        timeout: args.attr_timeout,
+        negative: args.negative_timeout,
+        inline_bytes,
+        passthrough: !args.no_passthrough,
+        source: args.target.target.clone(),
+    })
+}
+
+/// Programs that use it are not cut off, unless somebody says so once more.
+fn end(mounted: Mounted, context: &Context) -> anyhow::Result<()> {
+    if !mounted.is_over() && mounted.unmount(How::Plain).is_err() {
+        context.warn(&format!(
+            "programs still use {}: it is detached, and ends once they let go; a second signal ends it at once",
+            mounted.at().display()
+        ));
+        mounted
+            .unmount(How::Detach)
+            .map_err(|e| Error::io("umount", e))?;
+    }
+    let ended = mounted.wait().map_err(|e| Error::io("mount", e));
+    Ok(ended?)
+}
+
+/// A process of its own does it; this one waits until it is mounted, or has failed and said why.
+fn in_background(args: &MountArgs, context: &Context) -> anyhow::Result<Outcome> {
+    let program = std::env::current_exe().context("finding this program")?;
+    let rest = std::env::args_os().skip(1).filter(|a| a != BACKGROUND);
+    let mut child = Command::new(program)
+        .args(rest)
+        .arg("--quiet")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        // Ctrl-C at the terminal is not meant for it.
+        .process_group(0)
+        .spawn()
+        .context("starting the process in the background")?;
+    loop {
+        if let Some(status) = child
+            .try_wait()
+            .context("waiting for the process in the background")?
+        {
+            // It has said why.
+            return Ok(Outcome::partly_if(!status.success()));
+        }
+        if is_mounted(&args.at) {
+            context.note(&format!(
+                "mounted `{}` on {}, by process {}",
+                args.target.target,
+                args.at.display(),
+                child.id()
+            ));
+            return Ok(Outcome::Done);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn is_mounted(at: &Path) -> bool {
+    let Ok(at) = at.canonicalize() else {
+        return false;
+    };
+    matches!(place::mount_at(&at), Ok(Some(mount)) if mount.is_ours())
+}
+
+pub(crate) fn umount(args: &UmountArgs) -> anyhow::Result<Outcome> {
+    let how = match (args.lazy, args.force) {
+        (_, true) => How::Force,
+        (true, false) => How::Detach,
+        (false, false) => How::Plain,
+    };
+    place::unmount(&args.at, how).map_err(|e| Error::io("umount", e))?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,188 @@
+//! `esker mount` and what belongs to it, as a person uses them. What a mount does is tested in its own crate.
+
+use serde_json::Value as Json;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+struct Lab {
+    folder: tempfile::TempDir,
+}
+
+/// Only root mounts without a helper.
+fn can_mount() -> bool {
+    let can = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
+    if !can {
+        eprintln!("left out: needs root and /dev/fuse");
+    }
+    can
+}
+
+impl Lab {
+    fn new() -> Self {
+        let lab = Self {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        fs::create_dir(lab.at()).unwrap();
+        lab.well(&["init", "lab.esker"]);
+        lab
+    }
+
+    fn at(&self) -> PathBuf {
+        self.folder.path().join("mnt")
+    }
+
+    fn esker(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_esker"))
+            .current_dir(self.folder.path())
+            .env("HOME", self.folder.path())
+            .stdin(Stdio::null())
+            .args(args)
+            .output()
+            .unwrap()
+    }
+
+    fn well(&self, args: &[&str]) -> String {
+        let out = self.esker(args);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{args:?}: {said}");
+        String::from_utf8(out.stdout).unwrap()
+    }
+
+    fn refused(&self, args: &[&str]) -> String {
+        let out = self.esker(args);
+        assert!(!out.status.success(), "{args:?}");
+        String::from_utf8(out.stderr).unwrap()
+    }
+
+    fn mount(&self) {
+        self.well(&[
+            "mount",
+            "lab.esker",
+            "mnt",
+            "--data",
+            "data",
+            "--background",
+        ]);
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = self.esker(&["umount", "--force", "mnt"]);
+    }
+}
+
+/// The process has let go of the database.
+fn wait_for_end(lab: &Lab) {
+    let since = Instant::now();
+    while lab.folder.path().join("lab.esker/owner/socket").exists()
+        && since.elapsed() < Duration::from_secs(10)
+    {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn files_go_in_and_are_found() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    lab.mount();
+    fs::create_dir(lab.at().join("run7")).unwrap();
+    fs::write(lab.at().join("run7/small"), "text").unwrap();
+    fs::write(lab.at().join("run7/large"), vec![7; 100_000]).unwrap();
+    let name = "user.esker.campaign";
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(lab.at().join("run7/large"), name, b"winter24", flags).unwrap();
+    // Other commands see it at once, and it sees theirs.
+    assert_eq!(lab.well(&["ls", "lab.esker", "/run7"]), "large\nsmall\n");
+    let found = lab.well(&["get", "lab.esker", "file:/run7/large", "--format", "json"]);
+    assert!(found.contains("winter24"), "{found}");
+    lab.well(&["mv", "lab.esker", "/run7", "/archive"]);
+    assert_eq!(fs::read(lab.at().join("archive/small")).unwrap(), b"text");
+    let again = lab.refused(&["mount", "lab.esker", "mnt"]);
+    assert!(again.contains("is mounted here already"), "{again}");
+    lab.well(&["umount", "mnt"]);
+    wait_for_end(&lab);
+    let none = lab.refused(&["umount", "mnt"]);
+    assert!(none.contains("nothing is mounted here"), "{none}");
+    lab.well(&["check", "lab.esker"]);
+
+    // What no file leads to is told, and is left alone as long as it may be somebody's.
+    let folder = lab.folder.path().join("data/00");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("0".repeat(32)), "orphan").unwrap();
+    let told = lab.well(&["check", "lab.esker", "--data", "data", "--format", "json"]);
+    let told: Json = serde_json::from_str(&told).unwrap();
+    assert_eq!((&told["files"], &told["objects"]), (&1.into(), &2.into()));
+    assert_eq!(told["orphans"].as_array().unwrap().len(), 0);
+    lab.well(&["rm", "lab.esker", "/archive/large"]);
+    let told = lab.refused(&["check", "lab.esker", "--data", "nowhere"]);
+    assert!(told.contains("expected a data folder"), "{told}");
+}
+
+#[test]
+fn a_mount_whose_process_died_is_told_of() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    let mut process = Command::new(env!("CARGO_BIN_EXE_esker"))
+        .current_dir(lab.folder.path())
+        .args(["mount", "lab.esker", "mnt", "--data", "data"])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let since = Instant::now();
+    while !fs::read_to_string("/proc/self/mountinfo")
+        .unwrap()
+        .contains(lab.at().to_str().unwrap())
+    {
+        assert!(since.elapsed() < Duration::from_secs(30), "not mounted");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    fs::write(lab.at().join("f"), "text").unwrap();
+    process.kill().unwrap();
+    process.wait().unwrap();
+    let told = lab.refused(&["mount", "lab.esker", "mnt", "--data", "data"]);
+    assert!(
+        told.contains("its process has ended; run `esker umount"),
+        "{told}"
+    );
+    lab.well(&["umount", "mnt"]);
+    lab.mount();
+    assert_eq!(fs::read(lab.at().join("f")).unwrap(), b"text");
+    lab.well(&["umount", "mnt"]);
+}
+
+#[test]
+fn it_is_measured() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    let args = [
+        "bench", "mount", "--files", "200", "--large", "2MiB", "--format", "json",
+    ];
+    let report: Json = serde_json::from_str(&lab.well(&args)).unwrap();
+    let results = report["results"].as_array().unwrap();
+    for case in [
+        "create, one directory",
+        "stat, unique directories",
+        "read a large file",
+    ] {
+        assert!(
+            results.iter().any(|f| f["case"] == case),
+            "{case}: {results:?}"
+        );
+    }
+    let left = fs::read_dir(lab.folder.path()).unwrap();
+    let left = left.filter(|e| {
+        let name = e.as_ref().unwrap().file_name();
+        name.to_string_lossy().starts_with("esker-bench")
+    });
+    assert_eq!(left.count(), 0);
+}

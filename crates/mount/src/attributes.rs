@@ -1,0 +1,145 @@
+//! From the namespace's words to the kernel's: attributes, times, errors.
+
+use esker_model::namespace::{Inode, Kind};
+use esker_model::{Error, ErrorKind};
+use fuser::{Errno, FileAttr, FileType, INodeNo};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What the kernel takes as the size of a block.
+pub(crate) const BLOCK_BYTES: u32 = 4_096;
+
+/// A file's attributes under a number.
+pub(crate) fn of(number: u64, inode: &Inode) -> FileAttr {
+    let mut blocks = inode.blocks;
+    if blocks == 0 && inode.kind() == Kind::File {
+        blocks = inode.size.div_ceil(512);
+    }
+    FileAttr {
+        ino: INodeNo(number),
+        size: size_of(inode),
+        blocks,
+        atime: time(inode.atime),
+        mtime: time(inode.mtime),
+        ctime: time(inode.ctime),
+        crtime: time(inode.btime),
+        kind: kind(inode.kind()),
+        perm: (inode.mode & 0o7777) as u16,
+        nlink: inode.links,
+        uid: inode.uid,
+        gid: inode.gid,
+        rdev: inode.rdev as u32,
+        blksize: BLOCK_BYTES,
+        flags: 0,
+    }
+}
+
+fn size_of(inode: &Inode) -> u64 {
+    if inode.is_directory() {
+        u64::from(BLOCK_BYTES)
+    } else {
+        inode.size
+    }
+}
+
+/// What is answered where nothing is: the kernel may remember that.
+pub(crate) fn nothing() -> FileAttr {
+    FileAttr {
+        ino: INodeNo(0),
+        size: 0,
+        blocks: 0,
+        atime: UNIX_EPOCH,
+        mtime: UNIX_EPOCH,
+        ctime: UNIX_EPOCH,
+        crtime: UNIX_EPOCH,
+        kind: FileType::RegularFile,
+        perm: 0,
+        nlink: 0,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: BLOCK_BYTES,
+        flags: 0,
+    }
+}
+
+/// A kind of file.
+pub(crate) fn kind(kind: Kind) -> FileType {
+    match kind {
+        Kind::File => FileType::RegularFile,
+        Kind::Directory => FileType::Directory,
+        Kind::Symlink => FileType::Symlink,
+        Kind::Fifo => FileType::NamedPipe,
+        Kind::Socket => FileType::Socket,
+        Kind::CharDevice => FileType::CharDevice,
+        Kind::BlockDevice => FileType::BlockDevice,
+    }
+}
+
+/// Nanoseconds since 1970 as the library has times.
+pub(crate) fn time(nanos: i64) -> SystemTime {
+    let length = Duration::from_nanos(nanos.unsigned_abs());
+    if nanos < 0 {
+        UNIX_EPOCH - length
+    } else {
+        UNIX_EPOCH + length
+    }
+}
+
+/// The other way round; what does not fit is as near as can be.
+pub(crate) fn nanos(time: SystemTime) -> i64 {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => i64::try_from(after.as_nanos()).unwrap_or(i64::MAX),
+        Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |nanos| -nanos),
+    }
+}
+
+/// What a program is told of a failure.
+pub(crate) fn errno(error: &Error) -> Errno {
+    if let Error::File(e) = error {
+        return Errno::from_i32(e.errno.number());
+    }
+    if let Error::Io { source, .. } = error {
+        return io_errno(source);
+    }
+    match error.kind() {
+        ErrorKind::Missing => Errno::ENOENT,
+        ErrorKind::Invalid => Errno::EINVAL,
+        ErrorKind::Interrupted => Errno::EINTR,
+        ErrorKind::Unavailable | ErrorKind::Storage | ErrorKind::Corrupt => Errno::EIO,
+    }
+}
+
+/// The same of what a folder underneath says.
+pub(crate) fn io_errno(error: &std::io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::EIO, Errno::from_i32)
+}
+
+/// The same, for where a `Result` is turned.
+pub(crate) fn os(error: rustix::io::Errno) -> Errno {
+    Errno::from_i32(error.raw_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_model::namespace::Errno as FileErrno;
+
+    #[test]
+    fn times_come_back() {
+        for n in [0, 1, -1, 1_700_000_000_123_456_789, -5_000_000_001] {
+            assert_eq!(nanos(time(n)), n);
+        }
+    }
+
+    #[test]
+    fn errors_keep_their_numbers() {
+        let file: Error = FileErrno::NotEmpty.at("/a").into();
+        assert_eq!(errno(&file).code(), 39);
+        assert_eq!(errno(&Error::Unavailable(String::new())).code(), 5);
+        let full = Error::Io {
+            context: String::new(),
+            source: std::io::Error::from_raw_os_error(28),
+        };
+        assert_eq!(errno(&full).code(), 28);
+    }
+}

@@ -1,0 +1,143 @@
+//! Bytes of open files: read, written, copied, reserved, where the kernel does not do that by itself.
+
+use crate::attributes::{io_errno, os};
+use crate::body::{Body, read_at};
+use crate::content::{Held, Opened};
+use crate::files::{Answer, Files};
+use crate::nodes::Node;
+use esker_model::object::Asker;
+use fuser::Errno;
+use rustix::fs::FallocateFlags;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+impl Node {
+    /// The body of an open file.
+    pub(crate) fn body(&self) -> Answer<Arc<Body>> {
+        let body = self.opened().as_ref().and_then(Opened::body);
+        body.ok_or(Errno::EBADF)
+    }
+
+    /// Reads.
+    pub(crate) fn read(&self, offset: u64, size: u32) -> Answer<Vec<u8>> {
+        let held = self.opened().as_ref().map(|o| o.held.clone());
+        match held {
+            None => Err(Errno::EBADF),
+            Some(Held::Bytes(bytes)) => {
+                let from = usize::try_from(offset)
+                    .unwrap_or(usize::MAX)
+                    .min(bytes.len());
+                let until = from.saturating_add(size as usize).min(bytes.len());
+                Ok(bytes.get(from..until).unwrap_or_default().to_vec())
+            }
+            Some(Held::File(body)) => {
+                let mut buffer = vec![0; size as usize];
+                let n = read_at(&body.file, &mut buffer, offset).map_err(|e| io_errno(&e))?;
+                buffer.truncate(n);
+                Ok(buffer)
+            }
+        }
+    }
+
+    /// Where the next data or hole is.
+    pub(crate) fn seek(&self, offset: i64, whence: i32) -> Answer<i64> {
+        const SEEK_DATA: i32 = 3;
+        const SEEK_HOLE: i32 = 4;
+        let offset = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
+        let held = self.opened().as_ref().map(|o| o.held.clone());
+        let found = match (held, whence) {
+            (None, _) => return Err(Errno::EBADF),
+            (Some(Held::Bytes(bytes)), SEEK_DATA | SEEK_HOLE) => {
+                let size = bytes.len() as u64;
+                if offset >= size {
+                    return Err(Errno::ENXIO);
+                }
+                if whence == SEEK_DATA { offset } else { size }
+            }
+            (Some(Held::File(body)), SEEK_DATA) => {
+                rustix::fs::seek(&body.file, rustix::fs::SeekFrom::Data(offset)).map_err(os)?
+            }
+            (Some(Held::File(body)), SEEK_HOLE) => {
+                rustix::fs::seek(&body.file, rustix::fs::SeekFrom::Hole(offset)).map_err(os)?
+            }
+            _ => return Err(Errno::EINVAL),
+        };
+        i64::try_from(found).map_err(|_| Errno::EOVERFLOW)
+    }
+}
+
+impl Files {
+    /// Writes; as much as there is room for.
+    pub(crate) fn write(
+        &self,
+        asker: &Asker,
+        node: &Node,
+        offset: u64,
+        data: &[u8],
+        kill: bool,
+    ) -> Answer<u32> {
+        let body = node.body()?;
+        self.demand_room(&body, offset.saturating_add(data.len() as u64))?;
+        let mut done = 0;
+        while let Some(rest) = data.get(done..).filter(|r| !r.is_empty()) {
+            match body.file.write_at(rest, offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if done == 0 => return Err(io_errno(&e)),
+                Err(_) => break,
+            }
+        }
+        if kill {
+            self.drop_privileges(asker, node)?;
+        }
+        Ok(done as u32)
+    }
+
+    /// Reserves or frees room.
+    pub(crate) fn allocate(&self, node: &Node, offset: u64, length: u64, mode: i32) -> Answer<()> {
+        let body = node.body()?;
+        self.demand_room(&body, offset.saturating_add(length))?;
+        let flags = FallocateFlags::from_bits_retain(mode.cast_unsigned());
+        rustix::fs::fallocate(&body.file, flags, offset, length).map_err(os)
+    }
+
+    /// Copies from one open file to another.
+    pub(crate) fn copy_range(
+        &self,
+        (from, at): (&Node, u64),
+        (to, onto): (&Node, u64),
+        length: u64,
+    ) -> Answer<u32> {
+        let target = to.body()?;
+        let length = length.min(1 << 30);
+        self.demand_room(&target, onto.saturating_add(length))?;
+        let held = from.opened().as_ref().map(|o| o.held.clone());
+        let n = match held {
+            None => return Err(Errno::EBADF),
+            Some(Held::Bytes(bytes)) => {
+                let from = usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
+                let until = from.saturating_add(length as usize).min(bytes.len());
+                let part = bytes.get(from..until).unwrap_or_default();
+                target
+                    .file
+                    .write_all_at(part, onto)
+                    .map_err(|e| io_errno(&e))?;
+                part.len()
+            }
+            Some(Held::File(source)) => {
+                let (mut at, mut onto) = (at, onto);
+                rustix::fs::copy_file_range(
+                    &source.file,
+                    Some(&mut at),
+                    &target.file,
+                    Some(&mut onto),
+                    length as usize,
+                )
+                .map_err(os)?
+            }
+        };
+        Ok(n as u32)
+    }
+}

@@ -1,0 +1,561 @@
+//! Open files: opened, read, written, and what was written told to the namespace.
+
+use crate::attributes::{self, io_errno};
+use crate::body::{Body, Published, Source, Stamp, read_at};
+use crate::files::{Answer, Files, MOUNT};
+use crate::nodes::Node;
+use esker_model::Error;
+use esker_model::namespace::{Change, Content, Inode, Kind, SetAttributes};
+use esker_model::object::Asker;
+use fuser::{BackingId, Errno, FopenFlags};
+use rustix::fs::OFlags;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Whoever it was.
+const SOMEBODY: Asker = Asker {
+    uid: -1,
+    gids: Vec::new(),
+};
+const SUID: u32 = 0o4000;
+const SGID: u32 = 0o2000;
+const GROUP_EXECUTES: u32 = 0o0010;
+
+/// What is open of a file in this mount, by however many.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    count: u64,
+    pub(crate) held: Held,
+    /// The kernel reads and writes the file underneath itself. So it is for all who have it open, or for none.
+    passthrough: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Held {
+    /// Small content, to be read.
+    Bytes(Arc<Vec<u8>>),
+    /// A file underneath.
+    File(Arc<Body>),
+}
+
+/// How a file was opened, for the kernel.
+pub(crate) struct Reply {
+    pub(crate) handle: u64,
+    pub(crate) flags: FopenFlags,
+    pub(crate) backing: Option<Arc<BackingId>>,
+}
+
+/// Tells the kernel of a file underneath.
+pub(crate) type Register<'a> = &'a dyn Fn(&File) -> io::Result<BackingId>;
+
+impl Opened {
+    /// The file underneath, where there is one.
+    pub(crate) fn body(&self) -> Option<Arc<Body>> {
+        match &self.held {
+            Held::File(body) => Some(Arc::clone(body)),
+            Held::Bytes(_) => None,
+        }
+    }
+}
+
+/// Whether open flags let write.
+pub(crate) fn writes(flags: i32) -> bool {
+    let access = OFlags::from_bits_retain(flags.cast_unsigned()) & OFlags::RWMODE;
+    access != OFlags::RDONLY
+}
+
+/// Whether open flags cut the content: Linux does that also for who only reads.
+pub(crate) fn truncates(flags: i32) -> bool {
+    OFlags::from_bits_retain(flags.cast_unsigned()).contains(OFlags::TRUNC)
+}
+
+/// Whether open flags want that nothing is there.
+pub(crate) fn is_exclusive(flags: i32) -> bool {
+    OFlags::from_bits_retain(flags.cast_unsigned()).contains(OFlags::EXCL)
+}
+
+/// The mode without what whoever writes a file takes from it; `None` if that is nothing.
+fn without_privileges(inode: &Inode, asker: &Asker) -> Option<u32> {
+    if asker.uid == 0 || inode.kind() != Kind::File {
+        return None;
+    }
+    let mut taken = inode.mode & SUID;
+    if inode.mode & GROUP_EXECUTES != 0 {
+        taken |= inode.mode & SGID;
+    }
+    (taken != 0).then_some(inode.mode & 0o7777 & !taken)
+}
+
+impl Files {
+    /// Opens a file.
+    pub(crate) fn open(
+        &self,
+        asker: &Asker,
+        node: &Arc<Node>,
+        flags: i32,
+        register: Register<'_>,
+    ) -> Answer<Reply> {
+        let changes = writes(flags) || truncates(flags);
+        let mut opened = node.opened();
+        let inode = self.present(node, opened.is_some())?;
+        let told = node.state().told == Some(inode.version);
+        if !told && let Some(notifier) = self.notifier.get() {
+            // Attributes only: their reading waits for nobody, not even for the answer to this call.
+            let _ = notifier.inval_inode(fuser::INodeNo(node.number), -1, 0);
+        }
+        node.note(&inode);
+        match opened.as_mut() {
+            None => {
+                let held = self.begin(node, &inode, changes)?;
+                *opened = Some(Opened {
+                    count: 0,
+                    held,
+                    passthrough: false,
+                });
+            }
+            Some(now) => self.refresh(node, now, &inode, changes)?,
+        }
+        let Some(now) = opened.as_mut() else {
+            return Err(Errno::EIO);
+        };
+        if truncates(flags)
+            && let Held::File(body) = &now.held
+            && let Err(e) = self.empty(asker, node, body)
+        {
+            self.end(&mut opened);
+            return Err(e);
+        }
+        Ok(self.opened(node, &inode, now, writes(flags), register))
+    }
+
+    /// A file that was just made, opened.
+    pub(crate) fn open_new(
+        &self,
+        node: &Arc<Node>,
+        inode: &Inode,
+        flags: i32,
+        register: Register<'_>,
+    ) -> Answer<Reply> {
+        let mut opened = node.opened();
+        if opened.is_none() {
+            let held = self.begin(node, inode, writes(flags))?;
+            *opened = Some(Opened {
+                count: 0,
+                held,
+                passthrough: false,
+            });
+        }
+        match opened.as_mut() {
+            Some(now) => Ok(self.opened(node, inode, now, writes(flags), register)),
+            None => Err(Errno::EIO),
+        }
+    }
+
+    /// What a file is that is to be opened. Where it is not what its name means any more, the kernel is sent to look for that name again.
+    fn present(&self, node: &Arc<Node>, is_open: bool) -> Answer<Inode> {
+        let _still = self.moving.read();
+        if let Ok(path) = self.nodes.file(node)
+            && let Ok(inode) = self.stat_path(&path)
+            && inode.id == node.id
+        {
+            return Ok(inode);
+        }
+        if !is_open {
+            return Err(Errno::ESTALE);
+        }
+        self.stat(node)
+    }
+
+    /// The content of a file that nobody has open.
+    fn begin(&self, node: &Node, inode: &Inode, write: bool) -> Answer<Held> {
+        let small: &[u8] = match &inode.content {
+            Content::Inline(content) => content,
+            Content::None if inode.size == 0 => &[],
+            Content::Object(path) => {
+                let body = self.pool.open(path, !self.options.read_only);
+                return match body {
+                    Ok(body) => Ok(Held::File(Arc::new(body))),
+                    Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(Errno::EOPNOTSUPP),
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => Err(Errno::EIO),
+                    Err(e) => Err(io_errno(&e)),
+                };
+            }
+            Content::None | Content::Symlink(_) => return Err(Errno::EOPNOTSUPP),
+        };
+        if !write {
+            return Ok(Held::Bytes(Arc::new(small.to_vec())));
+        }
+        let body = self.pool.take(node.id, small);
+        Ok(Held::File(Arc::new(body.map_err(|e| io_errno(&e))?)))
+    }
+
+    /// Somebody has it open already: what others have written meanwhile comes in, if nothing was written here.
+    fn refresh(&self, node: &Node, opened: &mut Opened, inode: &Inode, write: bool) -> Answer<()> {
+        let body = match &opened.held {
+            Held::Bytes(_) => {
+                opened.held = match self.begin(node, inode, write) {
+                    // Whoever reads a file without a name keeps what they had.
+                    Err(_) if inode.links == 0 && !write => return Ok(()),
+                    held => held?,
+                };
+                return Ok(());
+            }
+            Held::File(body) => body,
+        };
+        if matches!(*body.source.lock(), Source::Object) || inode.links == 0 {
+            return Ok(());
+        }
+        let mut published = body.published.lock();
+        let failed = |e: io::Error| io_errno(&e);
+        if body.stamp().map_err(failed)? != published.stamp {
+            return Ok(());
+        }
+        match &inode.content {
+            Content::Inline(content) if published.content.as_ref() != Some(content) => {
+                body.file.set_len(content.len() as u64).map_err(failed)?;
+                body.file.write_all_at(content, 0).map_err(failed)?;
+                published.content = Some(content.clone());
+            }
+            Content::Object(path) => {
+                let (object, _) = self.folders.open_object(path, false).map_err(failed)?;
+                copy(&object, &body.file).map_err(failed)?;
+                published.content = None;
+            }
+            _ => return Ok(()),
+        }
+        published.stamp = body.stamp().map_err(failed)?;
+        Ok(())
+    }
+
+    /// Its content goes (`O_TRUNC`).
+    fn empty(&self, asker: &Asker, node: &Node, body: &Body) -> Answer<()> {
+        body.file.set_len(0).map_err(|e| io_errno(&e))?;
+        let size = Some(0);
+        let done = self.set(
+            Some(asker),
+            node,
+            SetAttributes {
+                size,
+                ..SetAttributes::default()
+            },
+        )?;
+        node.state().told = Some(done.version);
+        let stamp = body.stamp().map_err(|e| io_errno(&e))?;
+        *body.published.lock() = Published {
+            content: Some(Vec::new()),
+            stamp,
+        };
+        Ok(())
+    }
+
+    /// One more has it open.
+    fn opened(
+        &self,
+        node: &Node,
+        inode: &Inode,
+        opened: &mut Opened,
+        write: bool,
+        register: Register<'_>,
+    ) -> Reply {
+        let mut backing = None;
+        let may = opened.count == 0 && self.passthrough.load(Ordering::Relaxed);
+        if (may || opened.passthrough)
+            && let Held::File(body) = &opened.held
+            // The kernel leaves it to this side to take privileges away; for that, each write has to come here.
+            && (opened.passthrough || inode.mode & (SUID | SGID) == 0)
+        {
+            backing = self.backing(body, register);
+        }
+        opened.count += 1;
+        opened.passthrough = backing.is_some();
+        let mut flags = FopenFlags::empty();
+        if !write {
+            flags |= FopenFlags::FOPEN_NOFLUSH;
+        }
+        let mut state = node.state();
+        if write {
+            state.cached = None;
+        } else if backing.is_none() && matches!(opened.held, Held::Bytes(_)) {
+            if state.cached == Some(inode.version) {
+                flags |= FopenFlags::FOPEN_KEEP_CACHE;
+            }
+            state.cached = Some(inode.version);
+        }
+        Reply {
+            handle: u64::from(write),
+            flags,
+            backing,
+        }
+    }
+
+    /// How the kernel knows a file underneath. If it does not want to, it is not asked again.
+    fn backing(&self, body: &Body, register: Register<'_>) -> Option<Arc<BackingId>> {
+        if matches!(*body.source.lock(), Source::Memory) {
+            return None;
+        }
+        let mut backing = body.backing.lock();
+        if backing.is_none() {
+            match register(&body.file) {
+                Ok(id) => *backing = Some(Arc::new(id)),
+                Err(_) => self.passthrough.store(false, Ordering::Relaxed),
+            }
+        }
+        backing.clone()
+    }
+
+    pub(crate) fn demand_room(&self, body: &Body, size: u64) -> Answer<()> {
+        if size > self.options.inline_bytes as u64 && body.is_bounded() {
+            return Err(Errno::EFBIG);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn drop_privileges(&self, asker: &Asker, node: &Node) -> Answer<()> {
+        let inode = self.stat(node)?;
+        let Some(mode) = without_privileges(&inode, asker) else {
+            return Ok(());
+        };
+        let mode = Some(mode);
+        self.set(
+            None,
+            node,
+            SetAttributes {
+                mode,
+                ..SetAttributes::default()
+            },
+        )?;
+        Ok(())
+    }
+
+    /// Cuts a content, or fills it with zero bytes.
+    pub(crate) fn truncate(&self, asker: &Asker, node: &Arc<Node>, size: u64) -> Answer<()> {
+        let failed = |e: io::Error| io_errno(&e);
+        let mut opened = node.opened();
+        let inode = self.stat(node)?;
+        let inline = matches!(inode.content, Content::Inline(_) | Content::None);
+        let body = opened.as_ref().and_then(Opened::body);
+        if body.is_none() && inline && size <= self.options.inline_bytes as u64 {
+            if matches!(inode.content, Content::None) && inode.size != 0 {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            let set = SetAttributes {
+                size: Some(size),
+                ..SetAttributes::default()
+            };
+            self.set(Some(asker), node, set)?;
+            if let Some(now) = opened.as_mut() {
+                let inode = self.stat(node)?;
+                self.refresh(node, now, &inode, false)?;
+            }
+            return Ok(());
+        }
+        let (body, ours) = match body {
+            Some(body) => (body, false),
+            None => match self.begin(node, &inode, true)? {
+                Held::File(body) => (body, true),
+                Held::Bytes(_) => return Err(Errno::EIO),
+            },
+        };
+        self.demand_room(&body, size)?;
+        body.file.set_len(size).map_err(failed)?;
+        *body.published.lock() = Published::default();
+        let done = self.publish(node, &body, false);
+        if ours {
+            self.let_go(body);
+        }
+        done?;
+        self.drop_privileges(asker, node)
+    }
+
+    /// Tells the namespace what was written: small content itself, of a large one where it lies and how much it is.
+    pub(crate) fn publish(&self, node: &Node, body: &Body, sync: bool) -> Answer<()> {
+        let failed = |e: io::Error| io_errno(&e);
+        if node.state().gone {
+            return Ok(());
+        }
+        let mut published = body.published.lock();
+        let stamp = body.stamp().map_err(failed)?;
+        if stamp != published.stamp && node.state().privileged && body.backing.lock().is_some() {
+            // It was opened before it got privileges, so the kernel has not said who wrote.
+            self.drop_privileges(&SOMEBODY, node)?;
+        }
+        let mut source = body.source.lock();
+        let times = SetAttributes {
+            mtime: Some(stamp.mtime),
+            ctime: Some(stamp.mtime),
+            ..SetAttributes::default()
+        };
+        if let Source::Fresh(fresh) = &mut *source
+            && stamp.size > self.options.inline_bytes as u64
+        {
+            if stamp == published.stamp {
+                return Ok(());
+            }
+            // Whoever removed it elsewhere will not remove what is made now.
+            if self.stat(node)?.links == 0 {
+                node.state().gone = true;
+                return Ok(());
+            }
+            if sync {
+                body.file.sync_data().map_err(failed)?;
+            }
+            let object = self.folders.settle(fresh, node.id).map_err(failed)?;
+            if sync {
+                sync_directory(&object).map_err(failed)?;
+            }
+            self.publish_object(node, &object, stamp, times)?;
+            *source = Source::Object;
+        } else if matches!(*source, Source::Object) {
+            if stamp != published.stamp {
+                let set = SetAttributes {
+                    size: Some(stamp.size),
+                    blocks: Some(stamp.blocks),
+                    ..times
+                };
+                let told = self.set(Some(&MOUNT), node, set)?.version;
+                node.state().told = Some(told);
+            }
+            if sync {
+                body.file.sync_data().map_err(failed)?;
+            }
+        } else {
+            let content = body.small(stamp.size).map_err(failed)?;
+            let same = published.content.as_ref() == Some(&content);
+            if same && stamp == published.stamp {
+                return Ok(());
+            }
+            let set = SetAttributes {
+                content: (!same).then(|| Content::Inline(content.clone())),
+                ..times
+            };
+            let told = self.set(Some(&MOUNT), node, set)?.version;
+            node.state().told = Some(told);
+            published.content = Some(content);
+        }
+        published.stamp = stamp;
+        Ok(())
+    }
+
+    /// An inode leads to its object from now on.
+    fn publish_object(
+        &self,
+        node: &Node,
+        object: &Path,
+        stamp: Stamp,
+        times: SetAttributes,
+    ) -> Answer<()> {
+        let path = object.as_os_str().as_bytes();
+        let set = |set| Change::Set {
+            path: node.handle(),
+            follow: false,
+            set,
+        };
+        let leads = SetAttributes {
+            content: Some(Content::Object(path.to_vec())),
+            ..SetAttributes::default()
+        };
+        let sized = SetAttributes {
+            size: Some(stamp.size),
+            blocks: Some(stamp.blocks),
+            ..times
+        };
+        match self.changes(&[set(leads), set(sized)]) {
+            Ok(done) => {
+                let mut state = node.state();
+                state.object = Some(path.into());
+                if let Some(done) = done {
+                    state.told = Some(done.version);
+                }
+                Ok(())
+            }
+            Err(e) => {
+                // What was refused was not done. Of what was not answered that is not known: the object stays, for the worst
+                // that it can be is an orphan.
+                if matches!(e, Error::File(_)) {
+                    let _ = self.folders.remove(path);
+                }
+                Err(attributes::errno(&e))
+            }
+        }
+    }
+
+    /// A descriptor was closed.
+    pub(crate) fn flush(&self, node: &Node) -> Answer<()> {
+        match node.body() {
+            Ok(body) => self.publish(node, &body, false),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// What was written survives a power failure.
+    pub(crate) fn sync(&self, node: &Node) -> Answer<()> {
+        if let Ok(body) = node.body() {
+            self.publish(node, &body, true)?;
+        }
+        self.target.persist().map_err(|e| attributes::errno(&e))
+    }
+
+    /// One has closed it for good.
+    pub(crate) fn release(&self, node: &Node, write: bool) {
+        let mut opened = node.opened();
+        let body = opened.as_ref().and_then(Opened::body);
+        if write && let Some(body) = body {
+            // What was written into memory that is mapped comes after the last flush. Nobody waits for an error here.
+            let _ = self.publish(node, &body, false);
+        }
+        self.end(&mut opened);
+    }
+
+    fn end(&self, opened: &mut Option<Opened>) {
+        let Some(now) = opened.as_mut() else { return };
+        now.count = now.count.saturating_sub(1);
+        if now.count > 0 {
+            return;
+        }
+        if let Some(Opened {
+            held: Held::File(body),
+            ..
+        }) = opened.take()
+        {
+            self.let_go(body);
+        }
+    }
+
+    fn let_go(&self, body: Arc<Body>) {
+        if let Ok(body) = Arc::try_unwrap(body) {
+            self.pool.give_back(body);
+        }
+    }
+}
+
+/// All of one file becomes all of another.
+fn copy(from: &File, to: &File) -> io::Result<()> {
+    to.set_len(0)?;
+    let mut buffer = vec![0; 1 << 16];
+    let mut at = 0;
+    loop {
+        let n = read_at(from, &mut buffer, at)?;
+        if n == 0 {
+            return Ok(());
+        }
+        to.write_all_at(buffer.get(..n).unwrap_or_default(), at)?;
+        at += n as u64;
+    }
+}
+
+/// What leads to a file survives, too.
+fn sync_directory(object: &Path) -> io::Result<()> {
+    let Some(directory) = object.parent() else {
+        return Ok(());
+    };
+    File::open(directory)?.sync_all()?;
+    match directory.parent() {
+        Some(above) => File::open(above)?.sync_all(),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,719 @@
+//! The kernel's calls, each turned into one of this crate's; and the session that they come by.
+
+use crate::attributes;
+use crate::data::Folders;
+use crate::files::{Answer, Files, Target, name};
+use crate::names::{New, Wanted};
+use crate::options::Options;
+use crate::place;
+use crate::session::{Mounted, begin};
+use esker_model::namespace::{Content, Kind};
+use fuser::{
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use std::ffi::OsStr;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+/// What the kernel may do, where it can. In this order of weight: what makes it ask less, then what makes it ask better.
+pub(crate) const WANTED: [InitFlags; 8] = [
+    InitFlags::FUSE_PARALLEL_DIROPS,
+    InitFlags::FUSE_DO_READDIRPLUS,
+    InitFlags::FUSE_READDIRPLUS_AUTO,
+    InitFlags::FUSE_ATOMIC_O_TRUNC,
+    InitFlags::FUSE_AUTO_INVAL_DATA,
+    InitFlags::FUSE_CACHE_SYMLINKS,
+    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+    InitFlags::FUSE_ASYNC_DIO,
+];
+/// Data folders may themselves lie on a stacked file system, as those of containers do.
+const STACKED: u32 = 2;
+const GENERATION: Generation = Generation(0);
+
+/// Mounts a namespace on a directory. Returns once it is there.
+pub fn mount(target: Arc<dyn Target>, at: &Path, options: Options) -> io::Result<Mounted> {
+    let invalid = |e: String| io::Error::new(io::ErrorKind::InvalidInput, e);
+    options.check().map_err(|e| invalid(e.to_string()))?;
+    let at = place::demand_free(at)?;
+    let folders = Folders::open(&options.data)?;
+    if let Some(inside) = folders.paths().find(|p| p.starts_with(&at)) {
+        return Err(invalid(format!(
+            "data folder {} lies below {}, where the mount would cover it: choose another one",
+            inside.display(),
+            at.display()
+        )));
+    }
+    raise_open_files();
+    let files = Arc::new(Files::new(target, options, folders));
+    let door = Door(Arc::clone(&files));
+    begin(door, &at, &files.options, |notifier| {
+        let _ = files.notifier.set(notifier);
+    })
+}
+
+/// Each open file has one underneath.
+fn raise_open_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Where that is refused, it stays what it was.
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+/// What the library calls.
+struct Door(Arc<Files>);
+
+impl Door {
+    fn entry(&self, reply: ReplyEntry, made: Answer<fuser::FileAttr>) {
+        match made {
+            Ok(attributes) => reply.entry(&self.0.options.timeout, &attributes, GENERATION),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn make(
+        &self,
+        request: &Request,
+        (parent, name_): (INodeNo, &OsStr),
+        new: New,
+    ) -> Answer<fuser::FileAttr> {
+        let (directory, name) = (self.0.node(parent.0)?, name(name_)?);
+        let asker = self.0.groups.asker(request);
+        let owner = (request.uid(), request.gid());
+        let inode = self.0.make(&asker, owner, (&directory, &name), new)?;
+        Ok(self.0.known(&directory, &name, &inode).1)
+    }
+}
+
+fn done(reply: ReplyEmpty, answer: Answer<()>) {
+    match answer {
+        Ok(()) => reply.ok(),
+        Err(e) => reply.error(e),
+    }
+}
+
+fn sized(reply: ReplyXattr, size: u32, answer: Answer<Vec<u8>>) {
+    match answer {
+        Ok(data) if size == 0 => reply.size(data.len() as u32),
+        Ok(data) if data.len() > size as usize => reply.error(Errno::ERANGE),
+        Ok(data) => reply.data(&data),
+        Err(e) => reply.error(e),
+    }
+}
+
+impl Filesystem for Door {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        for flag in WANTED {
+            // What this kernel cannot do, it does not do.
+            let _ = config.add_capabilities(flag);
+        }
+        let files = &self.0;
+        if files.options.passthrough
+            && !files.folders.is_empty()
+            && config.set_max_stack_depth(STACKED).is_ok()
+            && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
+        {
+            files.passthrough.store(true, Ordering::Relaxed);
+        }
+        let _ = config.set_max_background(64);
+        Ok(())
+    }
+
+    fn lookup(&self, _request: &Request, parent: INodeNo, name_: &OsStr, reply: ReplyEntry) {
+        let found = self.0.node(parent.0).and_then(|directory| {
+            let name = name(name_)?;
+            self.0.look_up(&directory, &name)
+        });
+        match found {
+            Ok((_, attributes)) => {
+                reply.entry(&self.0.options.timeout, &attributes, GENERATION);
+            }
+            Err(e) if e.code() == Errno::ENOENT.code() && !self.0.options.negative.is_zero() => {
+                reply.entry(&self.0.options.negative, &attributes::nothing(), GENERATION);
+            }
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn forget(&self, _request: &Request, ino: INodeNo, times: u64) {
+        self.0.nodes.forget(ino.0, times);
+    }
+
+    fn getattr(&self, _request: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        match self.0.node(ino.0).and_then(|n| self.0.attributes_of(&n)) {
+            Ok(attributes) => reply.attr(&self.0.options.timeout, &attributes),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let asker = self.0.groups.asker(request);
+        let wanted = Wanted {
+            mode,
+            uid,
+            gid,
+            size,
+            atime,
+            mtime,
+        };
+        let set = self
+            .0
+            .node(ino.0)
+            .and_then(|node| self.0.set_attributes(&asker, &node, wanted));
+        match set {
+            Ok(attributes) => reply.attr(&self.0.options.timeout, &attributes),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
+        match self.0.node(ino.0).and_then(|n| self.0.read_link(&n)) {
+            Ok(target) => reply.data(&target),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let new = New {
+            mode,
+            rdev: u64::from(rdev),
+            content: Content::None,
+        };
+        self.entry(reply, self.make(request, (parent, name), new));
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let new = New {
+            mode: Kind::Directory.bits() | mode & 0o7777,
+            rdev: 0,
+            content: Content::None,
+        };
+        self.entry(reply, self.make(request, (parent, name), new));
+    }
+
+    fn symlink(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        let new = New {
+            mode: Kind::Symlink.bits() | 0o777,
+            rdev: 0,
+            content: Content::Symlink(target.as_os_str().as_bytes().to_vec()),
+        };
+        self.entry(reply, self.make(request, (parent, name), new));
+    }
+
+    fn unlink(&self, request: &Request, parent: INodeNo, name_: &OsStr, reply: ReplyEmpty) {
+        let asker = self.0.groups.asker(request);
+        let removed = self.0.node(parent.0).and_then(|directory| {
+            let name = name(name_)?;
+            self.0.unlink(&asker, &directory, &name)
+        });
+        done(reply, removed);
+    }
+
+    fn rmdir(&self, request: &Request, parent: INodeNo, name_: &OsStr, reply: ReplyEmpty) {
+        let asker = self.0.groups.asker(request);
+        let removed = self.0.node(parent.0).and_then(|directory| {
+            let name = name(name_)?;
+            self.0.rmdir(&asker, &directory, &name)
+        });
+        done(reply, removed);
+    }
+
+    fn rename(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name_: &OsStr,
+        newparent: INodeNo,
+        newname: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        if !(flags & !RenameFlags::RENAME_NOREPLACE).is_empty() {
+            // Two names change places in no single change of the namespace.
+            reply.error(Errno::EINVAL);
+            return;
+        }
+        let no_replace = flags.contains(RenameFlags::RENAME_NOREPLACE);
+        let asker = self.0.groups.asker(request);
+        let moved = self.0.node(parent.0).and_then(|from| {
+            let to = self.0.node(newparent.0)?;
+            let (old, new) = (name(name_)?, name(newname)?);
+            self.0
+                .rename(&asker, (&from, &old), (&to, &new), no_replace)
+        });
+        done(reply, moved);
+    }
+
+    fn link(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        newparent: INodeNo,
+        newname: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        let asker = self.0.groups.asker(request);
+        let linked = self.0.node(ino.0).and_then(|node| {
+            let (directory, name) = (self.0.node(newparent.0)?, name(newname)?);
+            self.0.link(&asker, &node, &directory, &name)
+        });
+        self.entry(reply, linked.map(|(_, attributes)| attributes));
+    }
+
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let asker = self.0.groups.asker(request);
+        let opened = self.0.node(ino.0).and_then(|node| {
+            let register = |file: &std::fs::File| reply.open_backing(file);
+            self.0.open(&asker, &node, flags.0, &register)
+        });
+        match opened {
+            Err(e) => reply.error(e),
+            Ok(opened) => match &opened.backing {
+                Some(backing) => {
+                    reply.opened_passthrough(FileHandle(opened.handle), opened.flags, backing);
+                }
+                None => reply.opened(FileHandle(opened.handle), opened.flags),
+            },
+        }
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name_: &OsStr,
+        mode: u32,
+        _umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let new = New {
+            mode: Kind::File.bits() | mode & 0o7777,
+            rdev: 0,
+            content: Content::None,
+        };
+        let files = &self.0;
+        let made = || -> Answer<_> {
+            let (directory, name) = (files.node(parent.0)?, name(name_)?);
+            let asker = files.groups.asker(request);
+            let owner = (request.uid(), request.gid());
+            let inode = match files.make(&asker, owner, (&directory, &name), new) {
+                // Somebody else was faster: the kernel looks again, and opens what is there as it opens anything.
+                Err(e)
+                    if e.code() == Errno::EEXIST.code() && !crate::content::is_exclusive(flags) =>
+                {
+                    return Err(Errno::ESTALE);
+                }
+                made => made?,
+            };
+            let (node, attributes) = files.known(&directory, &name, &inode);
+            let register = |file: &std::fs::File| reply.open_backing(file);
+            match files.open_new(&node, &inode, flags, &register) {
+                Ok(opened) => Ok((attributes, opened)),
+                Err(e) => {
+                    files.nodes.forget(node.number, 1);
+                    Err(e)
+                }
+            }
+        };
+        let timeout = &files.options.timeout;
+        match made() {
+            Err(e) => reply.error(e),
+            Ok((attributes, opened)) => {
+                let handle = FileHandle(opened.handle);
+                match &opened.backing {
+                    Some(backing) => reply.created_passthrough(
+                        timeout,
+                        &attributes,
+                        GENERATION,
+                        handle,
+                        opened.flags,
+                        backing,
+                    ),
+                    None => {
+                        reply.created(timeout, &attributes, GENERATION, handle, opened.flags);
+                    }
+                }
+            }
+        }
+    }
+
+    fn read(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        match self.0.node(ino.0).and_then(|n| n.read(offset, size)) {
+            Ok(data) => reply.data(&data),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn write(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let kill = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let asker = self.0.groups.asker(request);
+        let written = self
+            .0
+            .node(ino.0)
+            .and_then(|node| self.0.write(&asker, &node, offset, data, kill));
+        match written {
+            Ok(n) => reply.written(n),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn flush(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        _lock_owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        if fh.0 == 0 {
+            reply.ok();
+            return;
+        }
+        done(reply, self.0.node(ino.0).and_then(|n| self.0.flush(&n)));
+    }
+
+    fn release(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        if let Ok(node) = self.0.node(ino.0) {
+            self.0.release(&node, fh.0 != 0);
+        }
+        reply.ok();
+    }
+
+    fn fsync(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        done(reply, self.0.node(ino.0).and_then(|n| self.0.sync(&n)));
+    }
+
+    fn opendir(&self, _request: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let handle = self.0.streams.open();
+        reply.opened(FileHandle(handle), FopenFlags::empty());
+    }
+
+    fn readdir(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let mut listed = || -> Answer<()> {
+            let node = self.0.node(ino.0)?;
+            let dots = [(".", node.number), ("..", node.above())];
+            for (place, (dot, number)) in (1..).zip(dots) {
+                let directory = fuser::FileType::Directory;
+                if place > offset && reply.add(INodeNo(number), place, directory, dot) {
+                    return Ok(());
+                }
+            }
+            let stream = self.0.streams.get(fh.0)?;
+            let stream = &mut *stream.lock();
+            self.0
+                .list(&node, stream, offset.max(2), &mut |place, entry| {
+                    let number = self.0.nodes.number_of(entry.inode.id);
+                    let kind = attributes::kind(entry.inode.kind());
+                    let name = OsStr::from_bytes(entry.name.as_bytes());
+                    if reply.add(INodeNo(number), place, kind, name) {
+                        ControlFlow::Break(())
+                    } else {
+                        ControlFlow::Continue(())
+                    }
+                })
+        };
+        match listed() {
+            Ok(()) => reply.ok(),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn readdirplus(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let timeout = self.0.options.timeout;
+        let mut listed = || -> Answer<()> {
+            let node = self.0.node(ino.0)?;
+            if offset < 2 {
+                let own = self.0.attributes_of(&node)?;
+                let above = fuser::FileAttr {
+                    ino: INodeNo(node.above()),
+                    ..own
+                };
+                for (place, (dot, attributes)) in (1..).zip([(".", own), ("..", above)]) {
+                    // The kernel counts neither of them.
+                    if place > offset
+                        && reply.add(
+                            attributes.ino,
+                            place,
+                            dot,
+                            &timeout,
+                            &attributes,
+                            GENERATION,
+                        )
+                    {
+                        return Ok(());
+                    }
+                }
+            }
+            let stream = self.0.streams.get(fh.0)?;
+            let stream = &mut *stream.lock();
+            self.0
+                .list(&node, stream, offset.max(2), &mut |place, entry| {
+                    let (known, attributes) = self.0.known(&node, &entry.name, &entry.inode);
+                    let name = OsStr::from_bytes(entry.name.as_bytes());
+                    let number = INodeNo(known.number);
+                    if reply.add(number, place, name, &timeout, &attributes, GENERATION) {
+                        self.0.nodes.forget(known.number, 1);
+                        ControlFlow::Break(())
+                    } else {
+                        ControlFlow::Continue(())
+                    }
+                })
+        };
+        match listed() {
+            Ok(()) => reply.ok(),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn releasedir(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        _flags: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.0.streams.close(fh.0);
+        reply.ok();
+    }
+
+    fn fsyncdir(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        let persisted = self.0.target.persist();
+        done(reply, persisted.map_err(|e| attributes::errno(&e)));
+    }
+
+    fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        match self.0.room() {
+            // Nothing but the room of its store limits how many files there may be.
+            Ok(s) => reply.statfs(
+                s.blocks,
+                s.free,
+                s.available,
+                s.files + (1 << 40),
+                1 << 40,
+                s.block_bytes,
+                255,
+                s.block_bytes,
+            ),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn setxattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        let asker = self.0.groups.asker(request);
+        let (name, value) = (name.as_bytes(), Some(value));
+        let set = self
+            .0
+            .node(ino.0)
+            .and_then(|node| self.0.set_xattr(&asker, &node, name, value, flags));
+        done(reply, set);
+    }
+
+    fn getxattr(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
+        let node = self.0.node(ino.0);
+        sized(
+            reply,
+            size,
+            node.and_then(|n| self.0.xattr(&n, name.as_bytes())),
+        );
+    }
+
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let asker = self.0.groups.asker(request);
+        let node = self.0.node(ino.0);
+        sized(
+            reply,
+            size,
+            node.and_then(|n| self.0.xattr_names(&asker, &n)),
+        );
+    }
+
+    fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let asker = self.0.groups.asker(request);
+        let set = self
+            .0
+            .node(ino.0)
+            .and_then(|node| self.0.set_xattr(&asker, &node, name.as_bytes(), None, 0));
+        done(reply, set);
+    }
+
+    fn fallocate(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let allocated = self
+            .0
+            .node(ino.0)
+            .and_then(|n| self.0.allocate(&n, offset, length, mode));
+        done(reply, allocated);
+    }
+
+    fn lseek(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        match self.0.node(ino.0).and_then(|n| n.seek(offset, whence)) {
+            Ok(place) => reply.offset(place),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn copy_file_range(
+        &self,
+        _request: &Request,
+        ino_in: INodeNo,
+        _fh_in: FileHandle,
+        offset_in: u64,
+        ino_out: INodeNo,
+        _fh_out: FileHandle,
+        offset_out: u64,
+        len: u64,
+        _flags: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        let copied = self.0.node(ino_in.0).and_then(|from| {
+            let to = self.0.node(ino_out.0)?;
+            self.0
+                .copy_range((&from, offset_in), (&to, offset_out), len)
+        });
+        match copied {
+            Ok(n) => reply.written(n),
+            Err(e) => reply.error(e),
+        }
+    }
+}

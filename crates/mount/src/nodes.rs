@@ -1,0 +1,440 @@
+//! The files that the kernel knows, by the numbers that it knows them by.
+//!
+//! A number is half of the file's id: it stays the same from mount to mount. Of two files with the same half, the one that comes
+//! second gets the next number that is free.
+
+use crate::content::Opened;
+use esker_model::VertexId;
+use esker_model::namespace::{
+    Content, Errno, FileError, Handle, Inode, Kind, Name, NamePath, PATH_BYTES_MAX, SEAL_BYTES,
+    root,
+};
+use esker_model::version::Version;
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// The root's number, as the kernel has it.
+pub(crate) const ROOT: u64 = 1;
+const SHARDS: usize = 64;
+/// Names of one file that are remembered.
+const NAMES_MAX: usize = 8;
+
+/// A file that the kernel knows.
+#[derive(Debug)]
+pub(crate) struct Node {
+    /// Its number.
+    pub(crate) number: u64,
+    /// What it is.
+    pub(crate) id: VertexId,
+    /// Its kind, which never changes.
+    pub(crate) kind: Kind,
+    state: Mutex<State>,
+    /// Taken while it is opened, closed or written back: one after the other.
+    opened: Mutex<Option<Opened>>,
+}
+
+/// What is remembered of a file.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    lookups: u64,
+    /// The directories where it is, with its names there; the one that was used last first.
+    names: Vec<(Arc<Node>, Name)>,
+    /// A directory's path, and how many directories had been moved by then.
+    path: Option<(u64, NamePath)>,
+    /// The version of it that the kernel was last told.
+    pub(crate) told: Option<Version>,
+    /// The version whose content is in the kernel's page cache.
+    pub(crate) cached: Option<Version>,
+    /// Its content is an object, as far as known.
+    pub(crate) object: Option<Box<[u8]>>,
+    /// It has no name any more.
+    pub(crate) gone: bool,
+    /// How many names it has, as far as known.
+    pub(crate) links: u32,
+    /// It runs as its owner or group.
+    pub(crate) privileged: bool,
+    /// Files made in this directory get its group.
+    pub(crate) inherits: bool,
+}
+
+impl Node {
+    fn new(number: u64, id: VertexId, kind: Kind) -> Self {
+        Self {
+            number,
+            id,
+            kind,
+            state: Mutex::default(),
+            opened: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    pub(crate) fn opened(&self) -> MutexGuard<'_, Option<Opened>> {
+        self.opened.lock()
+    }
+
+    pub(crate) fn is_directory(&self) -> bool {
+        self.kind == Kind::Directory
+    }
+
+    /// What stands for it in the place of a path, with all rights: who asks was looked at before.
+    pub(crate) fn handle(&self) -> NamePath {
+        if self.id == root() {
+            return NamePath::root();
+        }
+        let state = self.state();
+        let place = state.names.first().map(|(d, name)| (d.id, name.clone()));
+        drop(state);
+        let (directory, name) = match place {
+            Some(place) => place,
+            // It is looked for by its id then.
+            None => match Name::new(b"?") {
+                Ok(name) => (root(), name),
+                Err(_) => return NamePath::root(),
+            },
+        };
+        Handle {
+            id: self.id,
+            directory,
+            name,
+            born: 0,
+            read: true,
+            write: true,
+            seal: [0; SEAL_BYTES],
+        }
+        .path()
+    }
+
+    /// The number of the directory that a directory lies in.
+    pub(crate) fn above(&self) -> u64 {
+        let state = self.state();
+        let above = state.names.first();
+        above.map_or(ROOT, |(directory, _)| directory.number)
+    }
+
+    /// Notes what the file is now.
+    pub(crate) fn note(&self, inode: &Inode) {
+        let mut state = self.state();
+        state.told = Some(inode.version);
+        state.gone = inode.links == 0;
+        state.links = inode.links;
+        state.privileged = inode.kind() == Kind::File && inode.mode & 0o6000 != 0;
+        state.inherits = inode.is_directory() && inode.mode & 0o2000 != 0;
+        state.object = match &inode.content {
+            Content::Object(path) => Some(path.as_slice().into()),
+            _ => None,
+        };
+    }
+}
+
+impl State {
+    /// The file has that name; others, too, if it may have several.
+    pub(crate) fn add_name(&mut self, directory: &Arc<Node>, name: &Name, links: u32) {
+        let same = |(d, n): &(Arc<Node>, Name)| d.number == directory.number && n == name;
+        if self.names.first().is_some_and(same) {
+            return;
+        }
+        if links < 2 {
+            self.names.clear();
+        }
+        self.names.retain(|known| !same(known));
+        self.names.truncate(NAMES_MAX - 1);
+        self.names.insert(0, (Arc::clone(directory), name.clone()));
+        self.path = None;
+    }
+
+    /// One of its names is gone. The last one that is known stays: as good as any to begin to look from.
+    pub(crate) fn remove_name(&mut self, directory: &Node, name: &Name) {
+        if self.names.len() > 1 {
+            self.names
+                .retain(|(d, n)| d.number != directory.number || n != name);
+        }
+    }
+
+    /// It has another name instead.
+    pub(crate) fn rename(&mut self, from: (&Node, &Name), to: (&Arc<Node>, &Name)) {
+        self.names
+            .retain(|(d, n)| d.number != from.0.number || n != from.1);
+        self.names.insert(0, (Arc::clone(to.0), to.1.clone()));
+        self.path = None;
+    }
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    shards: [Mutex<HashMap<u64, Arc<Node>>>; SHARDS],
+    root: Arc<Node>,
+    /// Files whose own number was taken, with the one that they got.
+    collided: Mutex<HashMap<VertexId, u64>>,
+    collisions: AtomicUsize,
+    /// How many directories were moved: paths of before are none.
+    moved: AtomicU64,
+}
+
+impl Nodes {
+    pub(crate) fn new() -> Self {
+        Self {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            root: Arc::new(Node::new(ROOT, root(), Kind::Directory)),
+            collided: Mutex::default(),
+            collisions: AtomicUsize::new(0),
+            moved: AtomicU64::new(0),
+        }
+    }
+
+    fn shard(&self, number: u64) -> MutexGuard<'_, HashMap<u64, Arc<Node>>> {
+        self.shards[(number % SHARDS as u64) as usize].lock()
+    }
+
+    /// The file of that number.
+    pub(crate) fn get(&self, number: u64) -> Option<Arc<Node>> {
+        if number == ROOT {
+            return Some(Arc::clone(&self.root));
+        }
+        self.shard(number).get(&number).cloned()
+    }
+
+    /// The number that a file has, or would get if nobody else had it.
+    pub(crate) fn number_of(&self, id: VertexId) -> u64 {
+        if id == root() {
+            return ROOT;
+        }
+        if self.collisions.load(Ordering::Acquire) > 0
+            && let Some(number) = self.collided.lock().get(&id)
+        {
+            return *number;
+        }
+        let half =
+            id.0.last_chunk()
+                .map_or(0, |half| u64::from_be_bytes(*half));
+        half.max(ROOT + 1)
+    }
+
+    /// The file of that id, if the kernel knows it.
+    pub(crate) fn find(&self, id: VertexId) -> Option<Arc<Node>> {
+        self.get(self.number_of(id)).filter(|node| node.id == id)
+    }
+
+    /// A file that the kernel is told of: it will forget it some time.
+    pub(crate) fn remember(&self, inode: &Inode, directory: &Arc<Node>, name: &Name) -> Arc<Node> {
+        let (id, kind) = (inode.id, inode.kind());
+        if id == root() {
+            return Arc::clone(&self.root);
+        }
+        let own = self.number_of(id);
+        let mut number = own;
+        loop {
+            let mut shard = self.shard(number);
+            let node = shard
+                .entry(number)
+                .or_insert_with(|| Arc::new(Node::new(number, id, kind)));
+            if node.id == id {
+                let mut state = node.state();
+                state.lookups += 1;
+                state.add_name(directory, name, inode.links);
+                drop(state);
+                let node = Arc::clone(node);
+                drop(shard);
+                if number != own {
+                    self.collided.lock().insert(id, number);
+                    self.collisions.fetch_add(1, Ordering::AcqRel);
+                }
+                return node;
+            }
+            drop(shard);
+            number = number.wrapping_add(1).max(ROOT + 1);
+        }
+    }
+
+    /// The kernel has forgotten a file that it was told of so often.
+    pub(crate) fn forget(&self, number: u64, times: u64) {
+        if number == ROOT {
+            return;
+        }
+        let mut shard = self.shard(number);
+        let Some(node) = shard.get(&number) else {
+            return;
+        };
+        let mut state = node.state();
+        state.lookups = state.lookups.saturating_sub(times);
+        if state.lookups > 0 {
+            return;
+        }
+        drop(state);
+        let node = shard.remove(&number);
+        drop(shard);
+        if self.collisions.load(Ordering::Acquire) > 0
+            && let Some(node) = node
+            && self.collided.lock().remove(&node.id).is_some()
+        {
+            self.collisions.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(|s| s.lock().len()).sum()
+    }
+
+    /// A directory was moved.
+    pub(crate) fn moved(&self) {
+        self.moved.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Where a directory is, as far as this mount knows.
+    pub(crate) fn path(&self, directory: &Arc<Node>) -> Result<NamePath, FileError> {
+        let moved = self.moved.load(Ordering::Acquire);
+        let mut above: Vec<Arc<Node>> = Vec::new();
+        let mut at = Arc::clone(directory);
+        let mut path = loop {
+            if at.number == ROOT {
+                break NamePath::root();
+            }
+            let state = at.state();
+            if let Some((then, path)) = &state.path
+                && *then == moved
+            {
+                break path.clone();
+            }
+            let Some((parent, _)) = state.names.first() else {
+                return Err(Errno::Stale.at("a directory that is nowhere"));
+            };
+            let parent = Arc::clone(parent);
+            drop(state);
+            above.push(at);
+            if above.len() > PATH_BYTES_MAX {
+                return Err(Errno::NameTooLong.at("a directory that is too deep"));
+            }
+            at = parent;
+        };
+        for node in above.into_iter().rev() {
+            let mut state = node.state();
+            let Some((_, name)) = state.names.first() else {
+                return Err(Errno::Stale.at("a directory that is nowhere"));
+            };
+            path = joined(&path, name)?;
+            state.path = Some((moved, path.clone()));
+        }
+        Ok(path)
+    }
+
+    /// The path of an entry.
+    pub(crate) fn entry(&self, directory: &Arc<Node>, name: &Name) -> Result<NamePath, FileError> {
+        joined(&self.path(directory)?, name)
+    }
+
+    /// The path that a file was last known by.
+    pub(crate) fn file(&self, node: &Arc<Node>) -> Result<NamePath, FileError> {
+        if node.is_directory() {
+            return self.path(node);
+        }
+        let place = node.state().names.first().cloned();
+        match place {
+            Some((directory, name)) => self.entry(&directory, &name),
+            None => Err(Errno::Stale.at("a file that is nowhere")),
+        }
+    }
+}
+
+fn joined(path: &NamePath, name: &Name) -> Result<NamePath, FileError> {
+    let joined = path.join(name);
+    if joined.as_bytes().len() > PATH_BYTES_MAX {
+        return Err(Errno::NameTooLong.at(name));
+    }
+    Ok(joined)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_model::namespace::Make;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    fn file(id: [u8; 16]) -> Inode {
+        let make = Make::new(Kind::File.bits() | 0o644, 0, 0);
+        Inode {
+            id: VertexId(id),
+            version: Version::ZERO,
+            mode: make.mode,
+            uid: 0,
+            gid: 0,
+            links: 1,
+            size: 0,
+            blocks: 0,
+            rdev: 0,
+            atime: 0,
+            mtime: 0,
+            ctime: 0,
+            btime: 0,
+            content: Content::None,
+            xattrs: Vec::new(),
+            tracked: false,
+        }
+    }
+
+    proptest! {
+        /// Whatever is remembered and forgotten: each file that the kernel knows has one number and no other file has it, also
+        /// where their halves are the same; and what is forgotten as often as told is gone.
+        #[test]
+        fn numbers_are_of_one_file(steps in proptest::collection::vec((0_u8..6, 0_u8..2, any::<bool>()), 1..80)) {
+            let nodes = Nodes::new();
+            let root = nodes.get(ROOT).unwrap();
+            let mut model: HashMap<[u8; 16], (u64, u64)> = HashMap::new();
+            for (first, second, forget) in steps {
+                let mut id = [second; 16];
+                id[0] = first;
+                if forget {
+                    if let Some((number, times)) = model.get_mut(&id) {
+                        nodes.forget(*number, 1);
+                        *times -= 1;
+                        if *times == 0 {
+                            model.remove(&id);
+                        }
+                    }
+                } else {
+                    let name = Name::new(&[b'a' + first]).unwrap();
+                    let node = nodes.remember(&file(id), &root, &name);
+                    let known = model.entry(id).or_insert((node.number, 0));
+                    prop_assert_eq!(known.0, node.number);
+                    known.1 += 1;
+                }
+                prop_assert_eq!(nodes.len(), model.len());
+                for (id, (number, _)) in &model {
+                    prop_assert_eq!(nodes.get(*number).map(|n| n.id), Some(VertexId(*id)));
+                    prop_assert_eq!(nodes.find(VertexId(*id)).map(|n| n.number), Some(*number));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn paths_follow_directories() {
+        let nodes = Nodes::new();
+        let root = nodes.get(ROOT).unwrap();
+        let name = |text: &str| Name::new(text.as_bytes()).unwrap();
+        let directory = |n: u8| Inode {
+            mode: Kind::Directory.bits() | 0o755,
+            links: 2,
+            ..file([n; 16])
+        };
+        let a = nodes.remember(&directory(1), &root, &name("a"));
+        let b = nodes.remember(&directory(2), &a, &name("b"));
+        let path = |directory: &Arc<Node>| nodes.path(directory).unwrap().to_string();
+        assert_eq!((path(&a), path(&b)), ("/a".into(), "/a/b".into()));
+        a.state().rename((&root, &name("a")), (&root, &name("c")));
+        nodes.moved();
+        assert_eq!(path(&b), "/c/b");
+        let f = nodes.remember(&file([3; 16]), &b, &name("f"));
+        assert_eq!(nodes.file(&f).unwrap().to_string(), "/c/b/f");
+        let handle = f.handle().handle().unwrap();
+        assert_eq!((handle.id, handle.directory), (f.id, b.id));
+    }
+}

@@ -1,0 +1,125 @@
+//! Whether data folders and the namespace agree: objects that no file leads to, files whose object is not there.
+//!
+//! An object gets its place before its inode is told, and an inode loses its last name before its object goes: so a crash leaves an
+//! object too much, never one too few. Files that were removed without the mount (`esker rm`) leave theirs, too.
+
+use crate::data::{Folders, id_of};
+use esker_model::graph::{Cancel, Flow};
+use esker_model::namespace::{Content, NamePath, Namespace};
+use esker_model::{Error, Result, VertexId};
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Report {
+    /// Files whose content is an object of these folders.
+    pub files: u64,
+    /// Objects in the folders.
+    pub objects: u64,
+    /// Objects and rests of contents that nothing leads to, in order.
+    pub orphans: Vec<PathBuf>,
+    /// Bytes that they take.
+    pub orphan_bytes: u64,
+    /// Orphans that were removed.
+    pub removed: u64,
+    /// Files whose object is not there, with where it should be.
+    pub missing: Vec<(NamePath, PathBuf)>,
+}
+
+/// What is looked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Search {
+    /// Orphans go.
+    pub repair: bool,
+    /// What was changed less long ago is left alone: somebody may be giving it its place just now.
+    pub older: Duration,
+}
+
+/// Looks through a whole namespace and its data folders.
+pub fn check(
+    names: &dyn Namespace,
+    folders: &Folders,
+    search: Search,
+    cancel: &dyn Cancel,
+) -> Result<Report> {
+    let mut report = Report::default();
+    let roots: Vec<PathBuf> = folders.paths().map(Path::to_path_buf).collect();
+    let root_path = NamePath::root();
+    let mut led_to: HashSet<VertexId> = HashSet::new();
+    names.walk(None, &root_path, cancel, &mut |path, inode| -> Flow {
+        if let Content::Object(object) = &inode.content {
+            let object = Path::new(OsStr::from_bytes(object));
+            if roots.iter().any(|root| object.starts_with(root)) {
+                report.files += 1;
+                led_to.insert(inode.id);
+                if !object.is_file() {
+                    report.missing.push((path.clone(), object.to_path_buf()));
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    })?;
+    for root in &roots {
+        look_through(&led_to, root, search, cancel, &mut report).map_err(|e| told(root, e))??;
+    }
+    report.orphans.sort();
+    report.missing.sort();
+    Ok(report)
+}
+
+fn told(root: &Path, source: io::Error) -> Error {
+    Error::Io {
+        context: format!("data folder {}", root.display()),
+        source,
+    }
+}
+
+fn look_through(
+    led_to: &HashSet<VertexId>,
+    root: &Path,
+    search: Search,
+    cancel: &dyn Cancel,
+    report: &mut Report,
+) -> io::Result<Result<()>> {
+    for directory in std::fs::read_dir(root)? {
+        let directory = directory?.path();
+        if !directory.is_dir() {
+            continue;
+        }
+        for object in std::fs::read_dir(&directory)? {
+            if cancel.cancelled() {
+                return Ok(Err(Error::Interrupted));
+            }
+            let object = object?.path();
+            report.objects += 1;
+            let meta = match object.symlink_metadata() {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                meta => meta?,
+            };
+            let id = object.strip_prefix(root).ok().and_then(id_of);
+            if id.is_some_and(|id| led_to.contains(&id)) {
+                continue;
+            }
+            // To get a name is a change of this kind, to be written to is not.
+            let changed = Duration::new(meta.ctime().max(0).cast_unsigned(), 0);
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            if now.unwrap_or_default().saturating_sub(changed) < search.older {
+                continue;
+            }
+            report.orphan_bytes += meta.len();
+            if search.repair {
+                std::fs::remove_file(&object)?;
+                report.removed += 1;
+            }
+            report.orphans.push(object);
+        }
+    }
+    Ok(Ok(()))
+}

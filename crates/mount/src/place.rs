@@ -1,0 +1,268 @@
+//! Where things are mounted: what is there, what is left of a mount whose process has ended, and how to end one.
+
+use nix::mount::{MntFlags, umount2};
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What mounts are of that this crate makes, behind `fuse.`.
+pub(crate) const TYPE: &str = "esker";
+const NOT_CONNECTED: i32 = 107;
+
+/// A mount of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// Where.
+    pub at: PathBuf,
+    /// Of which type, as `ext4` or `fuse.esker`.
+    pub kind: String,
+    /// What it says it is of.
+    pub source: String,
+}
+
+impl Mount {
+    /// Whether this crate made it.
+    pub fn is_ours(&self) -> bool {
+        self.kind == format!("fuse.{TYPE}")
+    }
+}
+
+/// All mounts that this process sees, those that cover others behind them.
+pub fn mounts() -> io::Result<Vec<Mount>> {
+    let text = std::fs::read("/proc/self/mountinfo")?;
+    Ok(text.split(|b| *b == b'\n').filter_map(parse).collect())
+}
+
+/// One line of `mountinfo` (proc(5)).
+fn parse(line: &[u8]) -> Option<Mount> {
+    let mut words = line.split(|b| *b == b' ');
+    let at = unescaped(words.nth(4)?);
+    let mut behind = words.skip_while(|w| *w != b"-").skip(1);
+    let (kind, source) = (behind.next()?, behind.next()?);
+    Some(Mount {
+        at: PathBuf::from(OsString::from_vec(at)),
+        kind: String::from_utf8_lossy(kind).into_owned(),
+        source: String::from_utf8_lossy(&unescaped(source)).into_owned(),
+    })
+}
+
+/// Blanks and the like are three octal digits behind a backslash there.
+fn unescaped(word: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let [first, behind @ ..] = rest {
+        let digits = behind.get(..3).filter(|_| *first == b'\\');
+        let byte = digits
+            .and_then(|d| std::str::from_utf8(d).ok())
+            .and_then(|d| u8::from_str_radix(d, 8).ok());
+        let Some(byte) = byte else {
+            out.push(*first);
+            rest = behind;
+            continue;
+        };
+        out.push(byte);
+        rest = behind.get(3..).unwrap_or_default();
+    }
+    out
+}
+
+/// The mount that is on exactly that path, the uppermost one.
+pub fn mount_at(path: &Path) -> io::Result<Option<Mount>> {
+    Ok(mounts()?.into_iter().rfind(|mount| mount.at == path))
+}
+
+/// A path without symbolic links, also where a mount is dead and nothing can be asked of it.
+fn plain(path: &Path) -> io::Result<PathBuf> {
+    match path.canonicalize() {
+        Err(e) if e.raw_os_error() == Some(NOT_CONNECTED) => {
+            let path = std::path::absolute(path)?;
+            match (path.parent(), path.file_name()) {
+                (Some(above), Some(name)) => Ok(above.canonicalize()?.join(name)),
+                _ => Ok(path),
+            }
+        }
+        found => found,
+    }
+}
+
+/// A directory that something can be mounted on, as the kernel names it.
+pub(crate) fn demand_free(path: &Path) -> io::Result<PathBuf> {
+    let told = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+    let at = plain(path).map_err(told)?;
+    let there = mount_at(&at)?;
+    match std::fs::metadata(&at) {
+        Err(e) if e.raw_os_error() == Some(NOT_CONNECTED) => {
+            return Err(io::Error::new(
+                io::ErrorKind::NotConnected,
+                format!(
+                    "{}: what was mounted here is dead, its process has ended; run `esker umount {}` first",
+                    at.display(),
+                    at.display()
+                ),
+            ));
+        }
+        Err(e) => return Err(told(e)),
+        Ok(meta) if !meta.is_dir() => {
+            return Err(io::Error::new(
+                io::ErrorKind::NotADirectory,
+                format!("{}: expected a directory to mount on", at.display()),
+            ));
+        }
+        Ok(_) => {}
+    }
+    if let Some(mount) = there.filter(Mount::is_ours) {
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            format!(
+                "{}: `{}` is mounted here already; run `esker umount {}` first, or choose another directory",
+                at.display(),
+                mount.source,
+                at.display()
+            ),
+        ));
+    }
+    Ok(at)
+}
+
+/// What a failure to mount is about.
+pub(crate) fn explain(error: &io::Error, at: &Path) -> io::Error {
+    let said = error.to_string();
+    let hint = match error.kind() {
+        // The helper has said what it wants.
+        _ if error.raw_os_error().is_none() => "",
+        io::ErrorKind::NotFound => {
+            "; is there /dev/fuse, and for users other than root `fusermount3` (package fuse3)?"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "; users other than root need `fusermount3` (package fuse3), and for --allow-other a line \
+             `user_allow_other` in /etc/fuse.conf"
+        }
+        _ => "",
+    };
+    io::Error::new(
+        error.kind(),
+        format!("cannot mount on {}: {}{hint}", at.display(), said.trim()),
+    )
+}
+
+/// How something is unmounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// Refused while programs use it.
+    Plain,
+    /// Nobody finds it any more; it ends once nobody uses it.
+    Detach,
+    /// The same, and all that is under way fails: for mounts that do not answer.
+    Force,
+}
+
+/// Unmounts what is on a path, a dead mount too.
+pub fn unmount(path: &Path, how: How) -> io::Result<()> {
+    let at = plain(path)?;
+    let told = |e: io::Error| {
+        let hint = match e.kind() {
+            io::ErrorKind::ResourceBusy => {
+                ": programs have files or directories of it open; end them, or detach it (`esker umount --lazy`)"
+            }
+            _ => "",
+        };
+        io::Error::new(e.kind(), format!("{}: {e}{hint}", at.display()))
+    };
+    let mount = mount_at(&at)?;
+    let Some(mount) = mount else {
+        return Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("{}: nothing is mounted here", at.display()),
+        ));
+    };
+    if !mount.is_ours() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!(
+                "{}: what is mounted here ({}) is none of Esker's; use umount",
+                at.display(),
+                mount.kind
+            ),
+        ));
+    }
+    let nofollow = MntFlags::UMOUNT_NOFOLLOW;
+    if how == How::Force {
+        // It may be busy yet; what waits for it does not any more.
+        let _ = umount2(&at, MntFlags::MNT_FORCE | nofollow);
+        if mount_at(&at)?.as_ref() != Some(&mount) {
+            return Ok(());
+        }
+    }
+    let flags = match how {
+        How::Plain => nofollow,
+        How::Detach | How::Force => MntFlags::MNT_DETACH | nofollow,
+    };
+    match umount2(&at, flags) {
+        Ok(()) => Ok(()),
+        Err(nix::errno::Errno::EPERM) => with_helper(&at, how != How::Plain).map_err(told),
+        Err(e) => Err(told(e.into())),
+    }
+}
+
+/// Users unmount what is theirs through a program that may.
+fn with_helper(at: &Path, detach: bool) -> io::Result<()> {
+    let mut command = Command::new("fusermount3");
+    command.arg("-u");
+    if detach {
+        command.arg("-z");
+    }
+    let out = command.arg(at).stdin(Stdio::null()).output()?;
+    if out.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&out.stderr);
+    let kind = if said.contains("busy") {
+        io::ErrorKind::ResourceBusy
+    } else {
+        io::ErrorKind::Other
+    };
+    Err(io::Error::new(kind, said.trim().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn lines_of_mounts() {
+        let line =
+            br"36 35 98:0 /mnt1 /a\040b rw,noatime master:1 shared:2 - fuse.esker esker://h:1 rw";
+        let mount = parse(line).unwrap();
+        assert_eq!(mount.at, Path::new("/a b"));
+        assert_eq!(mount.source, "esker://h:1");
+        assert!(mount.is_ours());
+        assert!(mounts().unwrap().iter().any(|m| m.at == Path::new("/")));
+    }
+
+    #[test]
+    fn nothing_there_is_told() {
+        let empty = tempfile::tempdir().unwrap();
+        let told = unmount(empty.path(), How::Plain).unwrap_err().to_string();
+        assert!(told.ends_with("nothing is mounted here"), "{told}");
+        let told = unmount(Path::new("/proc"), How::Plain)
+            .unwrap_err()
+            .to_string();
+        assert!(told.contains("none of Esker's"), "{told}");
+        let file = empty.path().join("f");
+        std::fs::write(&file, "").unwrap();
+        let told = demand_free(&file).unwrap_err().to_string();
+        assert!(told.contains("expected a directory"), "{told}");
+    }
+
+    proptest! {
+        /// Any line is a mount or none.
+        #[test]
+        fn any_line(line in any::<Vec<u8>>()) {
+            let _ = parse(&line);
+            prop_assert!(unescaped(&line).len() <= line.len());
+        }
+    }
+}

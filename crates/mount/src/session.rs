@@ -1,0 +1,147 @@
+//! A file system gets its place: by the kernel itself for root, by `fusermount3` for others; and the threads that answer.
+
+use crate::options::Options;
+use crate::place::{self, How};
+use fuser::{Config, Filesystem, MountOption, Notifier, Session, SessionACL};
+use nix::mount::MsFlags;
+use rustix::fs::{Mode, OFlags};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+/// Something that is mounted, until this is dropped or somebody unmounts it.
+#[derive(Debug)]
+pub struct Mounted {
+    at: PathBuf,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+/// Mounts, and begins to answer.
+pub(crate) fn begin<F: Filesystem>(
+    file_system: F,
+    at: &Path,
+    options: &Options,
+    notifier: impl FnOnce(Notifier),
+) -> io::Result<Mounted> {
+    let config = config(options);
+    let session = if rustix::process::geteuid().is_root() {
+        by_kernel(file_system, at, options, config)
+    } else {
+        Session::new(file_system, at, &config)
+    };
+    let session = session.map_err(|e| place::explain(&e, at))?;
+    notifier(session.notifier());
+    let thread = std::thread::Builder::new()
+        .name("mount".to_owned())
+        .spawn(move || session.run())?;
+    Ok(Mounted {
+        at: at.to_path_buf(),
+        thread: Some(thread),
+    })
+}
+
+fn acl(options: &Options) -> SessionACL {
+    if options.allow_other {
+        SessionACL::All
+    } else {
+        SessionACL::Owner
+    }
+}
+
+fn config(options: &Options) -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(options.source.clone()),
+        MountOption::Subtype(place::TYPE.to_owned()),
+        MountOption::DefaultPermissions,
+        MountOption::NoDev,
+        MountOption::NoSuid,
+        MountOption::NoAtime,
+        if options.read_only {
+            MountOption::RO
+        } else {
+            MountOption::RW
+        },
+    ];
+    config.acl = acl(options);
+    config.n_threads = Some(options.threads);
+    config.clone_fd = options.threads > 1;
+    config
+}
+
+/// Without a helper. The list of mounts says then whose it is, too, which the library leaves out.
+fn by_kernel<F: Filesystem>(
+    file_system: F,
+    at: &Path,
+    options: &Options,
+    config: Config,
+) -> io::Result<Session<F>> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let device: OwnedFd = rustix::fs::open("/dev/fuse", flags, Mode::empty())?;
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id=0,group_id=0,default_permissions",
+        device.as_raw_fd()
+    );
+    if options.allow_other {
+        data.push_str(",allow_other");
+    }
+    let mut flags = MsFlags::MS_NODEV | MsFlags::MS_NOSUID | MsFlags::MS_NOATIME;
+    if options.read_only {
+        flags |= MsFlags::MS_RDONLY;
+    }
+    let kind = format!("fuse.{}", place::TYPE);
+    let (source, kind, data) = (options.source.as_str(), kind.as_str(), data.as_str());
+    nix::mount::mount(Some(source), at, Some(kind), flags, Some(data))?;
+    let session = Session::from_fd(file_system, device, acl(options), config);
+    if session.is_err() {
+        // What was mounted a moment ago answers nobody.
+        let _ = place::unmount(at, How::Force);
+    }
+    session
+}
+
+impl Mounted {
+    /// Where it is.
+    pub fn at(&self) -> &Path {
+        &self.at
+    }
+
+    /// Whether it was unmounted.
+    pub fn is_over(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits until somebody unmounts it.
+    pub fn wait(mut self) -> io::Result<()> {
+        self.join()
+    }
+
+    /// Unmounts it.
+    pub fn unmount(&self, how: How) -> io::Result<()> {
+        if self.is_over() {
+            return Ok(());
+        }
+        place::unmount(&self.at, how)
+    }
+
+    fn join(&mut self) -> io::Result<()> {
+        let Some(thread) = self.thread.take() else {
+            return Ok(());
+        };
+        let ended = thread.join();
+        ended.unwrap_or_else(|_| Err(io::Error::other("a thread of the mount failed")))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.thread.is_some() && !self.is_over() && place::unmount(&self.at, How::Plain).is_err()
+        {
+            // Whoever still uses it goes on until they let go; this process does not wait for them.
+            let _ = place::unmount(&self.at, How::Detach);
+            return;
+        }
+        let _ = self.join();
+    }
+}

@@ -1,0 +1,12 @@
+//! The mount, used as programs use it.
+#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::print_stderr, reason = "what is left out is told")]
+
+mod basic;
+mod contents;
+mod death;
+mod history;
+mod people;
+mod programs;
+mod rules;
+mod scratch;
