@@ -11,11 +11,13 @@ use std::path::PathBuf;
     after_help = "A cluster is described by a TOML file, the same for all its servers; docs/book/cluster.md lists the keys. \
                   The shortest:\n\n  \
                   servers = 4\n\n\
-                  Its servers lie at 127.0.0.1:7400, 127.0.0.2:7400 and so on then, their databases in FILE's folder.\n\n\
+                  Its servers lie at 127.0.0.1:7400, 127.0.0.2:7400 and so on then, their databases in FILE's folder. With `stores = 16` \
+                  the data move between servers, as etcd says: those of one that dies go to the others.\n\n\
                   Examples:\n  \
                   esker cluster up lab.toml\n  \
                   esker cluster status esker://127.0.0.1:7400\n  \
-                  esker cluster server lab.toml --id 2"
+                  esker cluster server lab.toml --id 2\n  \
+                  esker cluster drain lab.toml 127.0.0.2:7400"
 )]
 pub(crate) struct ClusterArgs {
     #[command(subcommand)]

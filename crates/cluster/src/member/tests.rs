@@ -184,7 +184,7 @@ fn what_another_is_to_have_is_closed_and_then_released() {
         epoch,
         lease,
     };
-    assert_eq!(out, [release.clone()]);
+    assert_eq!(out, std::slice::from_ref(&release));
     let done = false;
     machine.step(730, Input::Released { store, epoch, done });
     assert!(machine.step(1_230, Input::Tick).contains(&release), "again");

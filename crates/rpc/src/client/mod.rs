@@ -561,11 +561,17 @@ fn connect_to_any(address: &Address, members: &Members) -> Result<Arc<Connection
                     why,
                 });
             }
-            Err(e @ Broken::Failed(Error::Target(_))) => return Err(e),
             Err(e) => {
                 members.failed(member);
-                // That a member says where to look tells more than that another is gone.
-                if !matches!(failed, Some(Broken::Elsewhere { .. })) {
+                // That a member says where to look tells more than that another is gone; and one whose host is not known any more
+                // is no reason to give up.
+                let gone = matches!(e, Broken::Failed(_));
+                let better = match &failed {
+                    None => true,
+                    Some(Broken::Elsewhere { .. }) => false,
+                    Some(before) => !gone || matches!(before, Broken::Failed(_)),
+                };
+                if better {
                     failed = Some(e);
                 }
             }

@@ -20,7 +20,7 @@ pub(super) fn run(args: &ClusterStatusArgs, context: &mut Context) -> anyhow::Re
             return super::moving::status::run(target, args, context);
         }
         return Err(usage(format!(
-            "`{target}` is no cluster's file, and no server: expected FILE or esker://HOST:PORT"
+            "`{target}` is no cluster's file; `cluster status` asks a server (esker://HOST:PORT), or etcd about the cluster of a FILE"
         )));
     }
     let first = Address::parse(target)?;

@@ -89,7 +89,7 @@ fn a_store_is_taken_over_while_it_is_written_to() {
                 write(&database, step);
                 acknowledged.store(step + 1, Ordering::Relaxed);
                 // Pauses, in which it may be copied.
-                let pause = if step % 20 == 0 { 150 } else { 1 };
+                let pause = if step % 20 == 0 { 700 } else { 1 };
                 std::thread::sleep(Duration::from_millis(pause));
             }
         });

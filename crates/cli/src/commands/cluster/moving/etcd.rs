@@ -169,6 +169,8 @@ fn run(program: &Path, folder: &Path, [client, peer]: [u16; 2]) -> anyhow::Resul
     Command::new(program)
         .arg("--data-dir")
         .arg(folder.join("data"))
+        // What keys were an hour ago nobody asks.
+        .args(["--auto-compaction-retention", "1"])
         .args([
             "--listen-client-urls",
             &at(client),
