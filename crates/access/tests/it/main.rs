@@ -1,3 +1,4 @@
-//! With the real programs of OpenSSH: keys by `ssh-keygen`, signatures by `ssh-agent`.
+//! With the real programs of OpenSSH, keys by `ssh-keygen`, signatures by `ssh-agent`; and over real TLS.
 
 mod openssh;
+mod tls;
