@@ -8,6 +8,7 @@ use esker::Database;
 use esker_model::namespace::Namespace;
 use esker_model::{Error, Result};
 use esker_mount::{How, Mounted, Options, Target, place};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -97,6 +98,8 @@ fn in_background(args: &MountArgs, context: &Context) -> anyhow::Result<Outcome>
         .arg("--quiet")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
+        // Whoever waits for this command to end its output does not wait for the other.
+        .stderr(Stdio::piped())
         // Ctrl-C at the terminal is not meant for it.
         .process_group(0)
         .spawn()
@@ -106,7 +109,11 @@ fn in_background(args: &MountArgs, context: &Context) -> anyhow::Result<Outcome>
             .try_wait()
             .context("waiting for the process in the background")?
         {
-            // It has said why.
+            let mut said = String::new();
+            if let Some(mut stderr) = child.stderr.take() {
+                stderr.read_to_string(&mut said)?;
+            }
+            let _ = io::stderr().write_all(said.as_bytes());
             return Ok(Outcome::partly_if(!status.success()));
         }
         if is_mounted(&args.at) {

@@ -98,7 +98,10 @@ fn files_go_in_and_are_found() {
     let flags = rustix::fs::XattrFlags::empty();
     rustix::fs::setxattr(lab.at().join("run7/large"), name, b"winter24", flags).unwrap();
     // Other commands see it at once, and it sees theirs.
-    assert_eq!(lab.well(&["ls", "lab.esker", "/run7"]), "large\nsmall\n");
+    assert_eq!(
+        lab.well(&["ls", "lab.esker", "/run7"]),
+        "NAME\nlarge\nsmall\n"
+    );
     let found = lab.well(&["get", "lab.esker", "file:/run7/large", "--format", "json"]);
     assert!(found.contains("winter24"), "{found}");
     lab.well(&["mv", "lab.esker", "/run7", "/archive"]);

@@ -159,7 +159,7 @@ fn a_folder_that_is_full_is_told() {
             let path = scratch.path("big");
             let mut file = File::create(&path).unwrap();
             let failed = (0..100)
-                .find_map(|_| file.write_all(&[7; 100_000]).err())
+                .find_map(|_| file.write_all(&vec![7; 100_000]).err())
                 .unwrap();
             assert_eq!(failed.raw_os_error(), Some(28), "{failed}");
             let written = file.metadata().unwrap().len();

@@ -92,9 +92,9 @@ fn what_was_synced_survives_a_killed_mount() {
         for n in 0..1_000_usize {
             let mut file = File::create(at.join(format!("{n}"))).unwrap();
             // Every third is large.
-            let size = if n % 3 == 0 { 9_000 } else { n };
+            let size = if n.is_multiple_of(3) { 9_000 } else { n };
             file.write_all(&vec![n as u8; size]).unwrap();
-            if n % 10 == 0 {
+            if n.is_multiple_of(10) {
                 file.sync_all().unwrap();
             }
             open.push(file);
@@ -121,7 +121,7 @@ fn what_was_synced_survives_a_killed_mount() {
         unmount(&at, How::Plain).unwrap();
         let mounted = again(&options).unwrap();
         for n in (0..1_000_usize).step_by(10) {
-            let size = if n % 3 == 0 { 9_000 } else { n };
+            let size = if n.is_multiple_of(3) { 9_000 } else { n };
             let content = fs::read(at.join(format!("{n}"))).unwrap();
             assert!(content == vec![n as u8; size], "{n}");
         }
@@ -129,7 +129,7 @@ fn what_was_synced_survives_a_killed_mount() {
         for entry in fs::read_dir(&at).unwrap() {
             let entry = entry.unwrap();
             let n: usize = entry.file_name().to_str().unwrap().parse().unwrap();
-            let size = if n % 3 == 0 { 9_000 } else { n };
+            let size = if n.is_multiple_of(3) { 9_000 } else { n };
             let content = fs::read(entry.path()).unwrap();
             assert!(content.is_empty() || content == vec![n as u8; size], "{n}");
         }

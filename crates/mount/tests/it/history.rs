@@ -152,7 +152,7 @@ fn io<T>(result: std::io::Result<T>, show: impl FnOnce(T) -> String) -> Said {
 }
 
 fn os<T>(result: rustix::io::Result<T>, show: impl FnOnce(T) -> String) -> Said {
-    result.map(show).map_err(|e| e.raw_os_error())
+    result.map(show).map_err(rustix::io::Errno::raw_os_error)
 }
 
 fn nothing<T>(_: T) -> String {
@@ -372,13 +372,13 @@ fn all(root: &Path) -> BTreeMap<String, String> {
     let mut left = vec![root.to_path_buf()];
     while let Some(path) = left.pop() {
         let meta = fs::symlink_metadata(&path).unwrap();
-        let mut line = told(&meta);
+        let mut line = told(&meta) + ", ";
         if meta.is_dir() {
             left.extend(names(&path).unwrap().into_iter().map(|n| path.join(n)));
         } else if meta.is_file() {
-            line.push_str(&format!(", {}", sum(&fs::read(&path).unwrap())));
+            line += &sum(&fs::read(&path).unwrap());
         } else if meta.is_symlink() {
-            line.push_str(&format!(" -> {}", fs::read_link(&path).unwrap().display()));
+            line += fs::read_link(&path).unwrap().to_str().unwrap();
         }
         let mut listed = vec![0; 1_000];
         if !meta.is_symlink()
@@ -389,13 +389,9 @@ fn all(root: &Path) -> BTreeMap<String, String> {
                 .filter(|n| n.starts_with(b"user."))
                 .collect();
             names.sort();
-            line.push_str(&format!(
-                " {:?}",
-                names
-                    .iter()
-                    .map(|n| String::from_utf8_lossy(n))
-                    .collect::<Vec<_>>()
-            ));
+            for name in names {
+                line += &String::from_utf8_lossy(name);
+            }
         }
         let below = path
             .strip_prefix(root)

@@ -77,7 +77,8 @@ fn git_keeps_a_repository() {
         let who = ["-c", "user.name=a", "-c", "user.email=a@b"];
         run(&origin, "git", &["init", "-q", "-b", "main"]);
         for n in 0..30 {
-            let text: String = (0..n * 40).map(|i| format!("line {i} of {n}\n")).collect();
+            let lines: Vec<String> = (0..n * 40).map(|i| format!("line {i} of {n}")).collect();
+            let text = lines.join("\n");
             fs::create_dir_all(origin.join(format!("d{}", n % 4))).unwrap();
             fs::write(origin.join(format!("d{}/f{n}", n % 4)), text).unwrap();
         }

@@ -54,21 +54,21 @@ impl Case<'_> {
     fn file(&self, name: &str, who: Person, mode: u32) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, "").unwrap();
-        self.own(&path, who, mode);
+        hand(&path, who, mode);
         path
     }
 
     fn directory(&self, name: &str, who: Person, mode: u32) -> PathBuf {
         let path = self.path(name);
         fs::create_dir(&path).unwrap();
-        self.own(&path, who, mode);
+        hand(&path, who, mode);
         path
     }
+}
 
-    fn own(&self, path: &Path, who: Person, mode: u32) {
-        std::os::unix::fs::chown(path, Some(who.uid), Some(who.gid)).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    }
+fn hand(path: &Path, who: Person, mode: u32) {
+    std::os::unix::fs::chown(path, Some(who.uid), Some(who.gid)).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
 fn open(path: &Path, flags: OFlags) -> rustix::io::Result<()> {
@@ -426,10 +426,8 @@ fn directories() {
         });
         chmod(&unread, 0o744).unwrap();
         let names = by(NOBODY, || {
-            fs::read_dir(&unread)
-                .unwrap()
-                .map(|e| e.unwrap().file_name())
-                .count()
+            let entries = fs::read_dir(&unread).unwrap();
+            entries.flatten().count()
         });
         c.holds("names in 0744 are read", names == 1);
         c.expect("through 0744", NOBODY, Some(Errno::ACCESS), || {
@@ -473,7 +471,7 @@ fn renaming() {
         let sticky = c.directory("sticky", ROOT, 0o1777);
         let theirs = sticky.join("theirs");
         fs::write(&theirs, "").unwrap();
-        c.own(&theirs, ADA, 0o666);
+        hand(&theirs, ADA, 0o666);
         let to = sticky.join("to");
         c.expect(
             "of others out of a sticky directory",
@@ -483,7 +481,7 @@ fn renaming() {
         );
         let own = sticky.join("own");
         fs::write(&own, "").unwrap();
-        c.own(&own, NOBODY, 0o644);
+        hand(&own, NOBODY, 0o644);
         c.expect("over those of others", NOBODY, Some(Errno::PERM), || {
             rename(&own, &theirs)
         });
@@ -572,7 +570,7 @@ fn links_and_removal() {
         let sticky = c.directory("sticky", ROOT, 0o1777);
         let theirs = sticky.join("theirs");
         fs::write(&theirs, "").unwrap();
-        c.own(&theirs, ADA, 0o666);
+        hand(&theirs, ADA, 0o666);
         c.expect(
             "unlink of others in a sticky directory",
             NOBODY,
@@ -638,7 +636,7 @@ fn times() {
             utimes(&file, 1, 1)
         });
         c.expect("now, by who may write", NOBODY, OK, || {
-            utimes(&file, UTIME_NOW as i64, UTIME_NOW as i64)
+            utimes(&file, UTIME_NOW, UTIME_NOW)
         });
         c.holds(
             "is now",
@@ -646,11 +644,9 @@ fn times() {
         );
         chmod(&file, 0o644).unwrap();
         c.expect("now, by who may not", NOBODY, Some(Errno::ACCESS), || {
-            utimes(&file, UTIME_NOW as i64, UTIME_NOW as i64)
+            utimes(&file, UTIME_NOW, UTIME_NOW)
         });
-        c.expect("one of them", ADA, OK, || {
-            utimes(&file, UTIME_OMIT as i64, 5)
-        });
+        c.expect("one of them", ADA, OK, || utimes(&file, UTIME_OMIT, 5));
         let meta = fs::metadata(&file).unwrap();
         c.holds(
             "the other stays",

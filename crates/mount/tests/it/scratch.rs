@@ -134,7 +134,7 @@ pub(crate) fn within_a_minute(test: impl FnOnce() + Send + 'static) {
         test();
         sender.send(()).unwrap();
     });
-    match receiver.recv_timeout(Duration::from_secs(60)) {
+    match receiver.recv_timeout(Duration::from_mins(1)) {
         Ok(()) => worker.join().unwrap(),
         Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
             if let Err(panic) = worker.join() {
