@@ -87,7 +87,7 @@ pub(crate) fn watch(service: &Arc<Service>, request: proto::WatchFilesRequest, c
     };
     let service = Arc::clone(service);
     let run = move || {
-        let outcome = tell_watcher(&service, &watcher, number, request, &call);
+        let outcome = tell_watcher(&service, &watcher, number, &request, &call);
         service.watchers.close(number);
         match outcome {
             Ok(()) if service.closing() => call.cut_off(),
@@ -109,7 +109,7 @@ fn tell_watcher(
     service: &Service,
     watcher: &Watcher,
     number: u64,
-    request: proto::WatchFilesRequest,
+    request: &proto::WatchFilesRequest,
     call: &Call,
 ) -> Result<(), Stop> {
     for path in &request.paths {

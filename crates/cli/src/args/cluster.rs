@@ -71,7 +71,7 @@ pub(crate) struct ClusterUpArgs {
     /// The servers' port
     #[arg(long, value_name = "PORT", requires = "slurm", default_value_t = esker::rpc::address::DEFAULT_PORT)]
     pub(crate) port: u16,
-    /// Run this once the servers serve, and stop them when it ends; it finds them by $ESKER_TARGET
+    /// Run this once the servers serve, and stop them when it ends; it finds their address in its environment, as `ESKER_TARGET`
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
 }

@@ -1,6 +1,7 @@
 //! A cluster inside jobs of a real Slurm: its controller and two to four node daemons, on this machine.
 
 use crate::cases::darshan_logs;
+use std::fmt::Write as _;
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long the controller and its nodes may take to find each other.
-const READY_MAX: Duration = Duration::from_secs(60);
+const READY_MAX: Duration = Duration::from_mins(1);
 /// How long a job may take, on a slow machine.
 const JOB_MAX: &str = "240";
 
@@ -71,14 +72,18 @@ impl Slurm {
             plugins.display()
         );
         for n in 1..=nodes {
-            conf.push_str(&format!(
-                "NodeName=n{n} NodeHostname={host} NodeAddr=127.0.{net}.{n} Port={} CPUs=2 RealMemory=1000\n",
+            writeln!(
+                conf,
+                "NodeName=n{n} NodeHostname={host} NodeAddr=127.0.{net}.{n} Port={} CPUs=2 RealMemory=1000",
                 ports[usize::from(n)]
-            ));
+            )
+            .unwrap();
         }
-        conf.push_str(&format!(
-            "PartitionName=all Nodes=n[1-{nodes}] Default=YES State=UP\n"
-        ));
+        writeln!(
+            conf,
+            "PartitionName=all Nodes=n[1-{nodes}] Default=YES State=UP"
+        )
+        .unwrap();
         fs::write(folder.join("slurm.conf"), conf).unwrap();
         let mut slurm = Self {
             folder,
@@ -273,7 +278,7 @@ fn a_cancelled_job_keeps_what_it_had() {
     let submitted = slurm.run("sbatch", &["-N2", "-o", "cut.txt", "cut.sh"]);
     assert!(submitted.status.success(), "{submitted:?}");
     let told = || fs::read_to_string(dir.path().join("cut.txt")).unwrap_or_default();
-    let until = Instant::now() + Duration::from_secs(120);
+    let until = Instant::now() + Duration::from_mins(2);
     while !dir.path().join("put").exists() {
         assert!(Instant::now() < until, "{}", told());
         std::thread::sleep(Duration::from_millis(100));

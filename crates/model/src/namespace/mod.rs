@@ -16,6 +16,7 @@ mod path;
 pub mod record;
 mod refs;
 mod subtree;
+mod tagged;
 pub mod tags;
 
 pub use api::{
@@ -29,6 +30,7 @@ pub use inode::{Content, Inode, Kind};
 pub use path::{Name, NamePath, display, shown};
 pub use refs::{Resolving, Settled, names_a_path, resolve};
 pub use subtree::{Item, Items, SUBTREE_BYTES_MAX, Subtree, SubtreeBuilder, path_in, too_large};
+pub use tagged::{TaggedFile, walk_tagged};
 
 use crate::id::VertexId;
 use crate::place;

@@ -58,12 +58,9 @@ impl Ears {
     /// Listens on a connection; nothing if nobody wants to hear, or the server does not tell.
     pub(super) async fn listen(self: &Arc<Self>, link: &Arc<FileLink>) -> Option<Ear> {
         let tell = lock(&self.tell).clone()?;
-        let watching = match link.watch().await {
-            Ok(watching) => watching,
-            Err(_) => {
-                self.deaf.store(true, Ordering::Release);
-                return None;
-            }
+        let Ok(watching) = link.watch().await else {
+            self.deaf.store(true, Ordering::Release);
+            return None;
         };
         let number = Arc::new(AtomicU64::new(watching.number()));
         let task = tokio::spawn(forward(watching, Arc::clone(&number), tell));

@@ -197,7 +197,8 @@ fn is_foreign<B>(request: &Request<B>) -> bool {
     if header(header::CONTENT_TYPE).is_some_and(|kind| kind.starts_with("application/grpc")) {
         return false;
     }
-    let host = header(header::HOST).or_else(|| request.uri().authority().map(|a| a.as_str()));
+    let host = header(header::HOST)
+        .or_else(|| request.uri().authority().map(http::uri::Authority::as_str));
     let Some(host) = host else {
         return header(header::ORIGIN).is_some();
     };

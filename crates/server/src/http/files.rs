@@ -7,10 +7,10 @@ use super::json::{value_out, version_out};
 use super::query::Query;
 use crate::cluster::Names;
 use crate::limits::JSON_ANSWER_BYTES;
-use esker_model::filter::Prepared;
+use esker_model::filter::{Fields as _, Prepared};
 use esker_model::namespace::{
-    Content, Cookie, FIELD_NAMES, FileFields, Inode, NamePath, Space, SpaceBy, Usage, display,
-    shown,
+    Content, Cookie, FIELD_NAMES, Inode, NamePath, Space, SpaceBy, Usage, display, shown,
+    walk_tagged,
 };
 use esker_model::object::Asker;
 use esker_model::schema::nearest;
@@ -137,27 +137,43 @@ pub(super) fn list(asked: &Asked<'_>) -> Answer {
 pub(super) fn find(asked: &Asked<'_>) -> Answer {
     let (path, asker) = (path(&asked.query)?, asked.query.asker()?);
     let filter = filter(asked.query.get("filter").unwrap_or_default())?;
-    if let Some(unknown) = filter
+    // What is no attribute of files is a tag.
+    let tags: Vec<&str> = filter
         .names()
         .into_iter()
-        .find(|n| !FIELD_NAMES.contains(n))
+        .filter(|n| !FIELD_NAMES.contains(n))
+        .collect();
+    let mut known = vec![false; tags.len()];
+    let prepared = Prepared::new(&filter);
+    let mut all = Gathered::new(asked.query.limit()?);
+    let (names, graph) = (names(asked), asked.service.graph_as(None));
+    walk_tagged(
+        (&*names, &*graph),
+        asker.as_ref(),
+        &path,
+        !tags.is_empty(),
+        asked.watch,
+        &mut |found| {
+            for (known, name) in known.iter_mut().zip(&tags) {
+                *known = *known || found.field(name).is_some();
+            }
+            let file = found.file;
+            if prepared.holds(&found) && !all.add(file.path, file.inode) {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        },
+    )?;
+    if let Some((unknown, _)) = tags.iter().zip(&known).find(|(_, known)| !**known)
+        && all.complete
     {
         let near = nearest(unknown, FIELD_NAMES.iter().copied());
         let hint = near.map_or_else(String::new, |n| format!(", did you mean `{n}`?"));
         return Err(Refused::bad(format!(
-            "unknown attribute `{unknown}` of files{hint} (they have: {})",
+            "unknown attribute `{unknown}` of files{hint} (they have: {}; and no file below {path} has a tag of that name)",
             FIELD_NAMES.join(", ")
         )));
     }
-    let prepared = Prepared::new(&filter);
-    let mut all = Gathered::new(asked.query.limit()?);
-    names(asked).walk(asker.as_ref(), &path, asked.watch, &mut |path, inode| {
-        let file = FileFields { path, inode };
-        if prepared.holds(&file) && !all.add(path, inode) {
-            return ControlFlow::Break(());
-        }
-        ControlFlow::Continue(())
-    })?;
     Ok(json!({"files": all.files, "complete": all.complete}).to_string())
 }
 

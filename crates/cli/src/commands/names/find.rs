@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::output::{Cell, Rows};
 use esker_model::filter::{Fields as _, Prepared};
-use esker_model::namespace::{FIELD_NAMES, FileFields, Namespace as _};
+use esker_model::namespace::{FIELD_NAMES, NamePath, TaggedFile, walk_tagged};
 use esker_model::{Cancel as _, Error};
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -44,18 +44,12 @@ pub(crate) fn run(args: &FindArgs, context: &mut Context) -> anyhow::Result<Outc
     let root = path(std::ffi::OsStr::new(&args.filter))?;
     let text = args.of_files.as_deref().unwrap_or("");
     let filter = search::parse(text)?;
-    if let Some(unknown) = filter
+    // What is no attribute of files is a tag.
+    let tags: Vec<&str> = filter
         .names()
         .into_iter()
-        .find(|n| !FIELD_NAMES.contains(n))
-    {
-        let nearest = esker_model::schema::nearest(unknown, FIELD_NAMES.iter().copied());
-        let hint = nearest.map_or_else(String::new, |n| format!(", did you mean `{n}`?"));
-        return Err(usage(format!(
-            "unknown attribute `{unknown}` of files{hint} (they have: {})",
-            FIELD_NAMES.join(", ")
-        )));
-    }
+        .filter(|n| !FIELD_NAMES.contains(n))
+        .collect();
     let prepared = Prepared::new(&filter);
     let database = context.open(&args.target)?;
     let interrupt = context.interrupt.clone();
@@ -66,16 +60,22 @@ pub(crate) fn run(args: &FindArgs, context: &mut Context) -> anyhow::Result<Outc
             .map(str::to_owned)
             .to_vec(),
     };
+    let with_tags = !tags.is_empty() || columns.iter().any(|n| !FIELD_NAMES.contains(&&**n));
+    let mut known: Vec<bool> = vec![false; tags.len()];
     let mut found = 0_u64;
     let limit = args.limit.unwrap_or(u64::MAX);
     let mut printed = Ok(());
-    let mut walk = |each: &mut dyn FnMut(&FileFields<'_>) -> std::io::Result<()>| {
-        database.walk(
+    let mut walk = |each: &mut dyn FnMut(&TaggedFile<'_>) -> std::io::Result<()>| {
+        walk_tagged(
+            (&database, &database),
             args.asker.asker.as_ref(),
             &root,
+            with_tags,
             &interrupt,
-            &mut |path, inode| {
-                let file = FileFields { path, inode };
+            &mut |file| {
+                for (known, name) in known.iter_mut().zip(&tags) {
+                    *known = *known || file.field(name).is_some();
+                }
                 if interrupt.cancelled() || found >= limit {
                     return ControlFlow::Break(());
                 }
@@ -94,6 +94,9 @@ pub(crate) fn run(args: &FindArgs, context: &mut Context) -> anyhow::Result<Outc
     };
     if args.count {
         stopped(walk(&mut |_| Ok(())))?;
+        if found < limit && !args.lenient {
+            refuse_unknown(&tags, &known, &root)?;
+        }
         let mut rows = Rows::new(&mut context.out, format, context.style, &["files"]);
         rows.row(vec![Cell::Count(found)])?;
         rows.finish()?;
@@ -115,7 +118,24 @@ pub(crate) fn run(args: &FindArgs, context: &mut Context) -> anyhow::Result<Outc
     printed?;
     stopped(walked)?;
     rows.finish()?;
+    if found < limit && !args.lenient {
+        refuse_unknown(&tags, &known, &root)?;
+    }
     Ok(note_if_stopped(context))
+}
+
+/// A name that no file has is a mistake in typing more often than not.
+fn refuse_unknown(tags: &[&str], known: &[bool], root: &NamePath) -> anyhow::Result<()> {
+    let unknown = tags.iter().zip(known).find(|(_, known)| !**known);
+    let Some((unknown, _)) = unknown else {
+        return Ok(());
+    };
+    let nearest = esker_model::schema::nearest(unknown, FIELD_NAMES.iter().copied());
+    let hint = nearest.map_or_else(String::new, |n| format!(", did you mean `{n}`?"));
+    Err(usage(format!(
+        "unknown attribute `{unknown}` of files{hint} (they have: {}; and no file below {root} has a tag of that name)",
+        FIELD_NAMES.join(", ")
+    )))
 }
 
 /// Being stopped is no error: what was found is shown.

@@ -1,0 +1,91 @@
+//! Files below a path with their tags: what the graph's vertices of them have as attributes of users.
+
+use super::{FIELD_NAMES, FileFields, Inode, NamePath, Namespace};
+use crate::error::Result;
+use crate::filter::Fields;
+use crate::graph::{Cancel, Flow, GraphRead};
+use crate::object::Asker;
+use crate::record::UserAttribute;
+use crate::value::Value;
+use crate::version::Version;
+use std::borrow::Cow;
+use std::ops::ControlFlow;
+
+/// Files whose vertices are read together.
+const TOGETHER: usize = 1_024;
+
+/// A file with its tags.
+#[derive(Debug, Clone, Copy)]
+pub struct TaggedFile<'a> {
+    /// Where it is, and what.
+    pub file: FileFields<'a>,
+    /// None if the graph does not know it, or if nobody asked for them.
+    pub tags: &'a [UserAttribute],
+}
+
+impl Fields for TaggedFile<'_> {
+    /// An attribute of the file, or else a tag of that name.
+    fn field(&self, name: &str) -> Option<Cow<'_, Value>> {
+        if FIELD_NAMES.contains(&name) {
+            return self.file.field(name);
+        }
+        let tag = self.tags.iter().find(|tag| tag.name == name)?;
+        Some(Cow::Borrowed(&tag.value))
+    }
+}
+
+/// As [`Namespace::walk`], each file with its tags if somebody wants them.
+pub fn walk_tagged(
+    (names, graph): (&dyn Namespace, &dyn GraphRead),
+    asker: Option<&Asker>,
+    path: &NamePath,
+    tags: bool,
+    cancel: &dyn Cancel,
+    sink: &mut dyn FnMut(TaggedFile<'_>) -> Flow,
+) -> Result<()> {
+    if !tags {
+        return names.walk(asker, path, cancel, &mut |path, inode| {
+            let file = FileFields { path, inode };
+            sink(TaggedFile { file, tags: &[] })
+        });
+    }
+    let mut waiting: Vec<(NamePath, Inode)> = Vec::with_capacity(TOGETHER);
+    let mut flush = |waiting: &mut Vec<(NamePath, Inode)>| -> Result<Flow> {
+        let ids: Vec<_> = waiting.iter().map(|(_, inode)| inode.id).collect();
+        let vertices = graph.read_vertices(&ids, Version::MAX)?;
+        for ((path, inode), vertex) in waiting.drain(..).zip(vertices) {
+            let vertex = vertex.filter(|v| !v.deleted);
+            let tags = vertex.as_ref().map_or(&[][..], |v| v.user.as_slice());
+            let file = FileFields {
+                path: &path,
+                inode: &inode,
+            };
+            if sink(TaggedFile { file, tags }).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    };
+    let (mut failed, mut broke) = (None, false);
+    names.walk(asker, path, cancel, &mut |path, inode| {
+        waiting.push((path.clone(), inode.clone()));
+        if waiting.len() < TOGETHER {
+            return ControlFlow::Continue(());
+        }
+        match flush(&mut waiting) {
+            Ok(flow) => {
+                broke = flow.is_break();
+                flow
+            }
+            Err(e) => {
+                failed = Some(e);
+                ControlFlow::Break(())
+            }
+        }
+    })?;
+    match failed {
+        Some(e) => Err(e),
+        None if broke => Ok(()),
+        None => flush(&mut waiting).map(|_| ()),
+    }
+}
