@@ -150,7 +150,7 @@ mod tests {
             let client = TcpStream::connect(at).unwrap();
             let near = client.local_addr().unwrap();
             let Some(owner) = owner_of(near, at) else {
-                println!("skipped: the kernel does not answer sock_diag");
+                // Not here: the lists are read instead.
                 return;
             };
             let own = rustix::process::geteuid().as_raw();

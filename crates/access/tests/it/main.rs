@@ -1,4 +1,7 @@
 //! With the real programs of OpenSSH, keys by `ssh-keygen`, signatures by `ssh-agent`; and over real TLS.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::print_stdout, reason = "what was skipped must be seen")]
+
 mod openssh;
 mod tls;

@@ -39,7 +39,7 @@ fn outside() -> Option<String> {
     socket.connect("192.0.2.77:9").ok()?;
     let address = socket.local_addr().ok()?.ip();
     if address.is_loopback() {
-        println!("skipped: this machine has no address but loopback");
+        eprintln!("skipped: this machine has no address but loopback");
         return None;
     }
     Some(address.to_string())

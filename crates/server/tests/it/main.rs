@@ -1,6 +1,7 @@
 //! The server as its clients see it, in this process: by its own client, by a plain gRPC client, by HTTP.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::print_stderr, reason = "what was skipped must be seen")]
 
 mod access;
 mod api;
