@@ -10,6 +10,10 @@ need_command make || missing+=(make)
 { need_command protoc && [ -e /usr/include/google/protobuf/descriptor.proto ]; } || missing+=(protobuf-compiler libprotobuf-dev)
 need_command python3 || missing+=(python3)
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
+# Tests of access show tokens over HTTP.
+need_command curl || missing+=(curl)
+# Programs that the tests of the mount run in it.
+need_command git || missing+=(git)
 need_command unzip || missing+=(unzip)
 # Tests of collective searches run real MPI ranks.
 need_command mpirun || missing+=(openmpi-bin)
