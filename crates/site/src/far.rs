@@ -73,6 +73,25 @@ pub enum Step<'a> {
 impl Far {
     /// By way of the tier at `via`, or straight from origins.
     pub fn open(via: Option<&str>, wish: Wish) -> io::Result<Result<Self, Refused>> {
+        // Answers are kept for as long as one command takes.
+        let config = Config {
+            predictor: Choice::Lru,
+            ..Config::default()
+        };
+        Self::open_with(via, wish, &config, false)
+    }
+
+    /// The same for somebody who stays: with a predictor, and told of changes where origins tell.
+    pub fn stay(via: Option<&str>, wish: Wish) -> io::Result<Result<Self, Refused>> {
+        Self::open_with(via, wish, &Config::default(), true)
+    }
+
+    fn open_with(
+        via: Option<&str>,
+        wish: Wish,
+        config: &Config,
+        listens: bool,
+    ) -> io::Result<Result<Self, Refused>> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("esker-far")
@@ -88,13 +107,10 @@ impl Far {
                 ..Rules::default()
             };
             let (origins, news) = Origins::new(rules);
-            // Answers are kept for as long as one command takes.
-            drop(news);
-            let config = Config {
-                predictor: Choice::Lru,
-                ..Config::default()
-            };
-            let node = Node::new(&config, origins.clone() as Arc<dyn Above>);
+            let node = Node::new(config, origins.clone() as Arc<dyn Above>);
+            if listens {
+                tokio::spawn(crate::serve::tell(Arc::downgrade(&node), news));
+            }
             Ok(By::Own(node, origins))
         });
         Ok(by.map(|by| Self { runtime, by, wish }))

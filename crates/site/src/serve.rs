@@ -97,7 +97,8 @@ impl Standing {
     }
 }
 
-async fn tell(node: std::sync::Weak<Node>, mut news: mpsc::UnboundedReceiver<News>) {
+/// Hands on what origins tell.
+pub(crate) async fn tell(node: std::sync::Weak<Node>, mut news: mpsc::UnboundedReceiver<News>) {
     while let Some(news) = news.recv().await {
         let Some(node) = node.upgrade() else { return };
         node.news(news);

@@ -1,9 +1,9 @@
 //! Arguments of `esker mount` and `esker umount`.
 
-use super::Target;
+use super::{FarArgs, Target};
 use crate::units::{parse_duration, parse_size};
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 #[derive(Debug, Args)]
@@ -15,14 +15,25 @@ use std::time::Duration;
                   on.\n\nUsers other than root need fusermount3 (package fuse3).\n\nExamples:\n  \
                   esker mount lab.esker /mnt/lab --data /scratch/.esker-data\n  \
                   esker mount esker://meta1:7400 /mnt/lab --data /scratch/.esker-data,/gpfs2/.esker-data --allow-other --background\n  \
-                  setfattr -n user.esker.campaign -v winter24 /mnt/lab/run7/out.nc"
+                  setfattr -n user.esker.campaign -v winter24 /mnt/lab/run7/out.nc\n  \
+                  esker mount --origin sftp://store.example.org/data /mnt/far"
 )]
 pub(crate) struct MountArgs {
-    #[command(flatten)]
-    pub(crate) target: Target,
+    /// The directory that holds the database, or a server: esker://HOST:PORT; with --origin the directory to mount it on
+    #[arg(value_name = "TARGET")]
+    pub(crate) first: String,
     /// The directory to mount it on
-    #[arg(value_name = "DIRECTORY")]
-    pub(crate) at: PathBuf,
+    #[arg(
+        value_name = "DIRECTORY",
+        required_unless_present = "origin",
+        conflicts_with = "origin"
+    )]
+    pub(crate) at: Option<PathBuf>,
+    /// Show a far server's files from there on, as SCHEME://HOST/PATH; nothing can be changed, and contents are not read
+    #[arg(long, value_name = "URL")]
+    pub(crate) origin: Option<String>,
+    #[command(flatten)]
+    pub(crate) far: FarArgs,
     /// Folders for large contents; without any, contents over --inline are refused
     #[arg(long, value_name = "DIR", value_delimiter = ',')]
     pub(crate) data: Vec<PathBuf>,
@@ -53,6 +64,25 @@ pub(crate) struct MountArgs {
     /// Return once it is mounted, and go on in the background
     #[arg(long)]
     pub(crate) background: bool,
+}
+
+impl MountArgs {
+    /// What is mounted, as it was named.
+    pub(crate) fn source(&self) -> &str {
+        self.origin.as_deref().unwrap_or(&self.first)
+    }
+
+    /// The database.
+    pub(crate) fn target(&self) -> Target {
+        Target {
+            target: self.first.clone(),
+        }
+    }
+
+    /// Where it is mounted.
+    pub(crate) fn place(&self) -> &Path {
+        self.at.as_deref().unwrap_or(Path::new(&self.first))
+    }
 }
 
 #[derive(Debug, Args)]

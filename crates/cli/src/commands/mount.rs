@@ -1,11 +1,12 @@
 //! `esker mount` and `esker umount`: the namespace as a file system of this machine.
 
 use crate::args::{MountArgs, UmountArgs};
+use crate::commands::far;
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use anyhow::Context as _;
 use esker::Database;
-use esker_model::namespace::Namespace;
+use esker_model::namespace::{NamePath, Namespace};
 use esker_model::{Error, Result};
 use esker_mount::{How, Mounted, Options, Target, place};
 use std::io::{self, Read as _, Write as _};
@@ -33,6 +34,19 @@ impl Target for Mountable {
     }
 }
 
+/// An origin as something to mount.
+struct FarTarget(far::FarNames);
+
+impl Target for FarTarget {
+    fn names(&self) -> &dyn Namespace {
+        &self.0
+    }
+
+    fn persist(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
 pub(crate) fn mount(args: &MountArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     if args.background {
         return in_background(args, context);
@@ -40,15 +54,28 @@ pub(crate) fn mount(args: &MountArgs, context: &mut Context) -> anyhow::Result<O
     let options = options(args)?;
     options.check().map_err(|e| usage(e.to_string()))?;
     let mounted = if args.null {
-        esker_mount::mount_null(&args.at, &options)
+        esker_mount::mount_null(args.place(), &options)
+    } else if let Some(url) = &args.origin {
+        let (place, top) = far::place(url)?;
+        let far = far::stay(&args.far)?;
+        let names = far::FarNames::new(far, place, top);
+        // A server that cannot be asked is told of now, not by each program.
+        let top = names.stat(None, &NamePath::root(), false)?;
+        if !top.is_directory() {
+            return Err(usage(format!(
+                "`{url}` is no directory: expected one to mount"
+            )));
+        }
+        esker_mount::mount(Arc::new(FarTarget(names)), args.place(), options)
     } else {
-        let target = Arc::new(Mountable(context.open(&args.target)?));
-        esker_mount::mount(target, &args.at, options)
+        far::refuse(&args.first, &args.far)?;
+        let target = Arc::new(Mountable(context.open(&args.target())?));
+        esker_mount::mount(target, args.place(), options)
     };
     let mounted = mounted.map_err(|e| Error::io("mount", e))?;
     context.note(&format!(
         "mounted `{}` on {}; Ctrl-C or `esker umount {}` ends it",
-        args.target.target,
+        args.source(),
         mounted.at().display(),
         mounted.at().display()
     ));
@@ -63,14 +90,14 @@ fn options(args: &MountArgs) -> anyhow::Result<Options> {
     let inline_bytes = usize::try_from(args.inline)?;
     Ok(Options {
         data: args.data.clone(),
-        read_only: args.read_only,
+        read_only: args.read_only || args.origin.is_some(),
         allow_other: args.allow_other,
         threads: usize::from(args.threads),
         timeout: args.attr_timeout,
         negative: args.negative_timeout,
         inline_bytes,
         passthrough: !args.no_passthrough,
-        source: args.target.target.clone(),
+        source: args.source().to_owned(),
     })
 }
 
@@ -116,11 +143,11 @@ fn in_background(args: &MountArgs, context: &Context) -> anyhow::Result<Outcome>
             let _ = io::stderr().write_all(said.as_bytes());
             return Ok(Outcome::partly_if(!status.success()));
         }
-        if is_mounted(&args.at) {
+        if is_mounted(args.place()) {
             context.note(&format!(
                 "mounted `{}` on {}, by process {}",
-                args.target.target,
-                args.at.display(),
+                args.source(),
+                args.place().display(),
                 child.id()
             ));
             return Ok(Outcome::Done);

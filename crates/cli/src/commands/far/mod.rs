@@ -2,9 +2,11 @@
 
 mod find;
 mod list;
+mod names;
 
 pub(crate) use find::run as find;
 pub(crate) use list::{ls, stat};
+pub(crate) use names::FarNames;
 
 use crate::args::FarArgs;
 use crate::exit::usage;
@@ -50,7 +52,22 @@ pub(crate) fn open(far: &FarArgs) -> anyhow::Result<Far> {
     open_as(far, Class::Fetch)
 }
 
+/// The same for somebody who stays: what is asked is kept, foreseen, and heard of when it changes, as a tier does.
+pub(crate) fn stay(far: &FarArgs) -> anyhow::Result<Far> {
+    open_by(far, Class::Fetch, Far::stay)
+}
+
 pub(crate) fn open_as(far: &FarArgs, class: Class) -> anyhow::Result<Far> {
+    open_by(far, class, Far::open)
+}
+
+type Opened = std::io::Result<Result<Far, Refused>>;
+
+fn open_by(
+    far: &FarArgs,
+    class: Class,
+    open: fn(Option<&str>, Wish) -> Opened,
+) -> anyhow::Result<Far> {
     if far.via.is_none() && (far.max_age.is_some() || far.stale_if_error) {
         return Err(usage(
             "--max-age and --stale-if-error are about what a site cache keeps: say which one with --via URL, or leave them out",
@@ -61,8 +78,7 @@ pub(crate) fn open_as(far: &FarArgs, class: Class) -> anyhow::Result<Far> {
         stale_if_error: far.stale_if_error,
         class,
     };
-    let opened =
-        Far::open(far.via.as_deref(), wish).map_err(|e| Error::io("starting threads", e))?;
+    let opened = open(far.via.as_deref(), wish).map_err(|e| Error::io("starting threads", e))?;
     opened.map_err(failed)
 }
 
