@@ -224,8 +224,9 @@ impl Node {
         asked: &Asked<'_>,
         then: impl FnOnce(Result<Given, Refused>) + Send + 'static,
     ) -> Option<Result<Given, Refused>> {
-        let now = self.clock.now();
         let mut core = self.lock();
+        // Looked at under the lock: what comes later is later.
+        let now = self.clock.now();
         let core = &mut *core;
         let path = match self.path(core, asked.origin, asked.path) {
             Ok(path) => path,
@@ -396,8 +397,9 @@ impl Node {
         old: Option<Old>,
     ) {
         let run = sent.run;
-        let now = self.clock.now();
         let mut core = self.lock();
+        // Looked at under the lock: what comes later is later.
+        let now = self.clock.now();
         let core = &mut *core;
         core.running.remove(&run);
         let Some(request) = core.tier.running(run) else {
@@ -432,8 +434,9 @@ impl Node {
 
     /// What somebody above tells without having been asked.
     pub fn news(self: &Arc<Self>, news: News) {
-        let now = self.clock.now();
         let mut core = self.lock();
+        // Looked at under the lock: what comes later is later.
+        let now = self.clock.now();
         let core = &mut *core;
         let (origin, told) = match news {
             News::Cut => {
@@ -468,8 +471,9 @@ impl Node {
         path: &[u8],
         happened: Happened,
     ) -> Result<(), Refused> {
-        let now = self.clock.now();
         let mut core = self.lock();
+        // Looked at under the lock: what comes later is later.
+        let now = self.clock.now();
         let core = &mut *core;
         let path = self.path(core, origin, path)?;
         self.note(core, path, &happened, now);
@@ -527,8 +531,9 @@ impl Node {
 
     /// What is known of a path, with the paths of those entries that answer for it, and the present time.
     pub fn explain(&self, origin: &str, path: &[u8]) -> Result<Explanation, Refused> {
-        let now = self.clock.now();
         let mut core = self.lock();
+        // Looked at under the lock: what comes later is later.
+        let now = self.clock.now();
         let core = &mut *core;
         let path = self.path(core, origin, path)?;
         let explained = core.tier.explain(now, path, &core.paths);

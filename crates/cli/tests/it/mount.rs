@@ -104,6 +104,15 @@ fn files_go_in_and_are_found() {
     );
     let found = lab.well(&["get", "lab.esker", "file:/run7/large", "--format", "json"]);
     assert!(found.contains("winter24"), "{found}");
+    let tagged = lab.well(&[
+        "find",
+        "lab.esker",
+        "/",
+        "campaign = 'winter24' and size > 1000",
+    ]);
+    assert_eq!(tagged, "PATH\n/run7/large\n");
+    let unknown = lab.refused(&["find", "lab.esker", "/", "campain = 'winter24'"]);
+    assert!(unknown.contains("unknown attribute `campain`"), "{unknown}");
     lab.well(&["mv", "lab.esker", "/run7", "/archive"]);
     assert_eq!(fs::read(lab.at().join("archive/small")).unwrap(), b"text");
     let again = lab.refused(&["mount", "lab.esker", "mnt"]);
@@ -188,4 +197,62 @@ fn it_is_measured() {
         name.to_string_lossy().starts_with("esker-bench")
     });
     assert_eq!(left.count(), 0);
+}
+
+/// A far server's names as a file system: what it has, and what becomes of that.
+#[test]
+fn an_origin_is_shown() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    let tree = lab.folder.path().canonicalize().unwrap().join("tree");
+    for n in 0..300 {
+        fs::create_dir_all(tree.join(format!("d{}", n % 7))).unwrap();
+        fs::write(tree.join(format!("d{}/f{n}", n % 7)), vec![b'x'; n]).unwrap();
+    }
+    std::os::unix::fs::symlink("d1/f1", tree.join("link")).unwrap();
+    let url = format!("file://{}", tree.display());
+    lab.well(&["mount", "--origin", &url, "mnt", "--background"]);
+    for n in 0..300 {
+        let name = format!("d{}/f{n}", n % 7);
+        let (far, near) = (
+            lab.at().join(&name).metadata().unwrap(),
+            tree.join(&name).metadata().unwrap(),
+        );
+        assert_eq!(far.len(), n as u64);
+        assert_eq!(far.modified().unwrap(), near.modified().unwrap());
+    }
+    let names = |at: &Path| {
+        let mut all: Vec<_> = fs::read_dir(at)
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
+        all.sort();
+        all
+    };
+    assert_eq!(names(&lab.at()), names(&tree));
+    assert_eq!(names(&lab.at().join("d3")), names(&tree.join("d3")));
+    let missing = lab.at().join("d1/none").metadata().unwrap_err();
+    assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
+    let refused = fs::write(lab.at().join("new"), "x").unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(30), "{refused}");
+    let contents = fs::read(lab.at().join("d1/f8")).unwrap_err();
+    assert_eq!(contents.raw_os_error(), Some(95), "{contents}");
+    // The folder tells what becomes of it.
+    fs::remove_file(tree.join("d1/f1")).unwrap();
+    fs::write(tree.join("d1/later"), "12345").unwrap();
+    let until = Instant::now() + Duration::from_secs(20);
+    while lab.at().join("d1/f1").exists()
+        || lab.at().join("d1/later").metadata().map_or(0, |m| m.len()) != 5
+    {
+        assert!(Instant::now() < until, "{:?}", names(&lab.at().join("d1")));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    lab.well(&["umount", "mnt"]);
+    let file = format!("{url}/d2/f2");
+    let said = lab.refused(&["mount", "--origin", &file, "mnt"]);
+    assert!(said.contains("is no directory"), "{said}");
+    let said = lab.refused(&["mount", "--origin", "nonsense", "mnt"]);
+    assert!(said.contains("nonsense"), "{said}");
 }

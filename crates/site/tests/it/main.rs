@@ -3,4 +3,5 @@
 
 mod http;
 mod pool;
+mod stay;
 mod tiers;
