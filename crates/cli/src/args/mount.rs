@@ -29,7 +29,7 @@ pub(crate) struct MountArgs {
         conflicts_with = "origin"
     )]
     pub(crate) at: Option<PathBuf>,
-    /// Show a far server's files from there on, as SCHEME://HOST/PATH; nothing can be changed, and contents are not read
+    /// Show a far server's files from there on, as `sftp://HOST/PATH`; nothing can be changed, and contents are not read
     #[arg(long, value_name = "URL")]
     pub(crate) origin: Option<String>,
     #[command(flatten)]

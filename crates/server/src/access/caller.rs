@@ -190,7 +190,8 @@ pub(super) fn named(key: &PublicKey) -> String {
 }
 
 /// Whether a request may come from a page of another site: one that names its site, and that is not this machine's; or one that was
-/// sent to a name which is not this machine's, as after an attacker's name was made to lead here. A page cannot send what
+/// sent to a name with a dot which is not this machine's, as after an attacker's name was made to lead here (names without one are
+/// nobody's to give away). A page cannot send what
 /// gRPC sends without asking first; which pages SPARQL is for is configured there (`sparql.origins`).
 fn is_foreign<B>(request: &Request<B>) -> bool {
     let header = |name| request.headers().get(name).and_then(|v| v.to_str().ok());
@@ -204,15 +205,21 @@ fn is_foreign<B>(request: &Request<B>) -> bool {
     };
     let site = header(header::ORIGIN).map(|o| o.split_once("://").map_or(o, |(_, site)| site));
     let own_rules = ["/sparql", "/rdf-graphs"].contains(&request.uri().path());
-    !is_this_machine(host) || !own_rules && site.is_some_and(|site| !is_this_machine(site))
+    let elsewhere = !is_this_machine(host) && name_of(host).contains(['.', ':']);
+    elsewhere || !own_rules && site.is_some_and(|site| !is_this_machine(site))
+}
+
+/// A host without its port.
+fn name_of(host: &str) -> &str {
+    match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    }
 }
 
 /// Whether a host, with its port if it has one, is this machine by any resolver.
 fn is_this_machine(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
+    let name = name_of(host);
     name.eq_ignore_ascii_case("localhost")
         || name
             .parse::<IpAddr>()
@@ -303,7 +310,7 @@ impl Asking {
                     user.map_or_else(|| "?".to_owned(), |u| u.to_string())
                 ),
             ),
-            From::Tcp { .. } if self.foreign => (
+            From::Tcp { user: Some(_), .. } if self.foreign => (
                 "page",
                 "this came from a browser for a page that is not this server's, or under a name that is not this machine's: use \
                  http://127.0.0.1 or localhost, or show a token (`esker grant DATABASE --token`)"
@@ -440,6 +447,7 @@ mod tests {
                 ("origin", "http://localhost:8000"),
             ],
             &[("host", "lab"), ("content-type", "application/grpc")],
+            &[("host", "esker")],
             &[],
         ] {
             assert!(!asked(own), "{own:?}");
