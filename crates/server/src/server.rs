@@ -173,6 +173,11 @@ impl Server {
                 Access::open(folder, &settings, Arc::clone(&metrics)).map(Arc::new)?
             }
         };
+        // What does not fit is told before anything has begun.
+        let door = match &seat {
+            Some(_) => None,
+            None => Some(Door::new(&access, &settings)?),
+        };
         let failed = |e| Error::io(format!("listening at `{}`", settings.listen), e);
         let (listener, address) = match &seat {
             None => {
@@ -224,8 +229,8 @@ impl Server {
             None => Some(local(&service, &runtime, routes.clone(), stopped.clone())?),
             Some(_) => None,
         };
-        match (listener, &seat) {
-            (Some(listener), _) => {
+        match (listener.zip(door), &seat) {
+            (Some((listener, door)), _) => {
                 let listener = {
                     let _inside = runtime.enter();
                     tokio::net::TcpListener::from_std(listener)
@@ -235,7 +240,7 @@ impl Server {
                     listener,
                     Arc::clone(&service),
                     routes,
-                    Door::new(&service.access, &service.settings)?,
+                    door,
                     stopped,
                 ));
             }

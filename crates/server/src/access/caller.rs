@@ -204,7 +204,8 @@ fn is_foreign<B>(request: &Request<B>) -> bool {
         return header(header::ORIGIN).is_some();
     };
     let site = header(header::ORIGIN).map(|o| o.split_once("://").map_or(o, |(_, site)| site));
-    let own_rules = ["/sparql", "/rdf-graphs"].contains(&request.uri().path());
+    let path = request.uri().path();
+    let own_rules = ["/sparql", "/rdf-graphs"].contains(&path) || path.starts_with("/api/v1/rdf/");
     let elsewhere = !is_this_machine(host) && name_of(host).contains(['.', ':']);
     elsewhere || !own_rules && site.is_some_and(|site| !is_this_machine(site))
 }

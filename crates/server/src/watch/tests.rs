@@ -1,3 +1,5 @@
+//! Random changes beside somebody who holds answers.
+
 use super::*;
 use esker::{Database, OpenOptions};
 use esker_model::namespace::{Change, Content, Inode, Make, SetAttributes, XattrMode};

@@ -57,7 +57,7 @@ pub(crate) fn send(
 ) -> Got {
     let mut stream = TcpStream::connect(address).unwrap();
     let mut request = format!(
-        "{verb} {path} HTTP/1.1\r\nhost: lab.example\r\nconnection: close\r\ncontent-length: {}\r\n",
+        "{verb} {path} HTTP/1.1\r\nhost: lab\r\nconnection: close\r\ncontent-length: {}\r\n",
         body.len()
     );
     for (name, value) in headers {
