@@ -68,4 +68,6 @@ pub enum Told {
     Deleted(Box<[u8]>),
     /// Changes may have been missed anywhere below this path.
     Missed(Box<[u8]>),
+    /// Who told is gone: what was told so far is not promised any more. It is as true as what nobody tells of.
+    Cut,
 }

@@ -439,7 +439,7 @@ impl Node {
         let now = self.clock.now();
         let core = &mut *core;
         let (origin, told) = match news {
-            News::Cut => {
+            News::Cut | News::Told(_, Told::Cut) => {
                 core.tier.cut();
                 core.cuts += 1;
                 core.cut_at = now;
@@ -453,6 +453,7 @@ impl Node {
             Told::Changed(path, attributes) => (path, Happened::Changed(attributes)),
             Told::Deleted(path) => (path, Happened::Deleted),
             Told::Missed(path) => (path, Happened::Doubted),
+            Told::Cut => return,
         };
         let Ok(path) = self.path(core, &origin, &path) else {
             return;

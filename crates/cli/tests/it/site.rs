@@ -172,10 +172,11 @@ fn the_files_of_another_esker() {
     assert!(about.starts_with("Esker "), "{about}");
 
     // Without the server only what was fetched is known, and nobody tells whether it is so still.
+    let b = url("/data/b");
+    assert_eq!(far(&["stat", &b])[0]["kind"], "file");
     drop(served);
     let old = ["stat", &url("/data/run7/out.h5"), "--stale-if-error"];
     assert_eq!(far(&old)[0]["kind"], "file");
-    let b = url("/data/b");
     let args = ["stat", &b, via[0], via[1], "--max-age", "0"];
     let (told, _) = bad(&run(folder, &args));
     assert!(told.contains("cannot be reached"), "{told}");

@@ -91,17 +91,16 @@ impl Drop for Ear {
     }
 }
 
-/// Says that all was missed, however the task ends.
+/// Says that nothing is promised any more, however the task ends.
 struct Missed(mpsc::Sender<Told>);
 
 impl Drop for Missed {
     fn drop(&mut self) {
         let tell = self.0.clone();
-        let everything = Told::Missed(b"/"[..].into());
-        if let Err(mpsc::error::TrySendError::Full(everything)) = tell.try_send(everything)
+        if let Err(mpsc::error::TrySendError::Full(cut)) = tell.try_send(Told::Cut)
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
-            runtime.spawn(async move { tell.send(everything).await });
+            runtime.spawn(async move { tell.send(cut).await });
         }
     }
 }

@@ -49,7 +49,9 @@ async fn told(changes: &mut Receiver<Told>, path: &[u8], wanted: impl Fn(&Told) 
     let found = timeout(Duration::from_secs(10), async {
         loop {
             let told = changes.recv().await.unwrap();
-            let (Told::Changed(of, _) | Told::Deleted(of) | Told::Missed(of)) = &told;
+            let (Told::Changed(of, _) | Told::Deleted(of) | Told::Missed(of)) = &told else {
+                continue;
+            };
             if **of == *path && wanted(&told) {
                 return told;
             }
