@@ -1,6 +1,7 @@
 //! An etcd of one thread: keys with revisions, leases, transactions; as much as members use.
 
 use esker_cluster::member::view::{Claim, Member, Pair, View};
+use esker_cluster::member::{Input, Output};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ struct Held {
 
 /// What it keeps.
 #[derive(Debug, Default)]
-pub(super) struct Etcd {
+pub(crate) struct Etcd {
     revision: u64,
     keys: BTreeMap<String, Held>,
     /// When each ends, and how long it lasts.
@@ -38,12 +39,12 @@ impl Etcd {
         self.keys.insert(key.to_owned(), held);
     }
 
-    pub(super) fn revision(&self) -> u64 {
+    pub(crate) fn revision(&self) -> u64 {
         self.revision
     }
 
     /// What everybody who watches gets to see.
-    pub(super) fn view(&mut self) -> Arc<View> {
+    pub(crate) fn view(&mut self) -> Arc<View> {
         if let Some(view) = self.last.as_ref().filter(|v| v.revision == self.revision) {
             return Arc::clone(view);
         }
@@ -62,8 +63,88 @@ impl Etcd {
         View::read(self.revision, pairs)
     }
 
+    /// What comes of what a member asks, if it gets here: `reached`. `sent`: when it asked, by its own clock.
+    pub(crate) fn answer(
+        &mut self,
+        now: u64,
+        (me, lasts): (&str, u64),
+        ask: &Output,
+        sent: u64,
+        reached: bool,
+    ) -> Option<Input> {
+        match *ask {
+            Output::Grant => Some(match reached.then(|| self.grant(now, lasts, me)) {
+                Some(Some((lease, revision))) => Input::Granted {
+                    lease,
+                    sent,
+                    lasts,
+                    revision,
+                },
+                _ => Input::NotGranted,
+            }),
+            Output::Keep { lease } if reached => Some(if self.keep(now, lease) {
+                Input::Kept { lease, sent, lasts }
+            } else {
+                Input::Gone { lease }
+            }),
+            Output::Claim { store, lease } => {
+                Some(match reached.then(|| self.claim(store, lease, me)) {
+                    Some(Some((epoch, revision))) => Input::Claimed {
+                        store,
+                        lease,
+                        epoch,
+                        revision,
+                    },
+                    _ => Input::NotClaimed { store, lease },
+                })
+            }
+            Output::Release {
+                store,
+                epoch,
+                lease,
+            } => {
+                if reached {
+                    self.release(store, lease);
+                }
+                Some(Input::Released {
+                    store,
+                    epoch,
+                    done: reached,
+                })
+            }
+            Output::Withdraw { lease } if reached => {
+                self.withdraw(lease, me);
+                None
+            }
+            Output::Confirm { lease, revision } if reached => {
+                self.confirm(lease, me, revision);
+                None
+            }
+            Output::Revoke { lease } if reached => {
+                self.revoke(lease);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// What a member hears when an answer was lost on its way; nothing, where it asks again by itself.
+    pub(crate) fn lost(answer: Input) -> Option<Input> {
+        match answer {
+            Input::Granted { .. } => Some(Input::NotGranted),
+            Input::Claimed { store, lease, .. } => Some(Input::NotClaimed { store, lease }),
+            Input::Released { store, epoch, .. } => Some(Input::Released {
+                store,
+                epoch,
+                done: false,
+            }),
+            Input::Kept { .. } => None,
+            answer => Some(answer),
+        }
+    }
+
     /// Leases end some time after they might.
-    pub(super) fn expire(&mut self, now: u64) -> bool {
+    pub(crate) fn expire(&mut self, now: u64) -> bool {
         let over: Vec<u64> = self
             .leases
             .iter()
@@ -77,14 +158,14 @@ impl Etcd {
     }
 
     /// It comes back: all leases last as long as they were granted for.
-    pub(super) fn restart(&mut self, now: u64) {
+    pub(crate) fn restart(&mut self, now: u64) {
         for (ends, lasts) in self.leases.values_mut() {
             *ends = (*ends).max(now + *lasts);
         }
     }
 
     /// A lease with a member listed under it; none if there is one of that name. Gives the revision, too.
-    pub(super) fn grant(&mut self, now: u64, lasts: u64, member: &str) -> Option<(u64, u64)> {
+    pub(crate) fn grant(&mut self, now: u64, lasts: u64, member: &str) -> Option<(u64, u64)> {
         let key = format!("members/{member}");
         if self.keys.contains_key(&key) {
             return None;
@@ -97,7 +178,7 @@ impl Etcd {
         Some((lease, self.revision))
     }
 
-    pub(super) fn keep(&mut self, now: u64, lease: u64) -> bool {
+    pub(crate) fn keep(&mut self, now: u64, lease: u64) -> bool {
         match self.leases.get_mut(&lease) {
             Some((ends, lasts)) => {
                 *ends = now + *lasts;
@@ -107,13 +188,13 @@ impl Etcd {
         }
     }
 
-    pub(super) fn revoke(&mut self, lease: u64) {
+    pub(crate) fn revoke(&mut self, lease: u64) {
         self.leases.remove(&lease);
         self.keys.retain(|_, held| held.lease != lease);
         self.revision += 1;
     }
 
-    pub(super) fn withdraw(&mut self, lease: u64, member: &str) {
+    pub(crate) fn withdraw(&mut self, lease: u64, member: &str) {
         if self.leases.contains_key(&lease) {
             let leaving = Member {
                 leaving: true,
@@ -123,14 +204,14 @@ impl Etcd {
         }
     }
 
-    pub(super) fn confirm(&mut self, lease: u64, member: &str, revision: u64) {
+    pub(crate) fn confirm(&mut self, lease: u64, member: &str, revision: u64) {
         if self.leases.contains_key(&lease) {
             self.put(&format!("seen/{member}"), revision.to_string(), lease);
         }
     }
 
     /// The epoch and the revision of a claim, if nobody has the store.
-    pub(super) fn claim(&mut self, store: u32, lease: u64, member: &str) -> Option<(u64, u64)> {
+    pub(crate) fn claim(&mut self, store: u32, lease: u64, member: &str) -> Option<(u64, u64)> {
         let key = format!("stores/{store}");
         if self.keys.contains_key(&key) || !self.leases.contains_key(&lease) {
             return None;
@@ -149,7 +230,7 @@ impl Etcd {
         Some((epoch, self.revision))
     }
 
-    pub(super) fn release(&mut self, store: u32, lease: u64) {
+    pub(crate) fn release(&mut self, store: u32, lease: u64) {
         let key = format!("stores/{store}");
         if self.keys.get(&key).is_some_and(|held| held.lease == lease) {
             self.keys.remove(&key);
@@ -158,7 +239,7 @@ impl Etcd {
     }
 
     /// Somebody says that a member is to have nothing, or may have stores again.
-    pub(super) fn drain(&mut self, member: &str, drained: bool) {
+    pub(crate) fn drain(&mut self, member: &str, drained: bool) {
         let key = format!("drained/{member}");
         if drained {
             self.put(&key, String::new(), 0);

@@ -10,7 +10,7 @@
 //! - a part of a decision is nowhere in the end where the decision is not;
 //! - when all is calm again, each store is served by one member, and they are shared out evenly.
 
-mod etcd;
+pub(crate) mod etcd;
 mod process;
 
 pub use process::Figures;
@@ -432,81 +432,19 @@ impl Members {
         let me = name(process);
         let now = self.now;
         let before = self.etcd.revision();
-        let answer = match *ask {
-            Output::Grant => Some(match reached.then(|| self.etcd.grant(now, LEASE, &me)) {
-                Some(Some((lease, revision))) => Input::Granted {
-                    lease,
-                    sent,
-                    lasts: LEASE,
-                    revision,
-                },
-                _ => Input::NotGranted,
-            }),
-            Output::Keep { lease } if reached => Some(if self.etcd.keep(now, lease) {
-                Input::Kept {
-                    lease,
-                    sent,
-                    lasts: LEASE,
-                }
-            } else {
-                Input::Gone { lease }
-            }),
-            Output::Claim { store, lease } => {
-                Some(match reached.then(|| self.etcd.claim(store, lease, &me)) {
-                    Some(Some((epoch, revision))) => Input::Claimed {
-                        store,
-                        lease,
-                        epoch,
-                        revision,
-                    },
-                    _ => Input::NotClaimed { store, lease },
-                })
-            }
-            Output::Release {
-                store,
-                epoch,
-                lease,
-            } => {
-                if reached {
-                    self.etcd.release(store, lease);
-                }
-                Some(Input::Released {
-                    store,
-                    epoch,
-                    done: reached,
-                })
-            }
-            Output::Withdraw { lease } if reached => {
-                self.etcd.withdraw(lease, &me);
-                None
-            }
-            Output::Confirm { lease, revision } if reached => {
-                self.etcd.confirm(lease, &me, revision);
-                None
-            }
-            Output::Revoke { lease } if reached => {
-                self.etcd.revoke(lease);
-                None
-            }
-            _ => None,
-        };
+        let answer = self.etcd.answer(now, (&me, LEASE), ask, sent, reached);
         if self.etcd.revision() != before {
             self.changed();
         }
         if let Some(answer) = answer {
             // An answer may be lost: then nobody knows what became of it.
             let lost = self.storm() && self.rng.percent(5);
-            let answer = match answer {
-                Input::Granted { .. } if lost => Input::NotGranted,
-                Input::Claimed { store, lease, .. } if lost => Input::NotClaimed { store, lease },
-                Input::Released { store, epoch, .. } if lost => Input::Released {
-                    store,
-                    epoch,
-                    done: false,
-                },
-                Input::Kept { .. } if lost => return,
-                answer => answer,
+            let answer = if lost {
+                Etcd::lost(answer)
+            } else {
+                Some(answer)
             };
+            let Some(answer) = answer else { return };
             let after = self.delay();
             self.at(after, Event::In(process, life, Work::Input(answer)));
         }

@@ -76,11 +76,7 @@ pub fn play(seed: u64, subject: Subject, tracing: bool) -> Played {
         }
         Err(why) => played.findings.push(why),
     }
-    played.findings.extend(cluster.complaints());
-    played.polls = cluster.exec.polls();
-    played.messages = cluster.net.sent();
-    played.digest = cluster.exec.digest();
-    played.trace = cluster.shared().trace();
+    played.sum_up(&cluster);
     played
 }
 

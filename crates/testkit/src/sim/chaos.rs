@@ -1,6 +1,8 @@
-//! What goes wrong while clients work: servers die in the middle of something, stand still, cannot hear each other.
+//! What goes wrong while clients work: servers die in the middle of something, stand still, cannot hear each other. Where servers move,
+//! it is processes to which that happens, and etcd stops now and then, too.
 
 use super::cluster::Cluster;
+use super::moving::{LEASE, Moving};
 use crate::rng::Rng;
 use esker_cluster::ServerId;
 use std::cell::Cell;
@@ -23,6 +25,9 @@ pub struct Dangers {
 /// Makes trouble until it is told to stop, then leaves everything in order.
 pub async fn trouble(cluster: Rc<Cluster>, mut rng: Rng, dangers: Dangers, stop: Rc<Cell<bool>>) {
     let shared = std::sync::Arc::clone(cluster.shared());
+    if let Some(moving) = &cluster.moving {
+        return trouble_moving(&cluster, moving, rng, dangers, &stop).await;
+    }
     while !stop.get() {
         shared.sleep(1000 + rng.below(200_000) as u64).await;
         if stop.get() {
@@ -46,6 +51,90 @@ pub async fn trouble(cluster: Rc<Cluster>, mut rng: Rng, dangers: Dangers, stop:
             _ => {}
         }
     }
+}
+
+/// The same, where servers move between processes.
+async fn trouble_moving(
+    cluster: &Rc<Cluster>,
+    moving: &Rc<Moving>,
+    mut rng: Rng,
+    dangers: Dangers,
+    stop: &Cell<bool>,
+) {
+    let shared = cluster.shared();
+    moving.set_storm(true);
+    while !stop.get() {
+        let rest = 1000 + rng.below(1_500_000) as u64;
+        shared.sleep(rest).await;
+        if stop.get() {
+            break;
+        }
+        let process = rng.below(moving.processes());
+        let long = 1000 + rng.below(3_000 * LEASE as usize) as u64;
+        match rng.below(10) {
+            0 | 1 if dangers.deaths => {
+                fall(cluster, moving, &mut rng, process).await;
+                let after = rng.below(long as usize) as u64;
+                let (moving, shared_) = (Rc::clone(moving), std::sync::Arc::clone(shared));
+                let revive = async move {
+                    shared_.sleep(after).await;
+                    moving.revive(process);
+                };
+                cluster.exec.spawn(super::exec::WORLD, Box::pin(revive));
+            }
+            2..=4 if dangers.pauses => {
+                shared.note(|| format!("process {process} stands still for {long} us"));
+                for group in moving.groups(process) {
+                    cluster.exec.pause(group, long);
+                }
+            }
+            5 if dangers.cuts => {
+                shared.note(|| format!("process {process} does not reach etcd for {long} us"));
+                moving.cut_from_etcd(process, long);
+            }
+            6 if dangers.cuts => {
+                let both_ways = rng.percent(70);
+                for other in (0..moving.processes()).filter(|other| *other != process) {
+                    cluster.net.cut_processes(process, other);
+                    if both_ways {
+                        cluster.net.cut_processes(other, process);
+                    }
+                }
+                shared.note(|| format!("cut around process {process}, both ways: {both_ways}"));
+                shared.sleep(long).await;
+                cluster.net.join_all();
+            }
+            7 if rng.percent(30) => {
+                shared.note(|| format!("etcd stops for {long} us"));
+                moving.set_etcd(false);
+                shared.sleep(long).await;
+                moving.set_etcd(true);
+            }
+            8 => moving.leave(process),
+            _ => {
+                let drained = rng.percent(50);
+                shared.note(|| format!("process {process} drained: {drained}"));
+                moving.drain(process, drained);
+            }
+        }
+    }
+}
+
+/// A process dies between two steps of something that it, or one of its servers, does.
+async fn fall(cluster: &Rc<Cluster>, moving: &Moving, rng: &mut Rng, process: usize) {
+    let groups = moving.groups(process);
+    if groups.is_empty() {
+        return;
+    }
+    let group = *rng.pick(&groups);
+    cluster.exec.kill_after(group, rng.below(40) as u64);
+    for _ in 0..100 {
+        cluster.shared().sleep(1000).await;
+        if cluster.exec.is_dead(group) {
+            break;
+        }
+    }
+    moving.kill(process);
 }
 
 async fn death(cluster: &Rc<Cluster>, rng: &mut Rng, at: usize) {

@@ -166,7 +166,7 @@ impl Clients {
             }
             self.records.borrow_mut().push(record);
             if rng.percent(50) {
-                let pause = rng.below(20_000) as u64;
+                let pause = rng.below(self.cluster.shape.leisure) as u64;
                 self.cluster.shared().sleep(pause).await;
             }
         }

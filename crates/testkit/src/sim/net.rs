@@ -15,13 +15,13 @@ use std::task::{Poll, Waker};
 
 /// Somebody who answers questions.
 pub trait Peer: Send + Sync {
-    /// Answers one.
-    fn handle(self: Arc<Self>, question: Question) -> LocalFuture<'static, Answer>;
+    /// Answers one; an error is what the sender hears of a place that answers nothing.
+    fn handle(self: Arc<Self>, question: Question) -> LocalFuture<'static, Result<Answer>>;
 }
 
 impl Peer for Node {
-    fn handle(self: Arc<Self>, question: Question) -> LocalFuture<'static, Answer> {
-        Box::pin(async move { Self::handle(&self, question).await })
+    fn handle(self: Arc<Self>, question: Question) -> LocalFuture<'static, Result<Answer>> {
+        Box::pin(async move { Ok(Self::handle(&self, question).await) })
     }
 }
 
@@ -68,6 +68,8 @@ struct Place {
 enum Load {
     Question {
         from: ServerId,
+        /// Who runs the one that asks.
+        group: Group,
         to: ServerId,
         question: Box<Question>,
         reply: Reply,
@@ -75,7 +77,9 @@ enum Load {
     Answer {
         from: ServerId,
         to: ServerId,
-        answer: Box<Answer>,
+        /// Those who run the one that answers, and the one that asked.
+        groups: (Group, Group),
+        answer: Box<Result<Answer>>,
         reply: Reply,
     },
 }
@@ -125,8 +129,14 @@ struct State {
     faults: Faults,
     times: Times,
     places: BTreeMap<ServerId, Place>,
+    /// Where servers were before, and may still be believed to be.
+    former: Vec<(ServerId, Place)>,
     /// Nothing gets from the first to the second.
     cut: BTreeSet<(ServerId, ServerId)>,
+    /// Which process a group is of, where servers move between processes.
+    processes: BTreeMap<Group, usize>,
+    /// Nothing gets from the first to the second.
+    cut_processes: BTreeSet<(usize, usize)>,
     parcels: BinaryHeap<Reverse<Parcel>>,
     sent: u64,
     postman: Option<Waker>,
@@ -143,6 +153,26 @@ impl State {
         }
         let spread = self.times.delay_max - self.times.delay_min;
         self.times.delay_min + self.rng.below(spread as usize + 1) as u64
+    }
+
+    fn parted(&self, from: Group, to: Group) -> bool {
+        let process = |group: Group| self.processes.get(&group).copied();
+        let both = process(from).zip(process(to));
+        both.is_some_and(|both| self.cut_processes.contains(&both))
+    }
+
+    /// Where somebody believes a server to be.
+    fn place(&mut self, server: ServerId) -> Option<Place> {
+        let former: Vec<Place> = self
+            .former
+            .iter()
+            .filter(|(id, _)| *id == server)
+            .map(|(_, place)| place.clone())
+            .collect();
+        if !former.is_empty() && self.rng.percent(40) {
+            return former.get(self.rng.below(former.len())).cloned();
+        }
+        self.places.get(&server).cloned()
     }
 
     fn send(&mut self, now: u64, load: Load) {
@@ -168,7 +198,10 @@ impl Net {
             faults: Faults::default(),
             times,
             places: BTreeMap::new(),
+            former: Vec::new(),
             cut: BTreeSet::new(),
+            processes: BTreeMap::new(),
+            cut_processes: BTreeSet::new(),
             parcels: BinaryHeap::new(),
             sent: 0,
             postman: None,
@@ -196,6 +229,33 @@ impl Net {
         self.state().places.insert(id, Place { group, peer });
     }
 
+    /// A server is also there from now on, in that process; where it was before it may be for a while.
+    pub fn seat(&self, id: ServerId, group: Group, process: usize, peer: Arc<dyn Peer>) {
+        let mut state = self.state();
+        state.processes.insert(group, process);
+        let before = state.places.insert(id, Place { group, peer });
+        state.former.extend(before.map(|place| (id, place)));
+    }
+
+    /// A group has nothing any more.
+    pub fn unseat(&self, group: Group) {
+        let gone = {
+            let mut state = self.state();
+            let of = |place: &Place| place.group == group;
+            let places = state.places.extract_if(.., |_, place| of(place));
+            let mut gone: Vec<(ServerId, Place)> = places.collect();
+            gone.extend(state.former.extract_if(.., |(_, place)| of(place)));
+            state.processes.remove(&group);
+            gone
+        };
+        drop(gone);
+    }
+
+    /// Nothing gets from one process to the other any more.
+    pub fn cut_processes(&self, from: usize, to: usize) {
+        self.state().cut_processes.insert((from, to));
+    }
+
     /// It no longer is.
     pub fn remove(&self, id: ServerId) {
         let gone = self.state().places.remove(&id);
@@ -209,18 +269,21 @@ impl Net {
 
     /// Everything gets everywhere again.
     pub fn join_all(&self) {
-        self.state().cut.clear();
+        let mut state = self.state();
+        state.cut.clear();
+        state.cut_processes.clear();
     }
 
     /// Forgets all servers and messages.
     pub fn clear(&self) {
-        let (places, parcels) = {
+        let gone = {
             let mut state = self.state();
             state.postman = None;
             let places = std::mem::take(&mut state.places);
-            (places, std::mem::take(&mut state.parcels))
+            let former = std::mem::take(&mut state.former);
+            (places, former, std::mem::take(&mut state.parcels))
         };
-        drop((places, parcels));
+        drop(gone);
     }
 
     /// Forgets what is on its way: both its ends are gone for good.
@@ -252,7 +315,12 @@ impl Net {
     }
 
     /// A question is on its way; whoever waits may wait for ever.
-    fn put(&self, from: ServerId, to: ServerId, question: &Question) -> Receiver<Result<Answer>> {
+    fn put(
+        &self,
+        (from, group): (ServerId, Group),
+        to: ServerId,
+        question: &Question,
+    ) -> Receiver<Result<Answer>> {
         let (sender, receiver) = oneshot();
         let reply = Reply(Arc::new(Mutex::new(Some(sender))));
         let now = self.shared.now();
@@ -270,6 +338,7 @@ impl Net {
         for _ in 0..copies {
             let load = Load::Question {
                 from,
+                group,
                 to,
                 question: Box::new(question.clone()),
                 reply: reply.clone(),
@@ -318,14 +387,17 @@ impl Net {
         match load {
             Load::Question {
                 from,
+                group,
                 to,
                 question,
                 reply,
             } => {
                 let (place, cut, refused) = {
                     let mut state = self.state();
-                    let cut = state.cut.contains(&(from, to));
-                    let place = state.places.get(&to).cloned();
+                    let place = state.place(to);
+                    let parted = |place: &Place| state.parted(group, place.group);
+                    let parted = place.as_ref().is_some_and(parted);
+                    let cut = parted || state.cut.contains(&(from, to));
                     // Nobody there: half of the time that is noticed at once.
                     let refused = !cut && state.rng.percent(50);
                     (place, cut, refused)
@@ -340,10 +412,11 @@ impl Net {
                     return;
                 };
                 let net = self.clone();
+                let groups = (place.group, group);
                 let answering = place.peer.handle(*question);
                 let task = async move {
                     let answer = answering.await;
-                    net.answer(to, from, answer, reply);
+                    net.answer((to, from), groups, answer, reply);
                 };
                 // One whose server dies is lost with it: the reply is dropped, as a connection breaks.
                 exec.spawn(place.group, Box::pin(task));
@@ -351,21 +424,34 @@ impl Net {
             Load::Answer {
                 from,
                 to,
+                groups,
                 answer,
                 reply,
             } => {
-                if self.state().cut.contains(&(from, to)) {
+                let cut = {
+                    let state = self.state();
+                    state.cut.contains(&(from, to)) || state.parted(groups.0, groups.1)
+                };
+                if cut {
                     self.keep(reply);
                 } else {
-                    reply.send(Ok(*answer));
+                    reply.send(*answer);
                 }
             }
         }
     }
 
-    fn answer(&self, from: ServerId, to: ServerId, answer: Answer, reply: Reply) {
-        self.shared
-            .note(|| format!("{from} answers {to}: {:?}", answer.outcome));
+    fn answer(
+        &self,
+        (from, to): (ServerId, ServerId),
+        groups: (Group, Group),
+        answer: Result<Answer>,
+        reply: Reply,
+    ) {
+        self.shared.note(|| {
+            let outcome = answer.as_ref().map(|answer| &answer.outcome);
+            format!("{from} answers {to}: {outcome:?}")
+        });
         let now = self.shared.now();
         let mut state = self.state();
         let faults = state.faults;
@@ -377,6 +463,7 @@ impl Net {
         let load = Load::Answer {
             from,
             to,
+            groups,
             answer: Box::new(answer),
             reply,
         };
@@ -413,10 +500,10 @@ struct SimHost {
 
 impl Host for SimHost {
     fn call(&self, to: ServerId, question: Question) -> BoxFuture<'static, Result<Answer>> {
-        let (net, from) = (self.net.clone(), self.id);
+        let (net, from, group) = (self.net.clone(), self.id, self.group);
         Box::pin(async move {
             let wait = net.state().times.wait;
-            let answer = net.put(from, to, &question);
+            let answer = net.put((from, group), to, &question);
             let shared = Arc::clone(&net.shared);
             match within(&shared, wait, answer).await {
                 Some(Some(answer)) => answer,
@@ -456,17 +543,17 @@ mod tests {
     struct Counts(AtomicU64);
 
     impl Peer for Counts {
-        fn handle(self: Arc<Self>, question: Question) -> LocalFuture<'static, Answer> {
+        fn handle(self: Arc<Self>, question: Question) -> LocalFuture<'static, Result<Answer>> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Box::pin(async move {
-                Answer {
+                Ok(Answer {
                     incarnation: question.incarnation,
                     clock: Version::ZERO,
                     newest: Version::ZERO,
                     moves: 0,
                     persisted: 0,
                     outcome: Ok(Response::Done),
-                }
+                })
             })
         }
     }

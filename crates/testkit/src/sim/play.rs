@@ -9,6 +9,7 @@ use super::cluster::{Cluster, Shape, Subject};
 use super::exec::WORLD;
 use super::facade::Facade;
 use super::liar::Lie;
+use super::moving::Moves;
 use super::net::{Faults, Times};
 use super::workload::{Ground, Taste};
 use crate::compare;
@@ -40,6 +41,21 @@ pub enum Weather {
     Storm,
     /// All of them die and come back as another number of servers, too.
     Flood,
+    /// As in a storm; and servers move between processes, as an etcd says, which stops now and then.
+    Tide,
+}
+
+impl Weather {
+    /// What may go wrong, if more than messages do.
+    pub fn dangers(self) -> Option<Dangers> {
+        let deaths = matches!(self, Self::Storm | Self::Flood | Self::Tide);
+        (deaths || self == Self::Wind).then_some(Dangers {
+            deaths,
+            pauses: true,
+            cuts: true,
+            resizes: self == Self::Flood,
+        })
+    }
 }
 
 /// A run to be.
@@ -109,6 +125,18 @@ impl Scenario {
             },
             windows: false,
             share: None,
+            leisure: 20_000,
+            processes: 0,
+        };
+        let shape = if weather == Weather::Tide {
+            // Long enough for leases to end while clients are at work.
+            Shape {
+                processes: 2 + (seed % 4) as usize,
+                leisure: 1_500_000,
+                ..shape
+            }
+        } else {
+            shape
         };
         let wet = weather != Weather::Calm;
         let mut often = |most: usize| if wet { rng.below(most) } else { 0 };
@@ -143,11 +171,7 @@ impl Scenario {
         if let Err(why) = self.play_on(&cluster, &mut played) {
             played.findings.push(why);
         }
-        played.findings.extend(cluster.complaints());
-        played.polls = cluster.exec.polls();
-        played.messages = cluster.net.sent();
-        played.digest = cluster.exec.digest();
-        played.trace = cluster.shared().trace();
+        played.sum_up(&cluster);
         played
     }
 
@@ -156,13 +180,6 @@ impl Scenario {
         let ground = Ground::new(self.files);
         let clients = Clients::new(cluster, ground, self.taste);
         let mut rng = Rng::new(self.seed ^ 0x0063_6c69);
-        let (dangerous, deadly) = (
-            matches!(
-                self.weather,
-                Weather::Wind | Weather::Storm | Weather::Flood
-            ),
-            matches!(self.weather, Weather::Storm | Weather::Flood),
-        );
         if !self.taste.dated {
             let begin = clients.begin(Rng::new(rng.next()));
             cluster
@@ -172,13 +189,7 @@ impl Scenario {
         }
         cluster.set_faults(self.faults);
         let stop = Rc::new(Cell::new(false));
-        if dangerous {
-            let dangers = Dangers {
-                deaths: deadly,
-                pauses: true,
-                cuts: true,
-                resizes: self.weather == Weather::Flood,
-            };
+        if let Some(dangers) = self.weather.dangers() {
             let trouble = trouble(
                 Rc::clone(cluster),
                 Rng::new(rng.next()),
@@ -346,10 +357,25 @@ pub struct Played {
     pub polls: u64,
     /// Messages between servers.
     pub messages: u64,
+    /// How servers moved.
+    pub moves: Moves,
     /// The same for the same run.
     pub digest: u64,
     /// The last events.
     pub trace: Vec<String>,
+}
+
+impl Played {
+    /// Takes over what a cluster can tell of a run that is over.
+    pub fn sum_up(&mut self, cluster: &Cluster) {
+        self.findings.extend(cluster.complaints());
+        self.polls = cluster.exec.polls();
+        self.messages = cluster.net.sent();
+        let moving = cluster.moving.as_ref();
+        self.moves = moving.map(|moving| moving.moves()).unwrap_or_default();
+        self.digest = cluster.exec.digest();
+        self.trace = cluster.shared().trace();
+    }
 }
 
 /// Plays a scenario; if something is wrong, plays it again with a trace and tells it all.

@@ -1,11 +1,11 @@
 //! Clients that live while a cluster has its troubles, and the rest that follows.
 
-use super::chaos::{Dangers, trouble};
+use super::chaos::trouble;
 use super::cluster::Cluster;
 use super::exec::WORLD;
 use super::facade::Facade;
 use super::net::Faults;
-use super::play::{Scenario, Weather};
+use super::play::Scenario;
 use crate::rng::Rng;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -27,14 +27,7 @@ pub fn through(
 ) -> Result<(), String> {
     cluster.set_faults(scenario.faults);
     let stop = Rc::new(Cell::new(false));
-    let weather = scenario.weather;
-    if matches!(weather, Weather::Wind | Weather::Storm | Weather::Flood) {
-        let dangers = Dangers {
-            deaths: weather != Weather::Wind,
-            pauses: true,
-            cuts: true,
-            resizes: weather == Weather::Flood,
-        };
+    if let Some(dangers) = scenario.weather.dangers() {
         let chaos = trouble(
             Rc::clone(cluster),
             Rng::new(rng.next()),

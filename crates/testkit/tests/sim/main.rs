@@ -9,6 +9,7 @@
 use esker_testkit::sim::alone;
 use esker_testkit::sim::cluster::Subject;
 use esker_testkit::sim::liar::Lie;
+use esker_testkit::sim::moving::Moves;
 use esker_testkit::sim::names;
 use esker_testkit::sim::objects;
 use esker_testkit::sim::play::{Played, Scenario, Weather, explain, play_or_explain};
@@ -171,6 +172,45 @@ fn servers_become_more_or_fewer() {
 #[test]
 fn objects_while_servers_become_more_or_fewer() {
     play_objects(Weather::Flood, 0..60);
+}
+
+/// The whole of a living cluster: nodes, membership, etcd and storage.
+fn play_tide(what: &str, play: &dyn Fn(u64, bool) -> Played, seeds: Range<u64>) {
+    let world = Ground::new(16).world;
+    let runs = seeds.end - seeds.start;
+    let (mut applied, mut all) = (0, Moves::default());
+    for seed in seeds {
+        let name = format!("{what}, seed {seed}, servers move");
+        let played = explain(&name, &world, 300, &|tracing| play(seed, tracing));
+        applied += played.applied as u64;
+        all.opened += played.moves.opened;
+        all.withheld += played.moves.withheld;
+        all.killed += played.moves.killed;
+    }
+    println!("{runs} runs of {what} that move: {applied} changes, {all:?}");
+    assert!(applied > 8 * runs, "runs that do nothing");
+    assert!(
+        all.opened > 20 * runs && all.killed > runs && all.withheld > 0,
+        "runs in which nothing moves"
+    );
+}
+
+#[test]
+fn servers_move_between_processes() {
+    let play = |seed, tracing| Scenario::of(seed, Weather::Tide, Subject::Nodes).play(tracing);
+    play_tide("batches", &play, 0..250);
+}
+
+#[test]
+fn objects_while_servers_move() {
+    let play = |seed, tracing| objects::play(seed, Weather::Tide, tracing);
+    play_tide("objects", &play, 0..100);
+}
+
+#[test]
+fn files_while_servers_move() {
+    let play = |seed, tracing| names::together::play(seed, Weather::Tide, tracing);
+    play_tide("files", &play, 0..100);
 }
 
 #[test]
@@ -345,6 +385,7 @@ fn these_runs() {
             "wind" => Some(Weather::Wind),
             "storm" => Some(Weather::Storm),
             "flood" => Some(Weather::Flood),
+            "tide" => Some(Weather::Tide),
             _ => Some(Weather::Calm),
         };
         let mut scenario = kind.map(|kind| Scenario::of(seed, kind, Subject::Nodes));

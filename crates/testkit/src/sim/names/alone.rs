@@ -144,11 +144,7 @@ pub fn play(seed: u64, tracing: bool) -> Played {
     if let Err(why) = run(&mut played) {
         played.findings.push(why);
     }
-    played.findings.extend(cluster.complaints());
-    played.polls = cluster.exec.polls();
-    played.messages = cluster.net.sent();
-    played.digest = cluster.exec.digest();
-    played.trace = cluster.shared().trace();
+    played.sum_up(&cluster);
     played
 }
 

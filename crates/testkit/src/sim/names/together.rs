@@ -109,11 +109,7 @@ fn play_as(scenario: &Scenario, tracing: bool) -> Played {
     if let Err(why) = play_on(scenario, &cluster, &mut played) {
         played.findings.push(why);
     }
-    played.findings.extend(cluster.complaints());
-    played.polls = cluster.exec.polls();
-    played.messages = cluster.net.sent();
-    played.digest = cluster.exec.digest();
-    played.trace = cluster.shared().trace();
+    played.sum_up(&cluster);
     played
 }
 
@@ -197,7 +193,7 @@ impl Shared {
                 self.look(client, &mut promised, &mut rng).await;
             }
             if rng.percent(50) {
-                let pause = rng.below(20_000) as u64;
+                let pause = rng.below(self.cluster.shape.leisure) as u64;
                 self.cluster.shared().sleep(pause).await;
             }
         }

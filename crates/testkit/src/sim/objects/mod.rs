@@ -88,11 +88,7 @@ fn play_scenario(mut scenario: Scenario, tracing: bool) -> Played {
     if let Err(why) = play_on(&scenario, &cluster, &mut played) {
         played.findings.push(why);
     }
-    played.findings.extend(cluster.complaints());
-    played.polls = cluster.exec.polls();
-    played.messages = cluster.net.sent();
-    played.digest = cluster.exec.digest();
-    played.trace = cluster.shared().trace();
+    played.sum_up(&cluster);
     played
 }
 
@@ -156,7 +152,7 @@ impl Shared {
         for _ in 0..calls {
             life.step(&mut rng).await;
             if rng.percent(50) {
-                let pause = rng.below(20_000) as u64;
+                let pause = rng.below(self.clients.cluster.shape.leisure) as u64;
                 self.clients.cluster.shared().sleep(pause).await;
             }
         }

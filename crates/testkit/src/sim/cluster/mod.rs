@@ -1,9 +1,13 @@
-//! The servers: each with a store that outlives it and a clock that is wrong, started, killed and started again.
+//! The servers: each with a store that outlives it and a clock that is wrong, started, killed and started again; or moved between
+//! processes ([`seats`]).
+
+pub mod seats;
 
 use super::ask::{Ask, Service, Told};
 use super::exec::{Exec, Group, Shared, oneshot, within};
 use super::files::{FileFaults, Share, SimFiles};
 use super::liar::{Liar, Lie};
+use super::moving::Moving;
 use super::net::{Faults, Net, Peer, Times};
 use crate::archive::MemoryArchive;
 use crate::history::START_MILLIS;
@@ -17,6 +21,7 @@ use esker_store::fault::{FaultStore, Operation};
 use esker_store::memory::MemoryStore;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use seats::SeatGate;
 use std::sync::{Arc, Weak};
 
 /// A server's clock: off by so much, and going a little wrong.
@@ -70,12 +75,16 @@ pub struct Shape {
     pub times: Times,
     /// How long clients wait, in microseconds.
     pub patience: u64,
+    /// Between calls clients rest for less than that, now and then, in microseconds.
+    pub leisure: usize,
     /// Each engine's.
     pub engine: esker_engine::Settings,
     /// Whether a store dies with its server, but for what was persisted.
     pub windows: bool,
     /// Storage that servers have in common, if they have any.
     pub share: Option<Share>,
+    /// Among so many processes servers move, as an etcd says; 0: each is a process and stays where it is.
+    pub processes: usize,
 }
 
 struct Server {
@@ -84,6 +93,8 @@ struct Server {
     archive: Arc<MemoryArchive>,
     clock: Arc<ServerClock>,
     running: Option<Running>,
+    /// Where it moves: those who had it and may not know yet that they have it no more.
+    former: Vec<Running>,
     /// The store as the server has it, where it dies with it.
     live: Option<Arc<FaultStore<MemoryStore>>>,
 }
@@ -129,6 +140,7 @@ impl Server {
                 drift: around(skew.min(100)),
             }),
             running: None,
+            former: Vec::new(),
             live: None,
         }
     }
@@ -168,6 +180,15 @@ struct Running {
     service: Rc<dyn Service>,
     engine: Weak<Engine>,
     node: Option<Weak<Node>>,
+    /// Whether what it answers may leave, where servers move.
+    gate: Option<Arc<SeatGate>>,
+}
+
+impl Running {
+    /// Whether it serves, or says that it does.
+    fn answers(&self, exec: &Exec) -> bool {
+        self.joined.get() && !exec.is_dead(self.group)
+    }
 }
 
 /// The cluster.
@@ -180,6 +201,8 @@ pub struct Cluster {
     pub shape: Shape,
     /// Storage that its servers have in common.
     pub files: Arc<SimFiles>,
+    /// Who has which server, where they move.
+    pub moving: Option<Rc<Moving>>,
     servers: RefCell<Vec<Server>>,
     rng: RefCell<Rng>,
     faults: Cell<Faults>,
@@ -198,7 +221,9 @@ impl Cluster {
         let servers = (0..shape.servers).map(server).collect();
         let faults = shape.share.map_or_else(FileFaults::default, |s| s.faults);
         let files = SimFiles::new(exec.shared(), seed, faults);
-        Rc::new(Self {
+        Rc::new_cyclic(|me| Self {
+            moving: (shape.processes > 0)
+                .then(|| Rc::new(Moving::new(me.clone(), exec.shared(), seed, shape))),
             net,
             shape,
             files,
@@ -282,6 +307,7 @@ impl Cluster {
             service,
             engine: Weak::new(),
             node: None,
+            gate: None,
         })
     }
 
@@ -295,7 +321,7 @@ impl Cluster {
         (0..self.len() as u32).map(ServerId).collect()
     }
 
-    fn settings(&self, id: ServerId) -> Settings {
+    fn settings(&self, id: ServerId, epoch: u64) -> Settings {
         Settings {
             id,
             servers: self.ids(),
@@ -305,7 +331,7 @@ impl Cluster {
             directory_threshold: self.shape.threshold,
             table_least: self.shape.share.map_or(0, |share| share.least),
             replay_millis: 0,
-            epoch: 0,
+            epoch,
         }
     }
 
@@ -323,7 +349,7 @@ impl Cluster {
             Arc::clone(latest.ok_or_else(|| no_server(0))?)
         };
         let time = Arc::clone(&clock) as Arc<dyn Clock>;
-        let delivered = settle(&old, &time, &self.settings(ServerId(0)))?;
+        let delivered = settle(&old, &time, &self.settings(ServerId(0), 0))?;
         let plan = Plan {
             placement: self.shape.placement,
             vnodes: self.shape.vnodes,
@@ -383,7 +409,7 @@ impl Cluster {
             let server = servers.get(at).ok_or_else(|| no_server(at))?;
             (server.id, Arc::clone(&server.clock))
         };
-        let settings = self.settings(id);
+        let settings = self.settings(id, 0);
         let window = self.servers.borrow().get(at).and_then(|s| s.live.clone());
         let window = window.map(|live| Arc::new(SimWindow(live)) as Arc<dyn Window>);
         let files = self.shape.share.filter(|share| share.sees(at));
@@ -392,25 +418,38 @@ impl Cluster {
         let weak = Arc::downgrade(&engine);
         let node = Node::open(engine, clock, host, settings)?;
         self.net.add(id, group, Arc::clone(&node) as Arc<dyn Peer>);
-        let (joining, done) = (Arc::clone(&node), Rc::clone(joined));
-        let shared = Arc::clone(self.shared());
-        self.exec.spawn(
-            group,
-            Box::pin(async move {
-                let waiting = |_| {};
-                match joining.join(&waiting).await {
-                    Ok(()) => done.set(true),
-                    Err(e) => shared.note(|| format!("{id} cannot join: {e}")),
-                }
-            }),
-        );
+        self.join(&node, id, group, joined);
         Ok(Running {
             group,
             joined: Rc::clone(joined),
             engine: weak,
             node: Some(Arc::downgrade(&node)),
             service: Rc::new(node),
+            gate: None,
         })
+    }
+
+    /// Lets a node join the others.
+    fn join(&self, node: &Arc<Node>, id: ServerId, group: Group, joined: &Rc<Cell<bool>>) {
+        let (joining, done) = (Arc::clone(node), Rc::clone(joined));
+        let shared = Arc::clone(self.shared());
+        let again = self.shape.processes > 0;
+        self.exec.spawn(
+            group,
+            Box::pin(async move {
+                let waiting = |_| {};
+                loop {
+                    match joining.join(&waiting).await {
+                        Ok(()) => return done.set(true),
+                        Err(e) => shared.note(|| format!("{id} cannot join: {e}")),
+                    }
+                    if !again {
+                        return;
+                    }
+                    shared.sleep(200_000).await;
+                }
+            }),
+        );
     }
 
     /// The group that a server runs in, if it does.
@@ -442,10 +481,12 @@ impl Cluster {
         }
         let (node, engine) = (running.node.clone(), running.engine.clone());
         drop(running);
-        let kept = (
-            node.map_or(0, |node| node.strong_count()),
-            engine.strong_count(),
-        );
+        self.expect_gone(id, node.as_ref(), &engine);
+    }
+
+    /// Nothing is to keep what is dead.
+    fn expect_gone(&self, id: ServerId, node: Option<&Weak<Node>>, engine: &Weak<Engine>) {
+        let kept = (node.map_or(0, Weak::strong_count), engine.strong_count());
         if kept != (0, 0) {
             self.complain(format!(
                 "{id} was killed, but something keeps its node and engine: {kept:?}"
@@ -471,6 +512,10 @@ impl Cluster {
 
     /// Starts whoever does not run.
     pub fn start_all(self: &Rc<Self>) -> Result<()> {
+        if let Some(moving) = &self.moving {
+            moving.mend();
+            return Ok(());
+        }
         for at in 0..self.len() {
             if self.group(at).is_none() {
                 self.kill(at);
@@ -484,7 +529,9 @@ impl Cluster {
     pub fn all_joined(&self) -> bool {
         self.servers.borrow().iter().all(|server| {
             let running = server.running.as_ref();
-            running.is_some_and(|r| r.joined.get() && !self.exec.is_dead(r.group))
+            running.is_some_and(|r| {
+                r.answers(&self.exec) && r.gate.as_ref().is_none_or(|gate| gate.open())
+            })
         })
     }
 
@@ -520,13 +567,8 @@ impl Cluster {
         let unavailable = |why: &str| Err(Error::Unavailable(format!("server {at} {why}")));
         let faults = self.faults.get();
         self.shared().sleep(self.delay()).await;
-        let running = self
-            .servers
-            .borrow()
-            .get(at)
-            .and_then(|server| server.running.clone())
-            .filter(|r| r.joined.get() && !self.exec.is_dead(r.group));
-        let Some(running) = running else {
+        let running = self.whom_to_ask(at);
+        let Some(running) = running.filter(|r| r.answers(&self.exec)) else {
             self.shared().sleep(self.delay()).await;
             return unavailable("is not there");
         };
@@ -540,11 +582,16 @@ impl Cluster {
         let (back, lost) = (self.delay(), self.permille(faults.lost_answers));
         let shared = Arc::clone(self.shared());
         let group = running.group;
+        let gate = running.gate.clone();
         drop(running);
         self.exec.spawn(
             group,
             Box::pin(async move {
-                let told = answering.await;
+                let mut told = answering.await;
+                if gate.is_some_and(|gate| !gate.open()) {
+                    let moved = "this store is being moved to another server: ask again";
+                    told = Err(Error::Unavailable(moved.into()));
+                }
                 let wait = if lost { 2 * patience } else { back };
                 shared.sleep(wait).await;
                 sender.send(told);
