@@ -44,6 +44,8 @@ pub struct Engine {
     pub(crate) adjacency: Adjacency,
     /// The newest version that any change took.
     pub(crate) newest_seen: AtomicU64,
+    /// The number of the newest commit: a version that its clock gave.
+    pub(crate) newest_commit: AtomicU64,
     /// The live store alone tells what was then, or at any later time: see `compact`.
     pub(crate) retained_since: AtomicU64,
     /// How often rows were moved from the live store to the archive since this was opened.
@@ -104,6 +106,7 @@ impl Engine {
             }),
             counters: Mutex::new(pending),
             newest_seen: AtomicU64::new(newest.0),
+            newest_commit: AtomicU64::new(newest.0),
             retained_since: AtomicU64::new(retained.map_or(0, |v| v.0)),
             archive_moves: AtomicU64::new(0),
             feed: Feed::load(&*store)?,

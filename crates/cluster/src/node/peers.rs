@@ -28,11 +28,13 @@ impl Node {
 
     /// The whole answer.
     pub(crate) async fn ask_answer(&self, to: ServerId, request: Request) -> Result<Answer> {
+        // In this order, as in `moment`.
+        let newest = self.newest_known();
         let question = Question {
             from: self.settings.id,
             incarnation: self.incarnation,
             clock: self.newest(),
-            newest: self.newest_known(),
+            newest,
             request,
         };
         let answer = self.host.call(to, question).await?;

@@ -31,8 +31,9 @@ impl Node {
             return as_of;
         }
         self.clock.witness(seen);
+        let known = self.newest_known();
         let now = self.newest();
-        if self.newest_known() > now {
+        if known > now {
             Version::MAX
         } else {
             now

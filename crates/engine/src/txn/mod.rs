@@ -305,6 +305,8 @@ impl Engine {
             }
         }
         committed?;
+        // First: whoever sees the one sees the other.
+        self.newest_commit.fetch_max(version.0, Ordering::AcqRel);
         self.newest_seen
             .fetch_max(version.0.max(total.newest.0.0), Ordering::AcqRel);
         // The batches are committed, whatever becomes of this: a later commit tries again.

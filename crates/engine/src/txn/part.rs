@@ -88,6 +88,11 @@ impl Engine {
         lock(&self.writer).clock.last()
     }
 
+    /// The number of the newest commit. It may be later than all versions given outside: each commit has one of its own.
+    pub fn newest_commit(&self) -> Version {
+        Version(self.newest_commit.load(Ordering::Acquire))
+    }
+
     /// The newest version that any change took: later than the clock if data dated in the future is stored.
     pub fn newest_stored(&self) -> Version {
         Version(self.newest_seen.load(Ordering::Acquire))

@@ -83,8 +83,15 @@ async fn trouble_moving(
                 cluster.exec.spawn(super::exec::WORLD, Box::pin(revive));
             }
             2..=4 if dangers.pauses => {
-                shared.note(|| format!("process {process} stands still for {long} us"));
-                for group in moving.groups(process) {
+                // Of its threads one may stand still and another go on.
+                let groups = moving.groups(process);
+                let still = match rng.below(3) {
+                    0 => groups.first().copied().into_iter().collect(),
+                    1 => groups.into_iter().filter(|_| rng.percent(50)).collect(),
+                    _ => groups,
+                };
+                shared.note(|| format!("of process {process} {still:?} stand still for {long} us"));
+                for group in still {
                     cluster.exec.pause(group, long);
                 }
             }

@@ -168,7 +168,12 @@ impl Moving {
         }
         self.set_etcd(true);
         for process in 0..self.processes() {
-            if let Some(it) = self.processes.borrow_mut().get_mut(process).and_then(Option::as_mut) {
+            if let Some(it) = self
+                .processes
+                .borrow_mut()
+                .get_mut(process)
+                .and_then(Option::as_mut)
+            {
                 it.cut = 0;
             }
             self.drain(process, false);
@@ -218,14 +223,25 @@ impl Moving {
 
     /// Starts a process, if it does not run.
     pub(super) fn revive(self: &Rc<Self>, process: usize) {
-        let runs = self.processes.borrow().get(process).is_none_or(Option::is_some);
+        let runs = self
+            .processes
+            .borrow()
+            .get(process)
+            .is_none_or(Option::is_some);
         let Some(cluster) = self.cluster.upgrade().filter(|_| !runs) else {
             return;
         };
         let skew = self.shape.skew as i64;
         let off = self.draw(2 * skew.unsigned_abs() + 1) as i64 - skew;
         let clock = (self.draw(1_000_000), 990 + self.draw(21));
-        let gates = Gates::new(&self.shared, process, clock, off, &self.withheld);
+        let gates = Gates::new(
+            &self.shared,
+            process,
+            clock,
+            off,
+            &self.withheld,
+            self.shape.heedless,
+        );
         let group = cluster.exec.group();
         let mut settings = Settings::for_lease(name(process), self.shape.servers, LEASE);
         settings.even = true;
@@ -289,7 +305,10 @@ impl Moving {
         };
         let held = it.held.values().filter_map(|held| held.group);
         let closing = it.closing.iter().copied();
-        std::iter::once(it.group).chain(held).chain(closing).collect()
+        std::iter::once(it.group)
+            .chain(held)
+            .chain(closing)
+            .collect()
     }
 
     /// A process does not reach etcd for so many microseconds.
@@ -370,7 +389,8 @@ impl Moving {
             return;
         };
         for output in outputs {
-            self.shared.note(|| format!("process {process}: {output:?}"));
+            self.shared
+                .note(|| format!("process {process}: {output:?}"));
             self.follow((process, group), clock, output);
         }
     }
@@ -416,7 +436,9 @@ impl Moving {
                     }
                 }
                 drop(processes);
-                self.later(group, move |me| me.close((process, group), (store, epoch), held));
+                self.later(group, move |me| {
+                    me.close((process, group), (store, epoch), held)
+                });
             }
             Output::Left => {
                 drop(processes);
@@ -528,7 +550,13 @@ impl Moving {
             self.changed();
         }
         let lost = self.storm.get() && self.percent(5);
-        let answer = answer.and_then(|answer| if lost { Etcd::lost(answer) } else { Some(answer) });
+        let answer = answer.and_then(|answer| {
+            if lost {
+                Etcd::lost(answer)
+            } else {
+                Some(answer)
+            }
+        });
         if let Some(answer) = answer {
             self.inside(process, group, answer);
         }

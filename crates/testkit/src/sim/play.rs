@@ -127,16 +127,7 @@ impl Scenario {
             share: None,
             leisure: 20_000,
             processes: 0,
-        };
-        let shape = if weather == Weather::Tide {
-            // Long enough for leases to end while clients are at work.
-            Shape {
-                processes: 2 + (seed % 4) as usize,
-                leisure: 1_500_000,
-                ..shape
-            }
-        } else {
-            shape
+            heedless: false,
         };
         let wet = weather != Weather::Calm;
         let mut often = |most: usize| if wet { rng.below(most) } else { 0 };
@@ -146,7 +137,7 @@ impl Scenario {
             repeated: often(50),
             late: often(30),
         };
-        Self {
+        let scenario = Self {
             seed,
             shape,
             taste: Taste {
@@ -161,6 +152,27 @@ impl Scenario {
             files: 3 + rng.below(8),
             weather,
             faults,
+        };
+        if weather == Weather::Tide {
+            scenario.moving(&mut rng)
+        } else {
+            scenario
+        }
+    }
+
+    /// The same, long enough for leases to end while clients are at work, and with some clients so patient that they hear what a process
+    /// says that has stood still for longer than its lease.
+    fn moving(self, rng: &mut Rng) -> Self {
+        let (leisure, more) = *rng.pick(&[(1_500_000, 1), (300_000, 3), (100_000, 6)]);
+        Self {
+            calls: more * self.calls,
+            shape: Shape {
+                processes: 2 + rng.below(4),
+                leisure,
+                patience: *rng.pick(&[self.shape.patience, 5_000_000, 10_000_000]),
+                ..self.shape
+            },
+            ..self
         }
     }
 

@@ -198,19 +198,35 @@ fn play_tide(what: &str, play: &dyn Fn(u64, bool) -> Played, seeds: Range<u64>) 
 #[test]
 fn servers_move_between_processes() {
     let play = |seed, tracing| Scenario::of(seed, Weather::Tide, Subject::Nodes).play(tracing);
-    play_tide("batches", &play, 0..250);
+    play_tide("batches", &play, 0..120);
+}
+
+/// Where nobody looks at leases and epochs, what was acknowledged gets lost, and the checks say so.
+#[test]
+fn servers_that_heed_no_lease_are_caught() {
+    let mut caught = 0;
+    for seed in 0..80 {
+        let mut scenario = Scenario::of(seed, Weather::Tide, Subject::Nodes);
+        scenario.shape.heedless = true;
+        let findings = scenario.play(false).findings;
+        caught += u32::from(findings.iter().any(|f| f.contains("is lost")));
+        if caught == 2 {
+            return;
+        }
+    }
+    panic!("of 80 careless clusters {caught} were caught");
 }
 
 #[test]
 fn objects_while_servers_move() {
     let play = |seed, tracing| objects::play(seed, Weather::Tide, tracing);
-    play_tide("objects", &play, 0..100);
+    play_tide("objects", &play, 0..60);
 }
 
 #[test]
 fn files_while_servers_move() {
     let play = |seed, tracing| names::together::play(seed, Weather::Tide, tracing);
-    play_tide("files", &play, 0..100);
+    play_tide("files", &play, 0..60);
 }
 
 #[test]

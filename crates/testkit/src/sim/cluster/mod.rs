@@ -19,9 +19,9 @@ use esker_model::{Error, GraphRead as _, Result, Version};
 use esker_store::Store;
 use esker_store::fault::{FaultStore, Operation};
 use esker_store::memory::MemoryStore;
+use seats::SeatGate;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use seats::SeatGate;
 use std::sync::{Arc, Weak};
 
 /// A server's clock: off by so much, and going a little wrong.
@@ -85,6 +85,8 @@ pub struct Shape {
     pub share: Option<Share>,
     /// Among so many processes servers move, as an etcd says; 0: each is a process and stays where it is.
     pub processes: usize,
+    /// Whether such processes look at neither leases nor epochs: to try the checks.
+    pub heedless: bool,
 }
 
 struct Server {

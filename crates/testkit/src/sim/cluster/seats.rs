@@ -34,6 +34,8 @@ pub struct Gates {
     fences: Mutex<BTreeMap<u32, u64>>,
     /// Answers that did not leave, or questions that were not taken.
     withheld: Arc<AtomicU64>,
+    /// Whether nobody looks at leases and epochs: to try the checks.
+    heedless: bool,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -48,6 +50,7 @@ impl Gates {
         (offset, rate): (u64, u64),
         skew: i64,
         withheld: &Arc<AtomicU64>,
+        heedless: bool,
     ) -> Arc<Self> {
         Arc::new(Self {
             shared: Arc::clone(shared),
@@ -62,6 +65,7 @@ impl Gates {
             leases: Mutex::default(),
             fences: Mutex::default(),
             withheld: Arc::clone(withheld),
+            heedless,
         })
     }
 
@@ -124,6 +128,9 @@ impl SeatGate {
     /// Whether they may.
     pub fn open(&self) -> bool {
         let until = locked(&self.gates.leases).get(&self.lease).copied();
+        if self.gates.heedless {
+            return until.is_some();
+        }
         !self.shut.load(Ordering::Relaxed) && until.is_some_and(|until| self.gates.now() < until)
     }
 
@@ -131,7 +138,7 @@ impl SeatGate {
     fn heeds(&self, question: &Question) -> bool {
         let fences = locked(&self.gates.fences);
         let epoch = fences.get(&question.from.0).copied().unwrap_or(0);
-        self.open() && question.incarnation >= incarnation_at(epoch)
+        self.open() && (self.gates.heedless || question.incarnation >= incarnation_at(epoch))
     }
 
     fn refused(&self, why: &str) -> Error {
