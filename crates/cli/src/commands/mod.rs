@@ -2,7 +2,7 @@
 
 mod backup;
 mod check;
-mod cluster;
+pub(crate) mod cluster;
 mod compact;
 mod completions;
 mod delete;

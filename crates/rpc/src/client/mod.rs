@@ -523,7 +523,16 @@ fn connect_first(address: &Address, members: &Members) -> Result<Arc<Connection>
             members: others, ..
         }) => {
             members.learn(&others);
-            connect_to_any(address, members)
+            let began = Instant::now();
+            loop {
+                match connect_to_any(address, members) {
+                    // The cluster is there, and its stores are on their way.
+                    Err(Broken::Elsewhere { .. }) if began.elapsed() < address.patience => {
+                        std::thread::sleep(ELSEWHERE_PAUSE_MAX);
+                    }
+                    done => return done,
+                }
+            }
         }
         Ok(connection) => {
             members.learn(&connection.welcome.members);

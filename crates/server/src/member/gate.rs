@@ -115,6 +115,15 @@ impl Places {
         known.stores.get(store as usize).cloned().flatten()
     }
 
+    /// The stores that a member has.
+    pub(crate) fn with(&self, member: &str) -> Vec<u32> {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let all = (0..).zip(&known.stores);
+        all.filter(|(_, place)| place.as_ref().is_some_and(|(m, _)| m == member))
+            .map(|(store, _)| store)
+            .collect()
+    }
+
     /// Stores that nobody has.
     pub(crate) fn missing(&self) -> usize {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);

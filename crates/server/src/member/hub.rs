@@ -160,6 +160,10 @@ impl Hub {
             0 => {}
             n => return Some(format!("{n} stores are with nobody yet")),
         }
+        let mine = self.places.with(&self.name);
+        if let Some(store) = mine.iter().find(|s| !self.served().contains_key(s)) {
+            return Some(format!("store {store} is being opened"));
+        }
         let services: Vec<_> = self
             .served()
             .values()

@@ -2,13 +2,14 @@
 
 use crate::args::{FormatArgs, kind_parser};
 use crate::bench::source::GraphSource;
-use crate::units::parse_size;
+use crate::units::{parse_duration, parse_size};
 use clap::{Args, Subcommand, ValueEnum};
 use esker_cluster::Kind;
 use esker_cluster::placement::{DIRECTORY_THRESHOLD_DEFAULT, THRESHOLD_DEFAULT};
 use esker_cluster::vnode::VNODES_DEFAULT;
 use esker_model::traversal::Strategy;
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Debug, Args)]
 #[command(
@@ -20,6 +21,7 @@ use std::path::PathBuf;
                   docs/book/paper-graphmeta.md has figures.\n\nExamples:\n  \
                   esker bench cluster insert --servers 1,2,4,8,16 --singles\n  \
                   esker bench cluster hot-vertex --servers 8 --inserts 1024\n  \
+                  esker bench cluster failover --kills 50\n  \
                   esker bench cluster travel --engine sync,prefetch,async --steps 2,4,8 --plots figures/"
 )]
 pub(crate) struct ClusterBenchArgs {
@@ -44,6 +46,12 @@ pub(crate) enum Workload {
     Mdtest(MdtestArgs),
     /// Splits of a directory, its entries as a table on shared storage and in a message
     Splits(SplitsArgs),
+    /// Kill servers whose stores move, again and again: how long until others answer for them, what clients notice
+    Failover(FailoverArgs),
+    /// Add a server while clients write: how much longer writes take, how even it is then
+    Add(AddArgs),
+    /// Faults of all kinds at random, for as long as one likes, while clients check every answer
+    Soak(SoakArgs),
 }
 
 impl Workload {
@@ -56,6 +64,9 @@ impl Workload {
             Self::Scan(_) => "cluster scan",
             Self::Mdtest(_) => "cluster mdtest",
             Self::Splits(_) => "cluster splits",
+            Self::Failover(_) => "cluster failover",
+            Self::Add(_) => "cluster add",
+            Self::Soak(_) => "cluster soak",
         }
     }
 
@@ -68,6 +79,9 @@ impl Workload {
             Self::Scan(args) => &args.shared,
             Self::Mdtest(args) => &args.shared,
             Self::Splits(args) => &args.shared,
+            Self::Failover(args) => &args.moving.shared,
+            Self::Add(args) => &args.moving.shared,
+            Self::Soak(args) => &args.moving.shared,
         }
     }
 }
@@ -295,6 +309,97 @@ pub(crate) struct SplitsArgs {
     /// Files that are created in the directory
     #[arg(long, value_name = "N", default_value_t = 60_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) files: u32,
+}
+
+/// Clusters whose stores move, and their clients.
+#[derive(Debug, Args)]
+pub(crate) struct MovingArgs {
+    #[command(flatten)]
+    pub(crate) shared: Shared,
+    /// How many servers
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=32))]
+    pub(crate) servers: u32,
+    /// How many stores
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) stores: u32,
+    /// After so long without a sign of life a server counts as gone
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
+    pub(crate) lease: Duration,
+    /// Clients that write
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) writers: u32,
+    /// Clients that only read
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=256))]
+    pub(crate) readers: u32,
+    /// How long a client rests between its rounds of calls
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = parse_duration)]
+    pub(crate) rest: Duration,
+    /// Another seed, other servers and faults
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FailoverArgs {
+    #[command(flatten)]
+    pub(crate) moving: MovingArgs,
+    /// How often a server is killed
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) kills: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AddArgs {
+    #[command(flatten)]
+    pub(crate) moving: MovingArgs,
+    /// How long is measured before and after
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_duration)]
+    pub(crate) phase: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SoakArgs {
+    #[command(flatten)]
+    pub(crate) moving: MovingArgs,
+    /// How long
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    pub(crate) minutes: u64,
+    /// … and so many seconds more
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seconds: u64,
+    /// Which faults
+    #[arg(
+        long,
+        value_name = "FAULT",
+        value_delimiter = ',',
+        value_enum,
+        default_value = "kill,pause,cut,etcd"
+    )]
+    pub(crate) faults: Vec<Fault>,
+}
+
+/// What is done to servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Fault {
+    /// A server is killed, and started again
+    Kill,
+    /// A server stands still, and goes on
+    Pause,
+    /// A server and etcd do not hear each other
+    Cut,
+    /// etcd stands still, or is killed and started again
+    Etcd,
+}
+
+impl Fault {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "kill",
+            Self::Pause => "pause",
+            Self::Cut => "cut",
+            Self::Etcd => "etcd",
+        }
+    }
 }
 
 /// `--engine` of traversals.

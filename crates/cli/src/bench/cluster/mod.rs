@@ -5,12 +5,14 @@
 //! processes together. `docs/book/paper-graphmeta.md` puts the figures beside GraphMeta's.
 //!
 //! Suggested reading order: [`args`], [`servers`], [`work`] (clients), then a workload: [`insert`], [`hot_vertex`],
-//! [`threshold`], [`travel`], [`scan`], [`mdtest`], [`splits`]. [`report`] prints and [`plot`] draws.
+//! [`threshold`], [`travel`], [`scan`], [`mdtest`], [`splits`]. [`moving`] is about servers that come and go. [`report`] prints and
+//! [`plot`] draws.
 
 mod args;
 mod hot_vertex;
 mod insert;
 mod mdtest;
+mod moving;
 pub(super) mod plot;
 mod report;
 mod scan;
@@ -75,6 +77,9 @@ pub(crate) fn run(args: &ClusterBenchArgs, context: &mut Context) -> anyhow::Res
         scratch: &scratch,
         report: &mut report,
     };
+    // Whether what must not happen did not.
+    let mut whole = true;
+    let mut watched = |ran: anyhow::Result<bool>| ran.map(|right| whole = right);
     let ran = match workload {
         Workload::Insert(args) => insert::run(&mut bench, args),
         Workload::HotVertex(args) => hot_vertex::run(&mut bench, args),
@@ -83,6 +88,9 @@ pub(crate) fn run(args: &ClusterBenchArgs, context: &mut Context) -> anyhow::Res
         Workload::Scan(args) => scan::run(&mut bench, args),
         Workload::Mdtest(args) => mdtest::run(&mut bench, args),
         Workload::Splits(args) => splits::run(&mut bench, args),
+        Workload::Failover(args) => watched(moving::failover::run(&mut bench, args)),
+        Workload::Add(args) => watched(moving::add::run(&mut bench, args)),
+        Workload::Soak(args) => watched(moving::soak::run(&mut bench, args)),
     };
     let stopped = match ran {
         Ok(()) => false,
@@ -93,5 +101,5 @@ pub(crate) fn run(args: &ClusterBenchArgs, context: &mut Context) -> anyhow::Res
     if stopped {
         context.warn("stopped before the end: the figures above are those that were complete");
     }
-    Ok(Outcome::partly_if(stopped))
+    Ok(Outcome::partly_if(stopped || !whole))
 }

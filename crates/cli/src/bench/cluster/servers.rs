@@ -276,7 +276,7 @@ fn ready(address: &str) -> bool {
     ask().unwrap_or(false)
 }
 
-fn last_lines(log: &Path) -> String {
+pub(super) fn last_lines(log: &Path) -> String {
     const LINES: usize = 6;
     let text = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);

@@ -3,11 +3,11 @@
 mod child;
 mod down;
 mod failover;
-mod moving;
+pub(crate) mod moving;
 mod resize;
 mod server;
 mod slurm;
-mod status;
+pub(crate) mod status;
 mod up;
 
 use crate::args::ClusterCommand;

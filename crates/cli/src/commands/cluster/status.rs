@@ -94,7 +94,7 @@ pub(super) fn run(args: &ClusterStatusArgs, context: &mut Context) -> anyhow::Re
     Ok(Outcome::partly_if(!troubles.is_empty()))
 }
 
-pub(super) fn ask(place: &str, store: u32, like: &Address) -> esker_model::Result<ClusterReply> {
+pub(crate) fn ask(place: &str, store: u32, like: &Address) -> esker_model::Result<ClusterReply> {
     let mut address = Address::parse(&format!("esker://{place}"))?;
     address.store = Some(store);
     address.tls.clone_from(&like.tls);

@@ -17,7 +17,7 @@ const START_MAX: Duration = Duration::from_secs(30);
 const REST: Duration = Duration::from_secs(1);
 
 /// One that was started here.
-pub(super) struct Own {
+pub(crate) struct Own {
     program: PathBuf,
     folder: PathBuf,
     ports: [u16; 2],
@@ -81,7 +81,7 @@ fn end_orphan(folder: &Path) {
 
 impl Own {
     /// Starts it, over what it knew before.
-    pub(super) fn start(config: &ClusterConfig) -> anyhow::Result<Self> {
+    pub(crate) fn start(config: &ClusterConfig) -> anyhow::Result<Self> {
         let folder = config.etcd_folder();
         let program = program()?;
         let doing = || format!("making `{}`", folder.display());
@@ -136,12 +136,12 @@ impl Own {
         Ok(())
     }
 
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Starts it again if it has ended; true if it had.
-    pub(super) fn look_after(&mut self) -> anyhow::Result<bool> {
+    pub(crate) fn look_after(&mut self) -> anyhow::Result<bool> {
         if self.since.elapsed() < REST || !matches!(self.child.try_wait(), Ok(Some(_))) {
             return Ok(false);
         }

@@ -3,8 +3,8 @@
 pub(super) mod add;
 pub(super) mod down;
 pub(super) mod drain;
-mod etcd;
-mod process;
+pub(crate) mod etcd;
+pub(crate) mod process;
 pub(super) mod rebalance;
 pub(super) mod server;
 pub(super) mod status;

@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// A server of a cluster that was started.
-pub(super) struct Process {
-    pub(super) member: String,
-    pub(super) log: PathBuf,
+pub(crate) struct Process {
+    pub(crate) member: String,
+    pub(crate) log: PathBuf,
     child: Child,
 }
 
 /// Tells a process to stop.
-pub(super) fn stop(pid: u32) {
+pub(crate) fn stop(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         // It may have ended by itself.
         let _ = kill_process(pid, Signal::TERM);
@@ -27,7 +27,7 @@ pub(super) fn stop(pid: u32) {
 
 impl Process {
     /// Starts it; `kept` if it is to end with this process.
-    pub(super) fn start(
+    pub(crate) fn start(
         file: &Path,
         config: &ClusterConfig,
         member: &str,
@@ -68,16 +68,16 @@ impl Process {
         })
     }
 
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
     /// Why it is not ready, if it is not.
-    pub(super) fn not_yet(&self) -> Option<String> {
+    pub(crate) fn not_yet(&self) -> Option<String> {
         match probe(&self.member) {
             Some((200, _)) => None,
             Some((_, why)) => Some(format!("{}: {why}", self.member)),
@@ -85,11 +85,11 @@ impl Process {
         }
     }
 
-    pub(super) fn last_words(&self) -> String {
+    pub(crate) fn last_words(&self) -> String {
         tail(&self.log).unwrap_or_default()
     }
 
-    pub(super) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

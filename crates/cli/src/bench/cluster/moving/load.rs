@@ -1,0 +1,579 @@
+//! Clients that write and read without rest while servers come and go, and check each answer.
+//!
+//! What a client writes says by itself what may be read: a **register** is a pair of vertices with an edge between, which one client
+//! alone writes, always together; its n-th write gives both the number n, but every fourth deletes them. So
+//!
+//! - who wrote n, and was told so, reads n until it writes n + 1: nothing acknowledged is lost, and no deletion is undone;
+//! - who reads what others write finds both vertices at the same number (a batch is whole, a read of one moment), never a number below
+//!   one that it has read before (sessions do not go back), and none that nobody has written;
+//! - as of the version of write n a register is at n, whenever that is asked;
+//! - in the end its history has each number once ([`super::verify`]).
+//!
+//! Besides, each writer creates objects and deletes some, makes files and removes some, and looks for what it has just done.
+
+use esker::Database;
+use esker_model::key::EdgeKey;
+use esker_model::namespace::{Change, Errno, Make, NamePath, Namespace as _};
+use esker_model::object::{Identity, ObjectKey, ObjectRead as _, object_ref};
+use esker_model::schema::AttributeDefinition;
+use esker_model::{
+    Batch, EdgeTypeId, Error, GraphRead as _, GraphWrite as _, Op, Properties, Result, Schema,
+    SchemaChange, Value, ValueKind, Version, Vertex, VertexId, VertexRef, VertexTypeId,
+};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+const VERTEX_TYPE: &str = "Register";
+const EDGE_TYPE: &str = "pairs";
+const INVERSE: &str = "isPairedBy";
+const NUMBER: &str = "n";
+/// Every so manieth write of a register deletes it.
+const DELETES: u64 = 4;
+/// Registers of each writer.
+const REGISTERS: usize = 8;
+/// Objects that are created together; the first of them is then deleted.
+pub(super) const OBJECTS: u64 = 4;
+/// Of so many writes of a register, one is read as of its version later.
+const REMEMBERED: u64 = 8;
+/// So many of these are kept of each writer.
+const MEMORIES: usize = 256;
+/// Texts of what went wrong that are kept.
+const TEXTS: usize = 20;
+
+/// What register a number stands for: nothing, or that number.
+pub(super) fn shown(n: u64) -> Option<u64> {
+    (!n.is_multiple_of(DELETES)).then_some(n)
+}
+
+/// A pair of vertices.
+pub(super) struct Register {
+    pub(super) keys: [String; 2],
+    pub(super) vertices: [VertexRef; 2],
+    pub(super) edge: EdgeKey,
+    /// The last number that was sent, and the last that was acknowledged.
+    issued: AtomicU64,
+    pub(super) acknowledged: AtomicU64,
+}
+
+/// What a writer has done besides.
+#[derive(Default)]
+pub(super) struct Done {
+    /// Rounds that were acknowledged as a whole: [`OBJECTS`] objects and a file each.
+    pub(super) rounds: AtomicU64,
+    /// A call failed: what it did nobody knows, and the writer writes no more.
+    pub(super) failed: AtomicBool,
+}
+
+/// A write's latency.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sample {
+    /// When it was answered, since the load began.
+    pub(super) at: Duration,
+    pub(super) took: Duration,
+}
+
+/// All that clients share.
+pub(super) struct Load {
+    pub(super) schema: std::sync::Arc<Schema>,
+    pub(super) registers: Vec<Register>,
+    pub(super) writers: Vec<Done>,
+    /// Between rounds of a client.
+    rest: Duration,
+    /// Whether objects and files are written, too.
+    broad: bool,
+    stop: AtomicBool,
+    began: Instant,
+    samples: Mutex<Vec<Sample>>,
+    /// The longest call since it was last asked for, in microseconds.
+    longest: AtomicU64,
+    reads: AtomicU64,
+    errors: Mutex<Texts>,
+    violations: Mutex<Texts>,
+}
+
+/// How many, and the first of them.
+#[derive(Default, Clone)]
+pub(super) struct Texts {
+    pub(super) count: u64,
+    pub(super) first: Vec<String>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Texts {
+    fn push(&mut self, text: String) {
+        self.count += 1;
+        if self.first.len() < TEXTS {
+            self.first.push(text);
+        }
+    }
+}
+
+fn types() -> [SchemaChange; 2] {
+    [
+        SchemaChange::VertexType {
+            name: VERTEX_TYPE.to_owned(),
+            parent: None,
+            attributes: vec![AttributeDefinition {
+                name: NUMBER.to_owned(),
+                kind: ValueKind::I64,
+            }],
+        },
+        SchemaChange::EdgeType {
+            name: EDGE_TYPE.to_owned(),
+            inverse: INVERSE.to_owned(),
+            source: VERTEX_TYPE.to_owned(),
+            destination: VERTEX_TYPE.to_owned(),
+        },
+    ]
+}
+
+fn register(writer: usize, n: usize, node: VertexTypeId, edge_type: EdgeTypeId) -> Register {
+    let keys = ["a", "b"].map(|side| format!("{writer}/{n}/{side}"));
+    let vertices = [&keys[0], &keys[1]].map(|key| VertexRef {
+        id: VertexId::of(VERTEX_TYPE, key),
+        type_id: node,
+    });
+    Register {
+        edge: EdgeKey {
+            source: vertices[0].id,
+            edge_type,
+            destination: vertices[1].id,
+        },
+        keys,
+        vertices,
+        issued: AtomicU64::new(0),
+        acknowledged: AtomicU64::new(0),
+    }
+}
+
+/// The ID attributes of a writer's object.
+pub(super) fn identity(writer: usize, n: u64) -> Identity {
+    Identity {
+        name: format!("run{writer}"),
+        app: "soak".into(),
+        owner: 1001,
+        step: n as i64,
+    }
+}
+
+/// The folder of a writer.
+pub(super) fn folder(writer: usize) -> Result<NamePath> {
+    Ok(NamePath::parse(format!("/w{writer}").as_bytes())?)
+}
+
+fn file(writer: usize, n: u64) -> Result<NamePath> {
+    Ok(NamePath::parse(format!("/w{writer}/f{n}").as_bytes())?)
+}
+
+/// Whether a writer has removed its file of that round, once it is through with that many.
+pub(super) fn removed(n: u64, rounds: u64) -> bool {
+    n % DELETES == 2 && n + 1 < rounds
+}
+
+/// What a pair of vertices reads as: a number, nothing, or what is wrong with it.
+fn read_as(pair: &[Option<Vertex>]) -> std::result::Result<Option<u64>, String> {
+    let number = |vertex: &Option<Vertex>| match vertex {
+        Some(v) if !v.deleted => match v.attribute(NUMBER) {
+            Some(Value::I64(n)) => Ok(u64::try_from(*n).ok()),
+            other => Err(format!("a vertex without its number: {other:?}")),
+        },
+        _ => Ok(None),
+    };
+    match pair {
+        [a, b] => {
+            let (a, b) = (number(a)?, number(b)?);
+            if a == b {
+                Ok(a)
+            } else {
+                Err(format!("half of a batch: {a:?} beside {b:?}"))
+            }
+        }
+        _ => Err(format!("{} vertices for two", pair.len())),
+    }
+}
+
+impl Load {
+    /// Defines what it writes, and makes the writers' folders.
+    pub(super) fn new(
+        database: &Database,
+        writers: usize,
+        rest: Duration,
+        broad: bool,
+    ) -> anyhow::Result<Self> {
+        let schema = database.define(&types())?;
+        let node = schema.vertex_type_id(VERTEX_TYPE)?;
+        let edge_type = schema.edge_type_id(EDGE_TYPE)?;
+        for writer in 0..writers {
+            let made = Change::Make(folder(writer)?, Make::new(0o040_755, 0, 0));
+            for done in database.change(None, &[made])? {
+                done?;
+            }
+        }
+        let all = (0..writers * REGISTERS)
+            .map(|n| register(n / REGISTERS, n % REGISTERS, node, edge_type));
+        Ok(Self {
+            schema,
+            registers: all.collect(),
+            writers: (0..writers).map(|_| Done::default()).collect(),
+            rest,
+            broad,
+            stop: AtomicBool::new(false),
+            began: Instant::now(),
+            samples: Mutex::default(),
+            longest: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+            errors: Mutex::default(),
+            violations: Mutex::default(),
+        })
+    }
+
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    /// Whether objects and files are written, too.
+    pub(super) fn is_broad(&self) -> bool {
+        self.broad
+    }
+
+    pub(super) fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Since the load began.
+    pub(super) fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    pub(super) fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
+    }
+
+    /// Latencies of all writes that were answered.
+    pub(super) fn samples(&self) -> Vec<Sample> {
+        locked(&self.samples).clone()
+    }
+
+    /// How many writes were answered.
+    pub(super) fn writes(&self) -> u64 {
+        locked(&self.samples).len() as u64
+    }
+
+    /// How long a call took at most that was answered since this was asked before.
+    pub(super) fn longest(&self) -> Duration {
+        Duration::from_micros(self.longest.swap(0, Ordering::AcqRel))
+    }
+
+    pub(super) fn errors(&self) -> Texts {
+        locked(&self.errors).clone()
+    }
+
+    pub(super) fn violations(&self) -> Texts {
+        locked(&self.violations).clone()
+    }
+
+    pub(super) fn violation(&self, text: String) {
+        tracing::error!(text, "a history that cannot be");
+        locked(&self.violations).push(text);
+    }
+
+    /// Makes a call; nothing if it failed, which is noted.
+    fn call<T>(&self, write: bool, what: &str, call: impl FnOnce() -> Result<T>) -> Option<T> {
+        let began = Instant::now();
+        let answer = call();
+        let took = began.elapsed();
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.longest.fetch_max(micros, Ordering::AcqRel);
+        match answer {
+            Ok(answer) => {
+                if write {
+                    let at = self.now();
+                    locked(&self.samples).push(Sample { at, took });
+                } else {
+                    self.reads.fetch_add(1, Ordering::Relaxed);
+                }
+                Some(answer)
+            }
+            Err(e) => {
+                let at = self.now().as_secs_f64();
+                locked(&self.errors).push(format!("{at:.1} s: {what}: {e}"));
+                None
+            }
+        }
+    }
+
+    /// Writes and checks until it is told to stop, or a call fails.
+    pub(super) fn write(&self, writer: usize, database: &Database) {
+        let Some(done) = self.writers.get(writer) else {
+            return;
+        };
+        let mut memories: Vec<(usize, u64, Version)> = Vec::new();
+        let mut round = 0_u64;
+        while !self.stopped() {
+            let n = writer * REGISTERS + (round % REGISTERS as u64) as usize;
+            let whole = self.write_register(n, database, &mut memories).is_some()
+                && (!self.broad || self.write_broad(writer, round, database).is_some());
+            if !whole {
+                done.failed.store(true, Ordering::Release);
+                return;
+            }
+            round += 1;
+            done.rounds.store(round, Ordering::Release);
+            std::thread::sleep(self.rest);
+        }
+        for (n, number, version) in memories {
+            self.remember(n, number, version, database);
+        }
+    }
+
+    fn write_register(
+        &self,
+        n: usize,
+        database: &Database,
+        memories: &mut Vec<(usize, u64, Version)>,
+    ) -> Option<()> {
+        let register = self.registers.get(n)?;
+        let number = register.issued.load(Ordering::Acquire) + 1;
+        let mut batch = Batch::new();
+        let [a, b] = register.vertices;
+        if shown(number).is_some() {
+            for (vertex, key) in register.vertices.iter().zip(&register.keys) {
+                batch.push(Op::PutVertex {
+                    vertex: *vertex,
+                    key: key.clone(),
+                    attributes: Properties::new().with(NUMBER, number as i64),
+                });
+            }
+            batch.push(Op::PutEdge {
+                source: a,
+                edge_type: register.edge.edge_type,
+                destination: b,
+                properties: Properties::new().with(NUMBER, number as i64),
+            });
+        } else {
+            batch.push(Op::DeleteEdge {
+                source: a,
+                edge_type: register.edge.edge_type,
+                destination: b,
+            });
+            for vertex in register.vertices {
+                batch.push(Op::DeleteVertex { vertex });
+            }
+        }
+        register.issued.store(number, Ordering::Release);
+        let commit = self.call(true, "writing a register", || database.apply(batch))?;
+        register.acknowledged.store(number, Ordering::Release);
+        if !commit.applied {
+            self.violation(format!(
+                "register {n}: write {number} was told as done before"
+            ));
+        }
+        self.own(n, number, Version::MAX, database)?;
+        if number.is_multiple_of(REMEMBERED) {
+            let version = commit.version;
+            self.own(n, number, version, database)?;
+            if memories.len() < MEMORIES {
+                memories.push((n, number, version));
+            } else {
+                // Some from the beginning stay until the end.
+                let at = (number / REMEMBERED) as usize % MEMORIES;
+                if let Some(memory) = memories.get_mut(at).filter(|_| at >= MEMORIES / 4) {
+                    let (n, number, version) = std::mem::replace(memory, (n, number, version));
+                    self.remember(n, number, version, database);
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// Reads what nobody but the reader writes.
+    fn own(&self, n: usize, number: u64, as_of: Version, database: &Database) -> Option<()> {
+        let register = self.registers.get(n)?;
+        let ids = register.vertices.map(|v| v.id);
+        let pair = self.call(false, "reading a register", || {
+            database.read_vertices(&ids, as_of)
+        })?;
+        let keys = [register.edge];
+        let edge = self.call(false, "reading an edge", || {
+            database.read_edges(&keys, as_of)
+        })?;
+        let edge = edge.into_iter().next().flatten().filter(|e| !e.deleted);
+        let edge = edge.map(|e| e.properties.get(NUMBER).cloned());
+        let expected = shown(number);
+        match read_as(&pair) {
+            Ok(read) if read == expected => {}
+            Ok(read) => self.violation(format!(
+                "register {n}: after write {number} (as of {as_of}) its writer reads {read:?}, not {expected:?}"
+            )),
+            Err(why) => self.violation(format!("register {n}: after write {number}: {why}")),
+        }
+        let wanted = expected.map(|n| Some(Value::I64(n as i64)));
+        if edge != wanted {
+            self.violation(format!(
+                "register {n}: after write {number} (as of {as_of}) its edge has {edge:?}, not {wanted:?}"
+            ));
+        }
+        Some(())
+    }
+
+    /// Reads an old version again.
+    fn remember(&self, n: usize, number: u64, version: Version, database: &Database) {
+        // A failure is noted.
+        let _ = self.own(n, number, version, database);
+    }
+
+    fn write_broad(&self, writer: usize, round: u64, database: &Database) -> Option<()> {
+        let ids = (round * OBJECTS..(round + 1) * OBJECTS).map(|n| identity(writer, n));
+        let mut batch = Batch::new();
+        for identity in ids.clone() {
+            batch.push(Op::CreateObject {
+                identity,
+                attributes: Properties::new(),
+                tags: Properties::new().with("writer", writer as i64),
+            });
+        }
+        self.call(true, "creating objects", || database.apply(batch))?;
+        let keys: Vec<ObjectKey> = ids.map(ObjectKey::from).collect();
+        let read = || database.read_objects(&keys, None);
+        let found = self.call(false, "reading objects", read)?;
+        if found.iter().any(Option::is_none) {
+            self.violation(format!(
+                "writer {writer} does not find its objects of round {round}"
+            ));
+        }
+        let first = found.first().and_then(Option::as_ref).map(|f| f.id);
+        if let Some(vertex) = first.and_then(|id| object_ref(&self.schema, id)) {
+            let mut batch = Batch::new();
+            batch.push(Op::DeleteVertex { vertex });
+            self.call(true, "deleting an object", || database.apply(batch))?;
+            let found = self.call(false, "reading objects", read)?;
+            let there: Vec<bool> = found.iter().map(Option::is_some).collect();
+            if there != [false, true, true, true] {
+                self.violation(format!(
+                    "writer {writer} finds of its objects of round {round}, the first deleted, {there:?}"
+                ));
+            }
+        }
+        let path = file(writer, round).ok()?;
+        self.change(
+            Change::Make(path.clone(), Make::new(0o100_644, 0, 0)),
+            Errno::Exists,
+            database,
+        )?;
+        self.call(false, "asking for a file", || {
+            database.stat(None, &path, false)
+        })?;
+        if round % DELETES == 3 {
+            let old = file(writer, round - 1).ok()?;
+            self.change(Change::Unlink(old.clone()), Errno::NotFound, database)?;
+            let gone = self.call(false, "asking for a file", || {
+                match database.stat(None, &old, false) {
+                    Err(Error::File(e)) if e.errno == Errno::NotFound => Ok(true),
+                    other => other.map(|_| false),
+                }
+            })?;
+            if !gone {
+                self.violation(format!("writer {writer} sees {old}, which it has removed"));
+            }
+        }
+        Some(())
+    }
+
+    /// Changes a file. One whose answer was lost may be told what it has done itself (docs/book/cluster.md).
+    fn change(&self, change: Change, own_doing: Errno, database: &Database) -> Option<()> {
+        self.call(true, "changing a file", || {
+            let done = database.change(None, &[change])?;
+            for done in done {
+                match done {
+                    Err(Error::File(e)) if e.errno == own_doing => {}
+                    other => drop(other?),
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Reads what others write, one session, until it is told to stop.
+    pub(super) fn read(&self, reader: usize, database: &Database) {
+        let mut seen = vec![0_u64; self.registers.len()];
+        let mut turn = reader;
+        while !self.stopped() {
+            turn += 1;
+            let n = turn % self.registers.len().max(1);
+            let (Some(register), Some(low)) = (self.registers.get(n), seen.get_mut(n)) else {
+                return;
+            };
+            let ids = register.vertices.map(|v| v.id);
+            let Some(pair) = self.call(false, "reading a register", || {
+                database.read_vertices(&ids, Version::MAX)
+            }) else {
+                // Readers have nothing that would be in doubt.
+                continue;
+            };
+            let issued = register.issued.load(Ordering::Acquire);
+            match read_as(&pair) {
+                Ok(Some(number)) if (*low..=issued).contains(&number) => *low = number,
+                Ok(None) => {
+                    // Nothing is there after a deletion, or before the first write.
+                    let deleted = low.next_multiple_of(DELETES);
+                    if deleted <= issued {
+                        *low = deleted;
+                    } else {
+                        self.violation(format!(
+                            "reader {reader}: register {n} is gone after {low} was read, and no deletion was sent ({issued} writes were)"
+                        ));
+                    }
+                }
+                Ok(Some(number)) => self.violation(format!(
+                    "reader {reader}: register {n} is at {number} after {low} was read, of {issued} writes sent"
+                )),
+                Err(why) => self.violation(format!("reader {reader}: register {n}: {why}")),
+            }
+            std::thread::sleep(self.rest);
+        }
+    }
+}
+
+/// Lets clients work, the first at the first server and so on around, while something is done to the servers; how that ended.
+pub(super) fn under<T>(
+    load: &Load,
+    writers: &[Database],
+    readers: &[Database],
+    doing: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    std::thread::scope(|scope| {
+        for (n, database) in writers.iter().enumerate() {
+            scope.spawn(move || load.write(n, database));
+        }
+        for (n, database) in readers.iter().enumerate() {
+            scope.spawn(move || load.read(n, database));
+        }
+        let done = doing();
+        load.stop();
+        done
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fourth_write_deletes() {
+        let all: Vec<Option<u64>> = (0..6).map(shown).collect();
+        assert_eq!(all, [None, Some(1), Some(2), Some(3), None, Some(5)]);
+        assert_eq!(7_u64.next_multiple_of(DELETES), 8);
+        assert_eq!(8_u64.next_multiple_of(DELETES), 8);
+    }
+
+    #[test]
+    fn a_file_is_removed_by_the_round_behind_it() {
+        let left: Vec<u64> = (0..8).filter(|n| !removed(*n, 8)).collect();
+        assert_eq!(left, [0, 1, 3, 4, 5, 7]);
+        assert!(!removed(6, 7));
+    }
+}

@@ -1,0 +1,94 @@
+//! What stands between a server and etcd, so that the two can be cut off from each other: nothing is refused then, and nothing
+//! arrives.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How often a connection without bytes looks whether it is still wanted.
+const LOOK: Duration = Duration::from_millis(50);
+
+#[derive(Default)]
+struct State {
+    cut: AtomicBool,
+    over: AtomicBool,
+}
+
+/// Passes bytes on to an address until it is dropped.
+pub(super) struct Relay {
+    port: u16,
+    state: Arc<State>,
+}
+
+impl Relay {
+    /// Listens at a free port of the loopback network.
+    pub(super) fn to(address: SocketAddr) -> std::io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let port = listener.local_addr()?.port();
+        listener.set_nonblocking(true)?;
+        let state = Arc::<State>::default();
+        let shared = Arc::clone(&state);
+        std::thread::spawn(move || accept(&listener, address, &shared));
+        Ok(Self { port, state })
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// From now on nothing arrives, or again.
+    pub(super) fn cut(&self, cut: bool) {
+        self.state.cut.store(cut, Ordering::Release);
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.state.over.store(true, Ordering::Release);
+    }
+}
+
+fn accept(listener: &TcpListener, to: SocketAddr, state: &Arc<State>) {
+    while !state.over.load(Ordering::Acquire) {
+        let Ok((from, _)) = listener.accept() else {
+            std::thread::sleep(LOOK / 5);
+            continue;
+        };
+        // Whoever etcd does not answer is refused, as without a relay.
+        let Ok(to) = TcpStream::connect(to) else {
+            continue;
+        };
+        let ways = [(from.try_clone(), to.try_clone()), (Ok(to), Ok(from))];
+        for way in ways {
+            if let (Ok(from), Ok(to)) = way {
+                let state = Arc::clone(state);
+                std::thread::spawn(move || carry(from, to, &state));
+            }
+        }
+    }
+}
+
+fn carry(mut from: TcpStream, mut to: TcpStream, state: &State) {
+    // Without either, a connection would outlive the relay, which does no harm.
+    let _ = from.set_nonblocking(false);
+    let _ = from.set_read_timeout(Some(LOOK));
+    let mut piece = [0; 4096];
+    while !state.over.load(Ordering::Acquire) {
+        let n = match from.read(&mut piece) {
+            Ok(0) => break,
+            Ok(n) => n,
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => continue,
+            Err(_) => break,
+        };
+        while state.cut.load(Ordering::Acquire) && !state.over.load(Ordering::Acquire) {
+            std::thread::sleep(LOOK / 5);
+        }
+        if to.write_all(piece.get(..n).unwrap_or_default()).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
+    let _ = from.shutdown(Shutdown::Both);
+}
