@@ -100,25 +100,38 @@ impl Files {
         flags: i32,
         register: Register<'_>,
     ) -> Answer<Reply> {
-        let changes = writes(flags) || truncates(flags);
         let mut opened = node.opened();
         let inode = self.present(node, opened.is_some())?;
+        self.open_as(asker, node, &mut opened, &inode, flags, register)
+    }
+
+    /// The same, of a file of which it is known what it is.
+    pub(crate) fn open_as(
+        &self,
+        asker: &Asker,
+        node: &Arc<Node>,
+        opened: &mut Option<Opened>,
+        inode: &Inode,
+        flags: i32,
+        register: Register<'_>,
+    ) -> Answer<Reply> {
+        let changes = writes(flags) || truncates(flags);
         let told = node.state().told == Some(inode.version);
         if !told && let Some(notifier) = self.notifier.get() {
             // Attributes only: their reading waits for nobody, not even for the answer to this call.
             let _ = notifier.inval_inode(fuser::INodeNo(node.number), -1, 0);
         }
-        node.note(&inode);
+        node.note(inode);
         match opened.as_mut() {
             None => {
-                let held = self.begin(node, &inode, changes)?;
+                let held = self.begin(node, inode, changes)?;
                 *opened = Some(Opened {
                     count: 0,
                     held,
                     passthrough: false,
                 });
             }
-            Some(now) => self.refresh(node, now, &inode, changes)?,
+            Some(now) => self.refresh(node, now, inode, changes)?,
         }
         let Some(now) = opened.as_mut() else {
             return Err(Errno::EIO);
@@ -127,10 +140,10 @@ impl Files {
             && let Held::File(body) = &now.held
             && let Err(e) = self.empty(asker, node, body)
         {
-            self.end(&mut opened);
+            self.end(opened);
             return Err(e);
         }
-        Ok(self.opened(node, &inode, now, writes(flags), register))
+        Ok(self.opened(node, inode, now, writes(flags), register))
     }
 
     /// A file that was just made, opened.

@@ -8,6 +8,8 @@
 //!                └── passthrough: reads and writes of open files go straight to the file underneath
 //! ```
 //!
+//! [`direct`] is the same for programs that link a library instead: files and contents without the kernel.
+//!
 //! It stands above the trait [`esker_model::namespace::Namespace`] and cannot tell an embedded database from a cluster.
 //! Small contents lie in the namespace itself, large ones in files of the data folders (`docs/internals/mount.md`).
 
@@ -16,6 +18,7 @@ mod body;
 mod bytes;
 mod content;
 pub mod data;
+pub mod direct;
 mod files;
 mod fuse;
 mod list;
