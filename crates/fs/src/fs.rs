@@ -12,6 +12,7 @@ use esker_model::object::Asker;
 use esker_mount::direct::{Direct, OpenFile};
 use parking_lot::Mutex;
 use std::ops::ControlFlow;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Entries of a directory that are asked for at a time.
@@ -381,6 +382,17 @@ impl File {
     /// Changes attributes.
     pub fn set(&self, set: SetAttributes) -> Result<()> {
         self.here()?.set(set)
+    }
+
+    /// What stands for it in the place of a path.
+    pub fn handle(&self) -> Result<NamePath> {
+        self.here()?.handle()
+    }
+
+    /// A descriptor of the file underneath, open as this is: the kernel reads and writes it, and [`Self::flush`] and [`Self::close`] tell
+    /// what was written. Small content that is only read is a copy in memory. Of flags of `open`, `O_APPEND`, `O_NONBLOCK` and `O_CLOEXEC` count.
+    pub fn descriptor(&self, flags: i32) -> Result<OwnedFd> {
+        self.here()?.descriptor(flags)
     }
 
     /// The path that it was opened by.

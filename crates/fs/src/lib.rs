@@ -17,6 +17,7 @@ mod options;
 mod target;
 
 pub use esker_mount::direct::{Failure, Flags, Room, Stat};
+pub use ffi::{c_stat, c_statvfs, c_time};
 pub use fs::{Entry, File, Fs};
 pub use options::{Options, WriteBehind};
 

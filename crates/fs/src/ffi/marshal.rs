@@ -94,7 +94,7 @@ pub(super) fn folders(text: &[u8]) -> Vec<PathBuf> {
 }
 
 /// Attributes as C has them.
-pub(super) fn stat(of: &Stat) -> libc::stat {
+pub fn stat(of: &Stat) -> libc::stat {
     // SAFETY: numbers alone, for which zero is a value.
     let mut to: libc::stat = unsafe { std::mem::zeroed() };
     to.st_ino = of.number;
@@ -120,7 +120,7 @@ fn time(nanos: i64) -> (i64, i64) {
 }
 
 /// Room as C has it.
-pub(super) fn statvfs(of: &Room) -> libc::statvfs {
+pub fn statvfs(of: &Room) -> libc::statvfs {
     // SAFETY: numbers alone, for which zero is a value.
     let mut to: libc::statvfs = unsafe { std::mem::zeroed() };
     to.f_bsize = of.block_bytes.into();

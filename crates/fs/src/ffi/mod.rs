@@ -16,3 +16,6 @@ mod files;
 mod marshal;
 mod paths;
 mod target;
+
+pub use marshal::{stat as c_stat, statvfs as c_statvfs};
+pub use paths::time as c_time;

@@ -215,7 +215,8 @@ fn now() -> i64 {
     since.map_or(0, |d| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX))
 }
 
-fn time(of: libc::timespec) -> Option<i64> {
+/// A time to set, in nanoseconds since 1970; `None` leaves it as it is.
+pub fn time(of: libc::timespec) -> Option<i64> {
     match of.tv_nsec {
         libc::UTIME_OMIT => None,
         libc::UTIME_NOW => Some(now()),

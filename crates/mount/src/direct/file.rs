@@ -11,7 +11,10 @@ use esker_model::namespace::{
 };
 use esker_model::object::Asker;
 use parking_lot::Mutex;
+use rustix::fs::{MemfdFlags, Mode, OFlags};
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 const EBADF: i32 = 9;
@@ -336,17 +339,32 @@ impl OpenFile {
         told.map_err(Failure::at(&self.path))
     }
 
-    /// Whether its content is read and written in a file of a data folder, or in memory.
-    pub fn has_body(&self) -> bool {
-        match &*self.state.lock() {
-            State::Open(node) => {
-                let opened = node.opened();
-                opened
-                    .as_ref()
-                    .is_some_and(|o| matches!(o.held, Held::File(_)))
+    /// A descriptor of the file underneath, open as this is and with a position of its own: the kernel reads and writes it. Small content
+    /// that is only read is a copy in memory. Of flags of `open`, `O_APPEND`, `O_NONBLOCK` and `O_CLOEXEC` count.
+    pub fn descriptor(&self, flags: i32) -> Result<OwnedFd> {
+        let node = self.begun()?;
+        let held = node.opened().as_ref().map(|o| o.held.clone());
+        let about = |e: io::Error| Failure::new(e.raw_os_error().unwrap_or(EIO), &self.path);
+        let memory;
+        let file = match &held {
+            None => return Err(Failure::new(EBADF, &self.path)),
+            Some(Held::File(body)) => &*body.file,
+            Some(Held::Bytes(bytes)) => {
+                let made = rustix::fs::memfd_create("esker", MemfdFlags::CLOEXEC);
+                memory = std::fs::File::from(made.map_err(|e| about(e.into()))?);
+                memory.write_all_at(bytes, 0).map_err(about)?;
+                &memory
             }
-            _ => false,
-        }
+        };
+        let access = match (self.flags.read, self.flags.write) {
+            (_, false) => OFlags::RDONLY,
+            (false, true) => OFlags::WRONLY,
+            (true, true) => OFlags::RDWR,
+        };
+        let kept = OFlags::APPEND | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let flags = access | OFlags::from_bits_retain(flags.cast_unsigned()) & kept;
+        let again = format!("/proc/self/fd/{}", file.as_raw_fd());
+        rustix::fs::open(again, flags, Mode::empty()).map_err(|e| about(e.into()))
     }
 }
 
