@@ -45,7 +45,6 @@ pub(crate) enum Held {
 
 /// How a file was opened, for the kernel.
 pub(crate) struct Reply {
-    pub(crate) handle: u64,
     pub(crate) flags: FopenFlags,
     pub(crate) backing: Option<Arc<BackingId>>,
 }
@@ -67,6 +66,12 @@ impl Opened {
 pub(crate) fn writes(flags: i32) -> bool {
     let access = OFlags::from_bits_retain(flags.cast_unsigned()) & OFlags::RWMODE;
     access != OFlags::RDONLY
+}
+
+/// Whether open flags let read.
+pub(crate) fn reads(flags: i32) -> bool {
+    let access = OFlags::from_bits_retain(flags.cast_unsigned()) & OFlags::RWMODE;
+    access != OFlags::WRONLY
 }
 
 /// Whether open flags cut the content: Linux does that also for who only reads.
@@ -287,7 +292,8 @@ impl Files {
         opened.count += 1;
         opened.passthrough = backing.is_some();
         let mut flags = FopenFlags::empty();
-        if !write {
+        // Who closes is looked at where that is recorded.
+        if !write && self.recorder.is_none() {
             flags |= FopenFlags::FOPEN_NOFLUSH;
         }
         let mut state = node.state();
@@ -299,11 +305,7 @@ impl Files {
             }
             state.cached = Some(inode.version);
         }
-        Reply {
-            handle: u64::from(write),
-            flags,
-            backing,
-        }
+        Reply { flags, backing }
     }
 
     /// How the kernel knows a file underneath. If it does not want to, it is not asked again.
