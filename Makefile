@@ -18,6 +18,10 @@ setup: ## install what the other recipes need and the machine lacks
 build: setup ## the release binary, target/release/esker (no RocksDB)
 	cargo build --release --locked --bin esker
 
+.PHONY: install-fs
+install-fs: setup ## libesker_fs, its header and pkg-config file, below PREFIX (/usr/local)
+	scripts/install-fs.sh "$(or $(PREFIX),/usr/local)"
+
 demo: build darshan-logs ## import real Darshan logs and show where a result came from
 	@scripts/demo.sh $(DEMO)
 

@@ -40,6 +40,24 @@ impl Node {
         }
     }
 
+    /// Reads into a buffer; how much there was.
+    pub(crate) fn read_into(&self, buffer: &mut [u8], offset: u64) -> Answer<usize> {
+        let held = self.opened().as_ref().map(|o| o.held.clone());
+        match held {
+            None => Err(Errno::EBADF),
+            Some(Held::Bytes(bytes)) => {
+                let from = usize::try_from(offset).unwrap_or(usize::MAX);
+                let rest = bytes.get(from..).unwrap_or_default();
+                let n = rest.len().min(buffer.len());
+                if let (Some(to), Some(from)) = (buffer.get_mut(..n), rest.get(..n)) {
+                    to.copy_from_slice(from);
+                }
+                Ok(n)
+            }
+            Some(Held::File(body)) => read_at(&body.file, buffer, offset).map_err(|e| io_errno(&e)),
+        }
+    }
+
     /// Where the next data or hole is.
     pub(crate) fn seek(&self, offset: i64, whence: i32) -> Answer<i64> {
         const SEEK_DATA: i32 = 3;

@@ -45,7 +45,6 @@ pub(crate) enum Held {
 
 /// How a file was opened, for the kernel.
 pub(crate) struct Reply {
-    pub(crate) handle: u64,
     pub(crate) flags: FopenFlags,
     pub(crate) backing: Option<Arc<BackingId>>,
 }
@@ -67,6 +66,12 @@ impl Opened {
 pub(crate) fn writes(flags: i32) -> bool {
     let access = OFlags::from_bits_retain(flags.cast_unsigned()) & OFlags::RWMODE;
     access != OFlags::RDONLY
+}
+
+/// Whether open flags let read.
+pub(crate) fn reads(flags: i32) -> bool {
+    let access = OFlags::from_bits_retain(flags.cast_unsigned()) & OFlags::RWMODE;
+    access != OFlags::WRONLY
 }
 
 /// Whether open flags cut the content: Linux does that also for who only reads.
@@ -100,25 +105,38 @@ impl Files {
         flags: i32,
         register: Register<'_>,
     ) -> Answer<Reply> {
-        let changes = writes(flags) || truncates(flags);
         let mut opened = node.opened();
         let inode = self.present(node, opened.is_some())?;
+        self.open_as(asker, node, &mut opened, &inode, flags, register)
+    }
+
+    /// The same, of a file of which it is known what it is.
+    pub(crate) fn open_as(
+        &self,
+        asker: &Asker,
+        node: &Arc<Node>,
+        opened: &mut Option<Opened>,
+        inode: &Inode,
+        flags: i32,
+        register: Register<'_>,
+    ) -> Answer<Reply> {
+        let changes = writes(flags) || truncates(flags);
         let told = node.state().told == Some(inode.version);
         if !told && let Some(notifier) = self.notifier.get() {
             // Attributes only: their reading waits for nobody, not even for the answer to this call.
             let _ = notifier.inval_inode(fuser::INodeNo(node.number), -1, 0);
         }
-        node.note(&inode);
+        node.note(inode);
         match opened.as_mut() {
             None => {
-                let held = self.begin(node, &inode, changes)?;
+                let held = self.begin(node, inode, changes)?;
                 *opened = Some(Opened {
                     count: 0,
                     held,
                     passthrough: false,
                 });
             }
-            Some(now) => self.refresh(node, now, &inode, changes)?,
+            Some(now) => self.refresh(node, now, inode, changes)?,
         }
         let Some(now) = opened.as_mut() else {
             return Err(Errno::EIO);
@@ -127,10 +145,10 @@ impl Files {
             && let Held::File(body) = &now.held
             && let Err(e) = self.empty(asker, node, body)
         {
-            self.end(&mut opened);
+            self.end(opened);
             return Err(e);
         }
-        Ok(self.opened(node, &inode, now, writes(flags), register))
+        Ok(self.opened(node, inode, now, writes(flags), register))
     }
 
     /// A file that was just made, opened.
@@ -274,7 +292,8 @@ impl Files {
         opened.count += 1;
         opened.passthrough = backing.is_some();
         let mut flags = FopenFlags::empty();
-        if !write {
+        // Who closes is looked at where that is recorded.
+        if !write && self.recorder.is_none() {
             flags |= FopenFlags::FOPEN_NOFLUSH;
         }
         let mut state = node.state();
@@ -286,11 +305,7 @@ impl Files {
             }
             state.cached = Some(inode.version);
         }
-        Reply {
-            handle: u64::from(write),
-            flags,
-            backing,
-        }
+        Reply { flags, backing }
     }
 
     /// How the kernel knows a file underneath. If it does not want to, it is not asked again.

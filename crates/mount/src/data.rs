@@ -151,6 +151,13 @@ impl Folders {
         Ok(place.path.join(relative(id)))
     }
 
+    /// The object of a file, if there is one in any of the folders.
+    pub fn find(&self, id: VertexId) -> Option<PathBuf> {
+        let within = relative(id);
+        let mut all = self.all.iter().map(|f| f.path.join(&within));
+        all.find(|object| object.symlink_metadata().is_ok())
+    }
+
     /// Gives a content its place; what was there before (of a file that is gone, or was never finished) goes.
     pub fn settle(&self, fresh: &mut Fresh, id: VertexId) -> io::Result<PathBuf> {
         let object = self.object(fresh.folder, id)?;

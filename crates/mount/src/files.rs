@@ -7,6 +7,7 @@ use crate::data::Folders;
 use crate::list::Streams;
 use crate::nodes::{Node, Nodes};
 use crate::options::Options;
+use crate::record::Recorder;
 use crate::who::Groups;
 use esker_model::namespace::{
     Change, Done, Errno as FileErrno, Inode, Name, NamePath, Namespace, SetAttributes,
@@ -54,6 +55,8 @@ pub(crate) struct Files {
     pub(crate) moving: RwLock<()>,
     /// To tell the kernel what it remembers wrongly.
     pub(crate) notifier: OnceLock<Notifier>,
+    /// Tells the graph who has which file open.
+    pub(crate) recorder: Option<Arc<Recorder>>,
     pub(crate) space: Mutex<Option<(Instant, crate::xattrs::Space)>>,
 }
 
@@ -78,6 +81,7 @@ impl Files {
             passthrough: AtomicBool::new(false),
             moving: RwLock::default(),
             notifier: OnceLock::new(),
+            recorder: None,
             space: Mutex::default(),
             options,
         }

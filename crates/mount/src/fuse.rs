@@ -1,11 +1,14 @@
 //! The kernel's calls, each turned into one of this crate's; and the session that they come by.
 
 use crate::attributes;
+use crate::content::{reads, writes};
 use crate::data::Folders;
 use crate::files::{Answer, Files, Target, name};
 use crate::names::{New, Wanted};
+use crate::nodes::Node;
 use crate::options::Options;
 use crate::place;
+use crate::record::Recorder;
 use crate::session::{Mounted, begin};
 use esker_model::namespace::{Content, Kind};
 use fuser::{
@@ -40,6 +43,16 @@ const GENERATION: Generation = Generation(0);
 
 /// Mounts a namespace on a directory. Returns once it is there.
 pub fn mount(target: Arc<dyn Target>, at: &Path, options: Options) -> io::Result<Mounted> {
+    mount_recorded(target, at, options, None)
+}
+
+/// The same, and who has which file open is recorded.
+pub fn mount_recorded(
+    target: Arc<dyn Target>,
+    at: &Path,
+    options: Options,
+    recorder: Option<Arc<Recorder>>,
+) -> io::Result<Mounted> {
     let invalid = |e: String| io::Error::new(io::ErrorKind::InvalidInput, e);
     options.check().map_err(|e| invalid(e.to_string()))?;
     let at = place::demand_free(at)?;
@@ -52,7 +65,10 @@ pub fn mount(target: Arc<dyn Target>, at: &Path, options: Options) -> io::Result
         )));
     }
     raise_open_files();
-    let files = Arc::new(Files::new(target, options, folders));
+    let files = Arc::new(Files {
+        recorder,
+        ..Files::new(target, options, folders)
+    });
     let door = Door(Arc::clone(&files));
     begin(door, &at, &files.options, |notifier| {
         let _ = files.notifier.set(notifier);
@@ -77,6 +93,17 @@ impl Door {
             Ok(attributes) => reply.entry(&self.0.options.timeout, &attributes, GENERATION),
             Err(e) => reply.error(e),
         }
+    }
+
+    /// What the kernel is to call an open file by: whether it is open to write, and behind that the number that it is recorded under.
+    fn handle(&self, request: &Request, node: &Node, flags: i32, new: bool) -> FileHandle {
+        let write = writes(flags);
+        let recorded = self.0.recorder.as_ref().map_or(0, |recorder| {
+            // Nothing can be read of what was just made but what was written.
+            let how = (reads(flags) && !new, write);
+            recorder.opened((request.pid(), request.uid()), node.id, how)
+        });
+        FileHandle(recorded << 1 | u64::from(write))
     }
 
     fn make(
@@ -313,15 +340,14 @@ impl Filesystem for Door {
         let asker = self.0.groups.asker(request);
         let opened = self.0.node(ino.0).and_then(|node| {
             let register = |file: &std::fs::File| reply.open_backing(file);
-            self.0.open(&asker, &node, flags.0, &register)
+            let opened = self.0.open(&asker, &node, flags.0, &register)?;
+            Ok((self.handle(request, &node, flags.0, false), opened))
         });
         match opened {
             Err(e) => reply.error(e),
-            Ok(opened) => match &opened.backing {
-                Some(backing) => {
-                    reply.opened_passthrough(FileHandle(opened.handle), opened.flags, backing);
-                }
-                None => reply.opened(FileHandle(opened.handle), opened.flags),
+            Ok((handle, opened)) => match &opened.backing {
+                Some(backing) => reply.opened_passthrough(handle, opened.flags, backing),
+                None => reply.opened(handle, opened.flags),
             },
         }
     }
@@ -358,7 +384,10 @@ impl Filesystem for Door {
             let (node, attributes) = files.known(&directory, &name, &inode);
             let register = |file: &std::fs::File| reply.open_backing(file);
             match files.open_new(&node, &inode, flags, &register) {
-                Ok(opened) => Ok((attributes, opened)),
+                Ok(opened) => {
+                    let handle = self.handle(request, &node, flags, true);
+                    Ok((attributes, handle, opened))
+                }
                 Err(e) => {
                     files.nodes.forget(node.number, 1);
                     Err(e)
@@ -368,22 +397,19 @@ impl Filesystem for Door {
         let timeout = &files.options.timeout;
         match made() {
             Err(e) => reply.error(e),
-            Ok((attributes, opened)) => {
-                let handle = FileHandle(opened.handle);
-                match &opened.backing {
-                    Some(backing) => reply.created_passthrough(
-                        timeout,
-                        &attributes,
-                        GENERATION,
-                        handle,
-                        opened.flags,
-                        backing,
-                    ),
-                    None => {
-                        reply.created(timeout, &attributes, GENERATION, handle, opened.flags);
-                    }
+            Ok((attributes, handle, opened)) => match &opened.backing {
+                Some(backing) => reply.created_passthrough(
+                    timeout,
+                    &attributes,
+                    GENERATION,
+                    handle,
+                    opened.flags,
+                    backing,
+                ),
+                None => {
+                    reply.created(timeout, &attributes, GENERATION, handle, opened.flags);
                 }
-            }
+            },
         }
     }
 
@@ -430,13 +456,16 @@ impl Filesystem for Door {
 
     fn flush(
         &self,
-        _request: &Request,
+        request: &Request,
         ino: INodeNo,
         fh: FileHandle,
         _lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        if fh.0 == 0 {
+        if let Some(recorder) = &self.0.recorder {
+            recorder.flushed(request.pid(), fh.0 >> 1);
+        }
+        if fh.0 & 1 == 0 {
             reply.ok();
             return;
         }
@@ -454,7 +483,10 @@ impl Filesystem for Door {
         reply: ReplyEmpty,
     ) {
         if let Ok(node) = self.0.node(ino.0) {
-            self.0.release(&node, fh.0 != 0);
+            self.0.release(&node, fh.0 & 1 != 0);
+        }
+        if let Some(recorder) = &self.0.recorder {
+            recorder.closed(fh.0 >> 1);
         }
         reply.ok();
     }

@@ -8,6 +8,9 @@
 //!                └── passthrough: reads and writes of open files go straight to the file underneath
 //! ```
 //!
+//! Who has which file open becomes edges of the graph, where that is asked for (`record`).
+//! [`direct`] is the same for programs that link a library instead: files and contents without the kernel.
+//!
 //! It stands above the trait [`esker_model::namespace::Namespace`] and cannot tell an embedded database from a cluster.
 //! Small contents lie in the namespace itself, large ones in files of the data folders (`docs/internals/mount.md`).
 
@@ -16,6 +19,7 @@ mod body;
 mod bytes;
 mod content;
 pub mod data;
+pub mod direct;
 mod files;
 mod fuse;
 mod list;
@@ -25,13 +29,15 @@ mod null;
 mod options;
 pub mod orphans;
 pub mod place;
+mod record;
 mod session;
 mod who;
 mod xattrs;
 
 pub use files::Target;
-pub use fuse::mount;
+pub use fuse::{mount, mount_recorded};
 pub use null::mount_null;
 pub use options::{Options, OptionsError};
 pub use place::How;
+pub use record::{Recorded, Recorder};
 pub use session::Mounted;

@@ -252,6 +252,18 @@ impl Nodes {
         }
     }
 
+    /// A file that this process has open by itself, without the kernel: it is forgotten when it is closed.
+    pub(crate) fn remember_open(&self, inode: &Inode, handle: Option<&Handle>) -> Arc<Node> {
+        let directory = handle.map_or_else(root, |h| h.directory);
+        let above = Arc::new(Node::new(ROOT, directory, Kind::Directory));
+        let name = handle.map(|h| h.name.clone());
+        // Nothing is called so where that was not told: the file is looked for by its id then.
+        let Some(name) = name.or_else(|| Name::new(b"?").ok()) else {
+            return Arc::clone(&self.root);
+        };
+        self.remember(inode, &above, &name)
+    }
+
     /// The kernel has forgotten a file that it was told of so often.
     pub(crate) fn forget(&self, number: u64, times: u64) {
         if number == ROOT {

@@ -73,6 +73,35 @@ pub fn mount_at(path: &Path) -> io::Result<Option<Mount>> {
     Ok(mounts()?.into_iter().rfind(|mount| mount.at == path))
 }
 
+/// The mount of this crate that a path lies in, and the path in it; `None` of any other path. Also of one where nothing is any more.
+pub fn mount_of(path: &Path) -> io::Result<Option<(Mount, PathBuf)>> {
+    let path = match path.canonicalize() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let path = std::path::absolute(path)?;
+            match (path.parent(), path.file_name()) {
+                (Some(above), Some(name)) => above.canonicalize()?.join(name),
+                _ => path,
+            }
+        }
+        found => found?,
+    };
+    let over = mounts()?.into_iter().filter(|m| path.starts_with(&m.at));
+    // The innermost one, and of several on one place the uppermost.
+    let over = over.reduce(|a, b| {
+        if b.at.components().count() < a.at.components().count() {
+            a
+        } else {
+            b
+        }
+    });
+    let Some(mount) = over.filter(Mount::is_ours) else {
+        return Ok(None);
+    };
+    let rest = path.strip_prefix(&mount.at).unwrap_or(&path);
+    let within = Path::new("/").join(rest);
+    Ok(Some((mount, within)))
+}
+
 /// A path without symbolic links, also where a mount is dead and nothing can be asked of it.
 fn plain(path: &Path) -> io::Result<PathBuf> {
     match path.canonicalize() {

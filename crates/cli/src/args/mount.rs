@@ -16,6 +16,7 @@ use std::time::Duration;
                   esker mount lab.esker /mnt/lab --data /scratch/.esker-data\n  \
                   esker mount esker://meta1:7400 /mnt/lab --data /scratch/.esker-data,/gpfs2/.esker-data --allow-other --background\n  \
                   setfattr -n user.esker.campaign -v winter24 /mnt/lab/run7/out.nc\n  \
+                  esker mount lab.esker /mnt/lab --data /scratch/.esker-data --record     # then: esker lineage /mnt/lab/run7/out.nc\n  \
                   esker mount --origin sftp://store.example.org/data /mnt/far"
 )]
 pub(crate) struct MountArgs {
@@ -58,6 +59,9 @@ pub(crate) struct MountArgs {
     /// All contents go through this process, also where the kernel could read and write them itself
     #[arg(long)]
     pub(crate) no_passthrough: bool,
+    /// Who opens which file to read or to write becomes edges of their process and job, for `esker lineage`
+    #[arg(long, conflicts_with = "origin")]
+    pub(crate) record: bool,
     /// Mount nothing, which answers at once: to measure against
     #[arg(long, hide = true)]
     pub(crate) null: bool,

@@ -32,11 +32,12 @@ const WALK: &str = "Exit code 1 if the search did not come to its end (--timeout
 /// What `lineage` and `impact` have in common.
 #[derive(Debug, Args)]
 pub(crate) struct WalkArgs {
-    #[command(flatten)]
-    pub(crate) target: Target,
+    /// The directory that holds the database, or a server: esker://HOST:PORT; or, alone, a path below a mount
+    #[arg(value_name = "TARGET")]
+    pub(crate) target: String,
     /// The vertex, as TYPE:KEY
     #[arg(value_name = "VERTEX")]
-    pub(crate) vertex: String,
+    pub(crate) vertex: Option<String>,
     /// As it was then
     #[arg(long, value_name = "TIME", value_parser = parse_as_of)]
     pub(crate) as_of: Option<Version>,

@@ -1,9 +1,9 @@
 //! `esker lineage` and `esker impact`: how something came to be, and what came of it.
 
 use super::is_interrupted;
-use crate::args::{GraphFormat, ImpactArgs, LineageArgs, RowFormat, WalkArgs};
+use crate::args::{GraphFormat, ImpactArgs, LineageArgs, RowFormat, Target, WalkArgs};
 use crate::context::Context;
-use crate::exit::Outcome;
+use crate::exit::{Outcome, usage};
 use crate::graph::{Named, edge_type_name};
 use crate::output::{Cell, Rows, properties_json, vertex_attributes_json};
 use esker::lineage::{
@@ -12,9 +12,11 @@ use esker::lineage::{
 };
 use esker_model::traversal::StopReason;
 use esker_model::{GraphRead as _, Schema, Version, VertexId};
+use esker_mount::place;
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 
 pub(crate) fn lineage(args: &LineageArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     run(&args.walk, None, Direction::Lineage, context)
@@ -30,11 +32,15 @@ fn run(
     direction: Direction,
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
+    let (target, vertex) = match &args.vertex {
+        Some(vertex) => (args.target.clone(), vertex.clone()),
+        None => below_a_mount(&args.target)?,
+    };
     let database = context
-        .open(&args.target)?
+        .open(&Target { target })?
         .on_behalf_of(args.asker.asker.as_ref());
     let schema = database.schema()?;
-    let named = Named::parse(&args.vertex, &database, &schema)?;
+    let named = Named::parse(&vertex, &database, &schema)?;
     let options = LineageOptions {
         as_of: args.as_of.unwrap_or(Version::MAX),
         since,
@@ -75,6 +81,29 @@ fn run(
         context.warn("stopped before the end: what is shown is partial");
     }
     Ok(Outcome::partly_if(!asked_for))
+}
+
+/// The target that is mounted there, and the vertex of the file.
+fn below_a_mount(path: &str) -> anyhow::Result<(String, String)> {
+    let expected = "expected TARGET VERTEX, as `lab.esker file:/scratch/out.nc`, or the path of a file below a mount of `esker mount`";
+    let found =
+        place::mount_of(Path::new(path)).map_err(|e| usage(format!("{path}: {e}; {expected}")))?;
+    let Some((mount, within)) = found else {
+        return Err(usage(format!(
+            "{path}: no mount of Esker's is there; {expected}"
+        )));
+    };
+    let Some(within) = within.to_str() else {
+        return Err(usage(format!(
+            "{path}: its name is no UTF-8, as names of vertices are"
+        )));
+    };
+    let kind = if Path::new(path).is_dir() {
+        "directory"
+    } else {
+        "file"
+    };
+    Ok((mount.source, format!("{kind}:{within}")))
 }
 
 fn stop_text(stop: &Stopped) -> String {

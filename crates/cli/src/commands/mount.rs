@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use esker::Database;
 use esker_model::namespace::{NamePath, Namespace};
 use esker_model::{Error, Result};
-use esker_mount::{How, Mounted, Options, Target, place};
+use esker_mount::{How, Mounted, Options, Recorder, Target, place};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -53,6 +53,7 @@ pub(crate) fn mount(args: &MountArgs, context: &mut Context) -> anyhow::Result<O
     }
     let options = options(args)?;
     options.check().map_err(|e| usage(e.to_string()))?;
+    let mut recorder = None;
     let mounted = if args.null {
         esker_mount::mount_null(args.place(), &options)
     } else if let Some(url) = &args.origin {
@@ -69,8 +70,12 @@ pub(crate) fn mount(args: &MountArgs, context: &mut Context) -> anyhow::Result<O
         esker_mount::mount(Arc::new(FarTarget(names)), args.place(), options)
     } else {
         far::refuse(&args.first, &args.far)?;
-        let target = Arc::new(Mountable(context.open(&args.target())?));
-        esker_mount::mount(target, args.place(), options)
+        let database = context.open(&args.target())?;
+        if args.record {
+            recorder = Some(Arc::new(Recorder::new(Arc::new(database.clone()))?));
+        }
+        let target = Arc::new(Mountable(database));
+        esker_mount::mount_recorded(target, args.place(), options, recorder.clone())
     };
     let mounted = mounted.map_err(|e| Error::io("mount", e))?;
     context.note(&format!(
@@ -83,6 +88,13 @@ pub(crate) fn mount(args: &MountArgs, context: &mut Context) -> anyhow::Result<O
         std::thread::sleep(LOOK);
     }
     end(mounted, context)?;
+    let recorded = recorder.map(|recorder| recorder.finish());
+    if let Some(lost) = recorded.map(|r| r.lost).filter(|lost| *lost > 0) {
+        context.warn(&format!(
+            "{} not recorded: the database did not take them",
+            crate::units::counted(lost, "access was", "accesses were")
+        ));
+    }
     Ok(Outcome::Done)
 }
 
@@ -97,8 +109,17 @@ fn options(args: &MountArgs) -> anyhow::Result<Options> {
         negative: args.negative_timeout,
         inline_bytes,
         passthrough: !args.no_passthrough,
-        source: args.source().to_owned(),
+        source: source(args),
     })
+}
+
+/// What the list of mounts says: `esker lineage` finds the database by it, from any directory.
+fn source(args: &MountArgs) -> String {
+    let said = args.source();
+    let whole = Path::new(said).canonicalize().ok();
+    let whole = whole.filter(|_| args.origin.is_none() && !said.contains("://"));
+    let whole = whole.and_then(|path| path.into_os_string().into_string().ok());
+    whole.unwrap_or_else(|| said.to_owned())
 }
 
 /// Programs that use it are not cut off, unless somebody says so once more.

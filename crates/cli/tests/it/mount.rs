@@ -256,3 +256,101 @@ fn an_origin_is_shown() {
     let said = lab.refused(&["mount", "--origin", "nonsense", "mnt"]);
     assert!(said.contains("nonsense"), "{said}");
 }
+
+fn lines(text: &str, what: &str) -> Vec<Json> {
+    let all = text
+        .lines()
+        .map(|line| serde_json::from_str::<Json>(line).unwrap());
+    all.filter_map(|line| line.get(what).cloned()).collect()
+}
+
+/// Edges are sent a moment after the file was closed.
+fn lineage_with(lab: &Lab, command: &str, path: &str, wanted: &str) -> String {
+    let since = Instant::now();
+    loop {
+        let said = lab.well(&[command, path, "--format", "ndjson"]);
+        if said.contains(wanted) {
+            return said;
+        }
+        assert!(
+            since.elapsed() < Duration::from_secs(30),
+            "no {wanted}: {said}"
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn what_programs_do_becomes_lineage() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    let told = lab.refused(&["lineage", "mnt"]);
+    assert!(told.contains("no mount of Esker's is there"), "{told}");
+    lab.well(&[
+        "mount",
+        "lab.esker",
+        "mnt",
+        "--data",
+        "data",
+        "--record",
+        "--background",
+    ]);
+    fs::write(lab.at().join("raw"), "3\n1\n2\n1\n").unwrap();
+    let job = Command::new("sh")
+        .args([
+            "-c",
+            "sort mnt/raw | uniq > mnt/out && tail -n 1 mnt/out > mnt/last",
+        ])
+        .current_dir(lab.folder.path())
+        .env("SLURM_JOB_ID", "4711")
+        .env("SLURM_PROCID", "3")
+        .status()
+        .unwrap();
+    assert!(job.success());
+    assert_eq!(fs::read_to_string(lab.at().join("last")).unwrap(), "3\n");
+
+    // The job read what it made the result of, whichever of its processes did what.
+    let said = lineage_with(&lab, "lineage", "mnt/last", "file:/raw");
+    let edges = lines(&said, "edge");
+    let has = |source: &str, kind: &str, destination: &str| {
+        edges.iter().any(|e| {
+            e["src"].as_str().unwrap().starts_with(source)
+                && e["type"] == kind
+                && e["dst"].as_str().unwrap().starts_with(destination)
+        })
+    };
+    assert!(has("file:/last", "wasWrittenBy", "job:4711"), "{said}");
+    assert!(has("file:/last", "wasWrittenBy", "process:"), "{said}");
+    assert!(has("job:4711", "read", "file:/raw"), "{said}");
+    assert!(has("job:4711", "wasRunBy", "user:0"), "{said}");
+    assert!(has("process:", "belongs", "job:4711"), "{said}");
+    let tail = lines(&said, "vertex")
+        .into_iter()
+        .find(|v| v["attributes"]["command"] == "tail -n 1 mnt/out")
+        .unwrap_or_else(|| panic!("the shell's child is `tail` in the end: {said}"));
+    assert_eq!(tail["attributes"]["rank"], 3);
+    let edge = edges.iter().find(|e| e["type"] == "wasWrittenBy").unwrap();
+    assert!(edge["properties"]["opens"].as_i64().unwrap() >= 1, "{edge}");
+    assert!(
+        edge["properties"]["start"].as_str() <= edge["properties"]["end"].as_str(),
+        "{edge}"
+    );
+
+    // What came of the input, by the process that read it.
+    let said = lineage_with(&lab, "impact", "mnt/raw", "sort mnt/raw");
+    assert!(said.contains("file:/last"), "{said}");
+
+    // The history stays with the file, whatever it is called, and after it is gone.
+    fs::rename(lab.at().join("last"), lab.at().join("final")).unwrap();
+    assert!(lab.well(&["lineage", "mnt/final"]).contains("job:4711"));
+    fs::remove_file(lab.at().join("final")).unwrap();
+    assert!(lab.well(&["lineage", "mnt/last"]).contains("job:4711"));
+    lab.well(&["umount", "mnt"]);
+    wait_for_end(&lab);
+    assert!(
+        lab.well(&["lineage", "lab.esker", "file:/out"])
+            .contains("job:4711")
+    );
+}

@@ -31,6 +31,9 @@ pub(crate) struct MountBenchArgs {
     /// Mount that, in the place of a database in the scratch folder: what it makes there stays below `/esker-bench-mount`
     #[arg(long, value_name = "TARGET")]
     pub(super) target: Option<String>,
+    /// Measure a mount with --record, too: what it costs
+    #[arg(long)]
+    pub(super) record: bool,
     /// How often each side is measured; medians are printed
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(super) rounds: u32,

@@ -18,24 +18,33 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) enum Kind {
     Null,
     Esker,
+    /// The same, with `--record`.
+    Recorded,
     Tmpfs,
     Folder,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 4] = [Self::Null, Self::Esker, Self::Tmpfs, Self::Folder];
+    pub(super) const ALL: [Self; 5] = [
+        Self::Null,
+        Self::Esker,
+        Self::Recorded,
+        Self::Tmpfs,
+        Self::Folder,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Null => "null FUSE",
             Self::Esker => "esker",
+            Self::Recorded => "esker --record",
             Self::Tmpfs => "tmpfs",
             Self::Folder => "the folder underneath",
         }
     }
 
     pub(super) fn has_contents(self) -> bool {
-        matches!(self, Self::Esker | Self::Folder)
+        matches!(self, Self::Esker | Self::Recorded | Self::Folder)
     }
 }
 
@@ -72,23 +81,26 @@ impl Side {
                     Path::new(SHARED_MEMORY).join(format!("esker-bench-{}", std::process::id()));
                 plain(path.clone(), Some(path))
             }
-            Kind::Null | Kind::Esker => Self::mounted(kind, args, scratch).map(Some),
+            Kind::Recorded if !args.record => Ok(None),
+            Kind::Null | Kind::Esker | Kind::Recorded => {
+                Self::mounted(kind, args, scratch).map(Some)
+            }
         }
     }
 
     fn mounted(kind: Kind, args: &MountBenchArgs, scratch: &Scratch) -> anyhow::Result<Self> {
-        let at = scratch.fresh(if kind == Kind::Null {
-            "null"
-        } else {
-            "mounted"
+        let at = scratch.fresh(match kind {
+            Kind::Null => "null",
+            Kind::Recorded => "recorded",
+            _ => "mounted",
         })?;
         std::fs::create_dir_all(&at)?;
         let at = at.canonicalize()?;
-        let target = if let (Some(target), Kind::Esker) = (&args.target, kind) {
+        let target = if let (Some(target), Kind::Esker | Kind::Recorded) = (&args.target, kind) {
             target.clone()
         } else {
             let folder = scratch.fresh("database")?.display().to_string();
-            if kind == Kind::Esker {
+            if kind != Kind::Null {
                 OpenOptions::new().create(true).open(&folder)?.close()?;
             }
             folder
@@ -105,6 +117,9 @@ impl Side {
         } else {
             command.arg("--data").arg(scratch.fresh("data")?);
         }
+        if kind == Kind::Recorded {
+            command.arg("--record");
+        }
         let child = command.spawn().context("starting a mount")?;
         let mut side = Self {
             path: at.clone(),
@@ -112,7 +127,7 @@ impl Side {
             outside: None,
         };
         side.wait()?;
-        if args.target.is_some() && kind == Kind::Esker {
+        if args.target.is_some() && kind != Kind::Null {
             side.path = at.join("esker-bench-mount");
             std::fs::create_dir_all(&side.path)?;
         }

@@ -1,0 +1,7 @@
+//! The library, used as programs use it.
+#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::print_stderr, reason = "what is left out is told")]
+
+mod behind;
+mod c;
+mod scratch;
