@@ -367,6 +367,7 @@ fn very_many_runs() {
         Weather::Wind,
         Weather::Storm,
         Weather::Flood,
+        Weather::Tide,
     ] {
         play(weather, 10_000..12_000);
         play_objects(weather, 10_000..12_000);
