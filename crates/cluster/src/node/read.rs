@@ -33,11 +33,7 @@ impl Node {
         self.clock.witness(seen);
         let known = self.newest_known();
         let now = self.newest();
-        if known > now {
-            Version::MAX
-        } else {
-            now
-        }
+        if known > now { Version::MAX } else { now }
     }
 
     /// Asks a server, this one included.
