@@ -3,4 +3,6 @@
 //! Parsers here take bytes and give mutations; the host opens files, starts threads and shows progress.
 
 pub mod darshan;
+pub mod secrets;
+pub mod slurm;
 pub mod table;

@@ -9,3 +9,4 @@ mod darshan_graph;
 mod darshan_oracle;
 mod old_log;
 mod rewrite;
+mod slurm;

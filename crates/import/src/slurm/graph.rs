@@ -1,0 +1,211 @@
+//! A job as a batch of the graph.
+
+use super::job::{Job, Step};
+use esker_model::limits::VERTEX_KEY_BYTES_MAX;
+use esker_model::{
+    Batch, EdgeTypeId, Op, Properties, Schema, SchemaError, Value, Version, VertexId, VertexRef,
+    VertexTypeId,
+};
+
+/// The schema's types that jobs need, looked up once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Types {
+    user: VertexTypeId,
+    job: VertexTypeId,
+    process: VertexTypeId,
+    run: EdgeTypeId,
+    belongs: EdgeTypeId,
+}
+
+impl Types {
+    /// Looks them up.
+    ///
+    /// # Errors
+    /// If the schema lacks one of them; the default schema has them all.
+    pub fn resolve(schema: &Schema) -> Result<Self, SchemaError> {
+        Ok(Self {
+            user: schema.vertex_type_id("User")?,
+            job: schema.vertex_type_id("Job")?,
+            process: schema.vertex_type_id("Process")?,
+            run: schema.edge_type_id("run")?,
+            belongs: schema.edge_type_id("belongs")?,
+        })
+    }
+}
+
+struct Writer {
+    batch: Batch,
+    /// The low bits of this job's versions: two jobs of one millisecond are two versions.
+    logical: u16,
+}
+
+impl Writer {
+    fn at(&self, nanos: i64) -> Version {
+        Version::new(u64::try_from(nanos / 1_000_000).unwrap_or(0), self.logical)
+    }
+
+    fn vertex(
+        &mut self,
+        at: Version,
+        (type_id, type_name): (VertexTypeId, &str),
+        key: String,
+    ) -> VertexRef {
+        let vertex = VertexRef {
+            id: VertexId::of(type_name, &key),
+            type_id,
+        };
+        self.batch.push_at(at, Op::EnsureVertex { vertex, key });
+        vertex
+    }
+
+    fn change(&mut self, at: Version, vertex: VertexRef, set: Properties) {
+        if !set.is_empty() {
+            let remove = Vec::new();
+            self.batch.push_at(
+                at,
+                Op::ChangeVertex {
+                    vertex,
+                    set,
+                    remove,
+                },
+            );
+        }
+    }
+
+    fn set(&mut self, at: Version, vertex: VertexRef, set: Properties) {
+        if !set.is_empty() {
+            let remove = Vec::new();
+            self.batch.push_at(
+                at,
+                Op::SetAttributes {
+                    vertex,
+                    set,
+                    remove,
+                },
+            );
+        }
+    }
+
+    fn edge(
+        &mut self,
+        at: Version,
+        source: VertexRef,
+        edge_type: EdgeTypeId,
+        destination: VertexRef,
+    ) {
+        let properties = Properties::new();
+        self.batch.push_at(
+            at,
+            Op::PutEdge {
+                source,
+                edge_type,
+                destination,
+                properties,
+            },
+        );
+    }
+}
+
+/// The key of a job of that number: behind its cluster's name, where that is given.
+fn key_of(cluster: Option<&str>, id: &str) -> String {
+    let key = cluster.map_or_else(|| id.to_owned(), |cluster| format!("{cluster}/{id}"));
+    key.chars().take(VERTEX_KEY_BYTES_MAX / 4).collect()
+}
+
+/// Makes the batch of a job, which changes nothing where it was applied before.
+pub fn batch(job: &Job, types: &Types, cluster: Option<&str>) -> Batch {
+    let key = key_of(cluster, &job.id);
+    let hash = blake3::hash(key.as_bytes());
+    let [high, low, ..] = *hash.as_bytes();
+    let mut writer = Writer {
+        batch: Batch::new(),
+        logical: u16::from_be_bytes([high, low]),
+    };
+    // One that never began is known from its submission on.
+    let began = job
+        .start
+        .filter(|start| job.end.is_none_or(|end| *start <= end));
+    let known = began.or(job.submit).or(job.end).unwrap_or(0);
+    let at = writer.at(known);
+    let over = writer.at(job.end.unwrap_or(known).max(known));
+
+    let job_type = (types.job, "Job");
+    let vertex = writer.vertex(at, job_type, key);
+    let mut first = Properties::new().with("jobid", job.id.as_str());
+    let texts = [
+        ("name", &job.name),
+        ("host", &job.nodes),
+        ("command", &job.command),
+    ];
+    for (name, text) in texts {
+        if let Some(text) = text {
+            first.set(name, text.as_str());
+        }
+    }
+    if let Some(start) = began {
+        first.set("start", Value::Timestamp(start));
+    }
+    if let Some(tasks) = job.tasks.filter(|tasks| *tasks > 0) {
+        first.set("nprocs", tasks);
+    }
+    writer.change(at, vertex, first);
+    if let Some(end) = job.end {
+        writer.change(
+            over,
+            vertex,
+            Properties::new().with("end", Value::Timestamp(end)),
+        );
+    }
+    writer.set(over, vertex, job.fields.clone());
+
+    let user = job
+        .uid
+        .map(|uid| uid.to_string())
+        .or_else(|| job.user.clone());
+    if let Some(key) = user {
+        let user = writer.vertex(at, (types.user, "User"), key);
+        if let Some(name) = job.user.as_ref().filter(|_| job.uid.is_some()) {
+            writer.change(at, user, Properties::new().with("name", name.as_str()));
+        }
+        writer.edge(at, user, types.run, vertex);
+    }
+    if let Some(whole) = &job.part_of {
+        let whole = writer.vertex(at, job_type, key_of(cluster, whole));
+        writer.edge(at, vertex, types.belongs, whole);
+    }
+    for step in &job.steps {
+        add_step(&mut writer, types, (vertex, known), step, cluster);
+    }
+    writer.batch
+}
+
+fn add_step(
+    writer: &mut Writer,
+    types: &Types,
+    (job, known): (VertexRef, i64),
+    step: &Step,
+    cluster: Option<&str>,
+) {
+    let began = step.start.unwrap_or(known);
+    let at = writer.at(began);
+    let over = writer.at(step.end.unwrap_or(began).max(began));
+    let key = format!("slurm/{}", key_of(cluster, &step.id));
+    let vertex = writer.vertex(at, (types.process, "Process"), key);
+    let mut first = Properties::new();
+    if let Some(name) = &step.name {
+        first.set("name", name.as_str());
+    }
+    if let Some(start) = step.start {
+        first.set("start", Value::Timestamp(start));
+    }
+    writer.change(at, vertex, first);
+    if let Some(end) = step.end {
+        writer.change(
+            over,
+            vertex,
+            Properties::new().with("end", Value::Timestamp(end)),
+        );
+    }
+    writer.set(over, vertex, step.fields.clone());
+    writer.edge(at, vertex, types.belongs, job);
+}
