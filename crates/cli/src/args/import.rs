@@ -5,6 +5,7 @@ use crate::times::{parse_as_of, parse_at};
 use clap::{Args, Subcommand, ValueEnum};
 use esker_import::table::Format;
 use esker_model::Version;
+use jiff::tz::TimeZone;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -18,6 +19,8 @@ pub(crate) struct ImportArgs {
 pub(crate) enum ImportCommand {
     /// Read Darshan logs: jobs, users, executables, and what each job read and wrote
     Darshan(ImportDarshanArgs),
+    /// Read what Slurm's sacct prints: jobs, their users and steps
+    Sacct(ImportSacctArgs),
     /// Read vertices from tables
     Vertices(ImportTableArgs),
     /// Read edges from tables
@@ -52,6 +55,53 @@ pub(crate) struct ImportDarshanArgs {
     pub(crate) again: bool,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Takes what `sacct --parsable2` prints, with its heading, and what `sacct --json` prints, of Slurm 22.05 or newer; columns and \
+                  fields that nobody knows are kept. Job 77 becomes `job:77`, as $SLURM_JOB_ID has it. Records that make no sense are named by \
+                  file and line, the rest is imported, and the exit code is 1. Importing again changes nothing. Secrets in command lines \
+                  and scripts are replaced by [redacted].\n\nExamples:\n  \
+                  sacct --parsable2 --allusers --format=ALL -S 2026-03-01 | esker import sacct lab.esker -\n  \
+                  esker import sacct lab.esker 2026-*.json --cluster frontier"
+)]
+pub(crate) struct ImportSacctArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// What sacct printed; `-` is standard input
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Goes before the jobs' numbers, where jobs of several clusters come into one database: `job:NAME/77`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cluster: Option<String>,
+    /// The time zone of times in tables, as Europe/Berlin or +02:00 [default: this machine's]
+    #[arg(long, value_name = "ZONE", value_parser = zone)]
+    pub(crate) zone: Option<TimeZone>,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+fn zone(text: &str) -> Result<TimeZone, String> {
+    if let Ok(zone) = TimeZone::get(text) {
+        return Ok(zone);
+    }
+    let hours = || -> Option<TimeZone> {
+        let (sign, rest) = text.split_at_checked(1)?;
+        let (hours, minutes) = rest.split_once(':').unwrap_or((rest, "0"));
+        let seconds = hours.parse::<i32>().ok()? * 3_600 + minutes.parse::<i32>().ok()? * 60;
+        let seconds = match sign {
+            "+" => seconds,
+            "-" => -seconds,
+            _ => return None,
+        };
+        Some(TimeZone::fixed(
+            jiff::tz::Offset::from_seconds(seconds).ok()?,
+        ))
+    };
+    hours().ok_or_else(|| {
+        format!("expected a time zone such as UTC, Europe/Berlin or +02:00, not `{text}`")
+    })
 }
 
 /// The format of a table's file.

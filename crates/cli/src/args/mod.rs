@@ -36,7 +36,7 @@ pub(crate) use find::{
 };
 pub(crate) use import::{
     ExportArgs, ExportCommand, ExportTableArgs, ImportArgs, ImportCommand, ImportDarshanArgs,
-    ImportTableArgs, TableFormatArg, TableKind,
+    ImportSacctArgs, ImportTableArgs, TableFormatArg, TableKind,
 };
 pub(crate) use mount::{MountArgs, UmountArgs};
 pub(crate) use names::{

@@ -14,6 +14,7 @@ mod get;
 mod grant;
 mod history;
 mod import_darshan;
+mod import_sacct;
 mod import_table;
 mod index;
 mod init;
@@ -114,6 +115,7 @@ fn run(command: Command, context: &mut Context, interrupt: &Interrupt) -> anyhow
         Command::Umount(args) => mount::umount(&args),
         Command::Import(args) => match args.command {
             ImportCommand::Darshan(args) => import_darshan::run(&args, context),
+            ImportCommand::Sacct(args) => import_sacct::run(&args, context),
             ImportCommand::Vertices(args) => {
                 import_table::run(&args, crate::args::TableKind::Vertices, context)
             }

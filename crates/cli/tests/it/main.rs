@@ -28,5 +28,6 @@ mod resize_window;
 mod serve;
 mod site;
 mod slurm;
+mod slurm_jobs;
 mod tables;
 mod window;

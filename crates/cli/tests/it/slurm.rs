@@ -28,8 +28,12 @@ fn unpacked() -> PathBuf {
     fs::canonicalize(folder).unwrap().join("slurm")
 }
 
+/// Where its plug-ins and libraries lie, in a tree of packages.
+const PLUGINS: &str = "usr/lib/x86_64-linux-gnu/slurm-wlm";
+const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+
 /// A Slurm of its own, until it is dropped.
-struct Slurm {
+pub(crate) struct Slurm {
     folder: PathBuf,
     tree: PathBuf,
     /// The network of this machine's loopback on which its nodes lie: tests run beside each other.
@@ -39,6 +43,11 @@ struct Slurm {
 
 impl Slurm {
     fn start(folder: &Path, nodes: u8, net: u8) -> Self {
+        Self::start_with(folder, nodes, net, "")
+    }
+
+    /// With more lines of slurm.conf.
+    pub(crate) fn start_with(folder: &Path, nodes: u8, net: u8, more: &str) -> Self {
         let tree = unpacked();
         let folder = folder.join("slurm");
         for needed in ["state", "spool"] {
@@ -50,7 +59,13 @@ impl Slurm {
         };
         let (host, user) = (said("uname", "-n"), said("id", "-un"));
         let at = folder.display();
-        let plugins = tree.join("usr/lib/x86_64-linux-gnu/slurm-wlm");
+        let plugins = format!(
+            "{}:{}",
+            tree.join(PLUGINS).display(),
+            tree.with_file_name("slurm-elasticsearch")
+                .join(PLUGINS)
+                .display()
+        );
         // Held until all are drawn: none twice.
         let free: Vec<TcpListener> = (0..=nodes)
             .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
@@ -68,9 +83,9 @@ impl Slurm {
              SwitchType=switch/none\nKillWait=10\nPluginDir={}\nStateSaveLocation={at}/state\nSlurmdSpoolDir={at}/spool/%n\n\
              SlurmctldPidFile={at}/controller.pid\nSlurmdPidFile={at}/%n.pid\nSlurmctldLogFile={at}/controller.log\n\
              SlurmdLogFile={at}/%n.log\n",
-            ports[0],
-            plugins.display()
+            ports[0], plugins
         );
+        conf.push_str(more);
         for n in 1..=nodes {
             writeln!(
                 conf,
@@ -112,7 +127,11 @@ impl Slurm {
     }
 
     fn command(&self, program: &Path) -> Command {
-        let libraries = self.tree.join("usr/lib/x86_64-linux-gnu");
+        let libraries = self.tree.join(LIBRARIES);
+        let more = self
+            .tree
+            .with_file_name("slurm-elasticsearch")
+            .join(LIBRARIES);
         let own = Path::new(env!("CARGO_BIN_EXE_esker")).parent().unwrap();
         let path = std::env::var("PATH").unwrap();
         let bin = self.tree.join("usr/bin");
@@ -124,7 +143,7 @@ impl Slurm {
             .env("SLURM_CONF", self.folder.join("slurm.conf"))
             .env(
                 "LD_LIBRARY_PATH",
-                format!("{0}:{0}/slurm-wlm", libraries.display()),
+                format!("{0}:{0}/slurm-wlm:{1}", libraries.display(), more.display()),
             );
         command
     }
@@ -141,7 +160,7 @@ impl Slurm {
         self.daemons.push(daemon.unwrap());
     }
 
-    fn run(&self, program: &str, words: &[&str]) -> Output {
+    pub(crate) fn run(&self, program: &str, words: &[&str]) -> Output {
         let program = self.tree.join("usr/bin").join(program);
         self.command(&program).args(words).output().unwrap()
     }

@@ -166,7 +166,10 @@ fn a_table_of_sacct_has_jobs_with_their_steps() {
     assert!(edges(&batch).contains(&(step, VertexId::of("Job", "77"))));
     assert_eq!(jobs.iter().filter(|j| j.is_err()).count(), 1);
     let bad = jobs.iter().find_map(|j| j.as_ref().err()).unwrap();
-    assert!(bad.contains("line 6: 14 cells, and the heading has 13"), "{bad}");
+    assert!(
+        bad.contains("line 6: 14 cells, and the heading has 13"),
+        "{bad}"
+    );
     let last = jobs.last().unwrap().as_ref().unwrap();
     assert_eq!(
         last.fields.get("state"),

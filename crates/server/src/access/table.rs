@@ -74,7 +74,7 @@ const OF_CALLS: [(&str, Needs); CALLS.len()] = [
 ];
 
 /// What else is at the port: method (`*` for any), path, who may.
-const OF_PATHS: [(&str, &str, Needs); 45] = [
+const OF_PATHS: [(&str, &str, Needs); 46] = [
     ("GET", "/healthz", Needs::Nothing),
     ("GET", "/readyz", Needs::Nothing),
     ("GET", "/metrics", READ),
@@ -110,6 +110,7 @@ const OF_PATHS: [(&str, &str, Needs); 45] = [
     ("GET", "/api/v1/files/find", READ),
     ("GET", "/api/v1/files/usage", READ),
     ("GET", "/api/v1/files/top", READ),
+    ("POST", "/ingest/slurm/_doc", WRITE),
     ("GET", "/api/v1/openapi.json", READ),
     ("GET", "/api/v1/rdf/{what}", READ),
     ("POST", "/api/v1/rdf/{what}", WRITE),

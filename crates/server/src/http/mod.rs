@@ -90,7 +90,7 @@ const fn read(
     }
 }
 
-const API: [Endpoint; 26] = [
+const API: [Endpoint; 27] = [
     read(
         "/api/v1/schema",
         "schema",
@@ -344,6 +344,18 @@ const API: [Endpoint; 26] = [
         Run::Read(files::top),
         "Where the space is: by directory, owner, group, kind, ending or day of the last change",
     ),
+    // Where the stock plug-in jobcomp/elasticsearch of Slurm is told to send: `JobCompLoc`.
+    Endpoint {
+        verb: Verb::Post,
+        path: "/ingest/slurm/_doc",
+        name: "ingestSlurmJob",
+        summary: "A job that ended, as Slurm's jobcomp/elasticsearch tells of it",
+        parameters: &["slurm_cluster"],
+        body: Some(("application/json", "SlurmJob")),
+        answer: "Commit",
+        counts_as: 16,
+        run: Run::Write(What::SlurmJob),
+    },
     Endpoint {
         verb: Verb::Get,
         path: "/api/v1/openapi.json",

@@ -20,6 +20,7 @@ pub(super) fn shown(name: &str) -> &str {
         "files_filter" => "filter",
         "levels" => "depth",
         "path_under" => "path",
+        "slurm_cluster" => "cluster",
         _ => name,
     }
 }
@@ -90,6 +91,11 @@ fn parameter(name: &str) -> Json {
         ),
         "gids" => (
             "the numbers of the groups that they are in, with commas",
+            json!({"type": "string"}),
+            false,
+        ),
+        "slurm_cluster" => (
+            "goes before the job's number, where jobs of several clusters come into one database: `job:NAME/77`",
             json!({"type": "string"}),
             false,
         ),
@@ -367,6 +373,22 @@ pub(super) fn document() -> Json {
             "Operations": {
                 "description": "one of these objects a line (NDJSON): all apply, or none",
                 "oneOf": ops,
+            },
+            "SlurmJob": {
+                "description": "fields that are not named here are kept, too",
+                "type": "object",
+                "required": ["jobid"],
+                "properties": {
+                    "jobid": {"type": "integer"},
+                    "user_id": {"type": "integer"},
+                    "username": {"type": "string"},
+                    "job_name": {"type": "string"},
+                    "@submit": {"type": "string", "description": "UTC, as 2026-03-01T12:00:00"},
+                    "@start": {"type": "string"},
+                    "@end": {"type": "string"},
+                    "state": {"type": "string"},
+                    "script": {"type": "string", "description": "kept without its secrets"},
+                },
             },
             "Commit": {
                 "type": "object",

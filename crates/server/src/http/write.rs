@@ -6,7 +6,8 @@ use crate::call::{Call, Sink, Terms, Watch};
 use crate::service::Service;
 use axum::body::Body;
 use esker_cluster::peer::Applying;
-use esker_model::{Batch, Version};
+use esker_import::slurm::{self, Types};
+use esker_model::{Batch, Error, Version};
 use esker_rpc::proto;
 use esker_rpc::proto::reply::Reply;
 use http::Response;
@@ -29,6 +30,8 @@ pub(super) enum What {
     Update,
     /// An object that goes.
     Delete,
+    /// A job of Slurm.
+    SlurmJob,
 }
 
 pub(super) async fn write(
@@ -53,6 +56,7 @@ pub(super) async fn write(
         }
         What::Update => Ok((objects::update(service, &query, &body)?, None)),
         What::Delete => Ok((objects::delete(service, &query)?, None)),
+        What::SlurmJob => Ok((slurm_job(service, &query, &body)?, None)),
     };
     let batch: Result<_, Refused> = service.work(0, read).await.map_err(|e| failed(&e))?;
     let (mut batch, created) = batch.map_err(|e| e.response())?;
@@ -71,6 +75,17 @@ pub(super) async fn write(
         "unchanged": commit.unchanged,
     })
     .to_string())
+}
+
+/// A document of a job. Slurm sends one that is refused again and again: so it is only refused if nothing can be made of it, and the log says so.
+fn slurm_job(service: &Service, query: &Query, body: &str) -> Result<Batch, Refused> {
+    let types = Types::resolve(&*service.schema()?).map_err(Error::from)?;
+    let job = slurm::document(body.as_bytes()).map_err(|e| {
+        let text = format!("a document of Slurm's jobcomp/elasticsearch: {e}");
+        tracing::warn!(error = text, "a job was not taken");
+        Refused::bad(text)
+    })?;
+    Ok(slurm::batch(&job, &types, query.get("cluster")))
 }
 
 async fn commit(
