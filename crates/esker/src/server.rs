@@ -65,6 +65,8 @@ pub(crate) fn check(
             .collect(),
         problems_total: report.problems_total,
         complete: report.complete,
+        edges_sum: report.edges_sum,
+        inverses_sum: report.inverses_sum,
     })
 }
 

@@ -249,6 +249,14 @@ impl Server {
         }
         if let Some(cluster) = &service.cluster {
             cluster.join();
+            let metrics = Arc::downgrade(&service.metrics);
+            runtime.spawn(async move {
+                while let Some(metrics) = metrics.upgrade() {
+                    metrics.sample();
+                    drop(metrics);
+                    tokio::time::sleep(crate::metrics::SAMPLE).await;
+                }
+            });
         }
         Ok(Self {
             running: Some(Running {
@@ -273,6 +281,11 @@ impl Server {
     pub fn host_key(&self) -> String {
         let running = self.running.as_ref();
         running.map_or_else(String::new, |r| r.service.access.fingerprint())
+    }
+
+    /// What an owner has asked of this process, if anything.
+    pub fn asked(&self) -> Option<crate::Asked> {
+        self.running.as_ref()?.service.wish.asked()
     }
 
     /// Whether it serves clients.

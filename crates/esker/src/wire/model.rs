@@ -97,7 +97,7 @@ wire_struct!(Stats {
     newest,
     retained_since,
 });
-wire_struct!(CheckOptions { repair });
+wire_struct!(CheckOptions { repair, part });
 wire_struct!(Problem {
     what,
     detail,
@@ -110,7 +110,9 @@ wire_struct!(CheckReport {
     history,
     problems,
     problems_total,
-    complete
+    complete,
+    edges_sum,
+    inverses_sum
 });
 wire_struct!(CompactReport {
     archived,
