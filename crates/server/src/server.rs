@@ -288,6 +288,12 @@ impl Server {
         self.running.as_ref()?.service.wish.asked()
     }
 
+    /// Whether its store takes no writes any more until it is opened anew: its disk was full, most likely.
+    pub(crate) fn store_failed(&self) -> bool {
+        let running = self.running.as_ref();
+        running.is_some_and(|r| r.service.database.stats().is_ok_and(|s| s.store.failed))
+    }
+
     /// Whether it serves clients.
     pub fn serves(&self) -> bool {
         let running = self.running.as_ref();

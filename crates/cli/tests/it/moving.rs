@@ -46,15 +46,19 @@ pub(crate) struct Moving {
 impl Moving {
     /// So many servers and stores; `more` goes into the file.
     pub(crate) fn up(servers: u32, stores: u32, more: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.9:0")
             .unwrap()
             .local_addr()
             .unwrap()
             .port();
-        let text = format!(
-            "servers = {servers}\nstores = {stores}\nlisten = \"127.0.0.1:{port}\"\nmemory = \"64MiB\"\nvnodes = 64\n{more}"
-        );
+        let servers = format!("servers = {servers}\nlisten = \"127.0.0.1:{port}\"");
+        Self::up_at(&servers, stores, more)
+    }
+
+    /// The same with servers as a line of the file names them.
+    pub(crate) fn up_at(servers: &str, stores: u32, more: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let text = format!("{servers}\nstores = {stores}\nmemory = \"64MiB\"\nvnodes = 64\n{more}");
         std::fs::write(folder.path().join("lab.toml"), text).unwrap();
         let (up, members) = Self::start(folder.path());
         Self {
@@ -160,10 +164,8 @@ impl Moving {
 impl Drop for Moving {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            for entry in std::fs::read_dir(self.path().join("lab.cluster"))
-                .unwrap()
-                .flatten()
-            {
+            let logs = std::fs::read_dir(self.path().join("lab.cluster"));
+            for entry in logs.into_iter().flatten().flatten() {
                 if entry.path().extension().is_some_and(|e| e == "log") {
                     let log = std::fs::read_to_string(entry.path()).unwrap_or_default();
                     let tail: Vec<&str> = log.lines().rev().take(25).collect();

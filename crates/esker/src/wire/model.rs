@@ -82,7 +82,8 @@ wire_struct!(StoreStats {
     table_bytes,
     log_bytes,
     cache_bytes,
-    cache_bytes_max
+    cache_bytes_max,
+    failed
 });
 wire_struct!(Stats {
     counts,
