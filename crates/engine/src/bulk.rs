@@ -441,7 +441,14 @@ impl Engine {
         if !self.store.get_with(Table::Meta, BULK_KEY, &mut |_| {})? {
             return Ok(());
         }
-        self.check(&CheckOptions { repair: true }, &NeverCancel, &mut |_| {})?;
+        self.check(
+            &CheckOptions {
+                repair: true,
+                part: false,
+            },
+            &NeverCancel,
+            &mut |_| {},
+        )?;
         let mut done = WriteBatch::default();
         done.remove(Table::Meta, BULK_KEY);
         self.store.commit(done, Durability::Sync)

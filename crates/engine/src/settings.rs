@@ -75,6 +75,8 @@ pub struct Stats {
 pub struct CheckOptions {
     /// Mend what can be derived: counters, inverse edges, the index by type.
     pub repair: bool,
+    /// It is one of several parts: what refers to vertices, inverse edges and directories of other parts is not looked for.
+    pub part: bool,
 }
 
 /// Something that `check` found.
@@ -105,6 +107,10 @@ pub struct CheckReport {
     pub problems_total: u64,
     /// Whether everything was read; false if it was interrupted.
     pub complete: bool,
+    /// Of a part: a sum over its edges, and one over its inverse edges. Over all parts they are the same.
+    pub edges_sum: u64,
+    /// The other one.
+    pub inverses_sum: u64,
 }
 
 impl CheckReport {

@@ -23,6 +23,8 @@ fn stats_in(stats: proto::StatsReply) -> Result<Stats> {
     Ok(Stats {
         counts: convert::counts_in(stats.counts.unwrap_or_default())?,
         store: StoreStats {
+            // A server that fails says so when it is written to.
+            failed: false,
             engine: intern(&store.engine),
             table_bytes: store.tables.into_iter().filter_map(table).collect(),
             log_bytes: store.log_bytes,
@@ -65,6 +67,8 @@ pub(crate) fn check(
             .collect(),
         problems_total: report.problems_total,
         complete: report.complete,
+        edges_sum: report.edges_sum,
+        inverses_sum: report.inverses_sum,
     })
 }
 

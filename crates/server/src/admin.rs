@@ -48,5 +48,7 @@ pub(crate) fn check_out(report: CheckReport) -> proto::CheckReport {
             .collect(),
         problems_total: report.problems_total,
         complete: report.complete,
+        edges_sum: report.edges_sum,
+        inverses_sum: report.inverses_sum,
     }
 }

@@ -1,6 +1,7 @@
 //! One request, answered: on a thread that may wait for the disk and for the client.
 
 use crate::admin::{check_out, stats_out};
+use crate::asked::Asked;
 use crate::call::{Call, Gone};
 use crate::cluster::ClusterGraph;
 use crate::limits::AT_LEAST_MAX;
@@ -279,11 +280,13 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
         }
         Request::Stats(_) => Reply::Stats(stats_out(&stats(service, graph)?)),
         Request::Check(request) => {
-            whole(
-                service,
-                "`check`",
-                "its servers' databases are parts of one, and no check of all of them is there yet",
-            )?;
+            if !request.part {
+                whole(
+                    service,
+                    "`check`",
+                    "its servers' databases are parts of one: `esker cluster check` looks at all of them",
+                )?;
+            }
             check(service, request, call)?
         }
         Request::Compact(request) => {
@@ -315,17 +318,24 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
             }
             Reply::Persist(proto::PersistReply {})
         }
-        Request::Backup(request) => {
-            whole(
-                service,
-                "`backup`",
-                "stop the cluster and copy its storage folder",
-            )?;
-            backup(service, &request.directory)?
+        Request::Backup(request) => backup(service, &request.directory)?,
+        Request::Shutdown(request) => {
+            tracing::warn!(
+                restart = request.restart,
+                "an owner asks this process to stop"
+            );
+            service.wish.ask(if request.restart {
+                Asked::Restart
+            } else {
+                Asked::Stop
+            });
+            Reply::Shutdown(proto::ShutdownReply {
+                pid: std::process::id(),
+            })
         }
         Request::Cluster(_) => Reply::Cluster(match &service.cluster {
             None => proto::ClusterReply::default(),
-            Some(cluster) => cluster.report(&service.database)?,
+            Some(cluster) => cluster.report(&service.database, &service.metrics)?,
         }),
         Request::Placement(request) => {
             let vertex = request.vertex.unwrap_or_default();
@@ -589,6 +599,7 @@ fn check(service: &Service, request: proto::CheckRequest, call: &Call) -> Result
     wanted(call)?;
     let options = CheckOptions {
         repair: request.repair,
+        part: request.part,
     };
     let mut told = Instant::now();
     let report = service
@@ -614,9 +625,17 @@ fn backup(service: &Service, directory: &str) -> Result<Reply, Stop> {
     let refuse = |message: String| Stop::Failed(Error::Target(message));
     let Some(below) = &service.settings.backups else {
         return Err(refuse(
-            "this server makes no backups for clients: run `esker backup` on its machine with the folder that it serves \
-             (it may be in use), or set `backups` in its configuration"
-                .into(),
+            match &service.cluster {
+                None => {
+                    "this server makes no backups for clients: run `esker backup` on its machine with the folder that it serves \
+                     (it may be in use), or set `backups` in its configuration"
+                }
+                Some(_) => {
+                    "this cluster makes no backups: name a folder that all its servers see in its file, as in backups = \"/pfs/backups\", \
+                     and restart its servers one after the other (`esker cluster restart`)"
+                }
+            }
+            .into(),
         ));
     };
     let wanted = Path::new(directory);
@@ -631,6 +650,9 @@ fn backup(service: &Service, directory: &str) -> Result<Reply, Stop> {
             "backups of this server lie on its own machine below `{}`; got `{directory}`",
             below.display()
         )));
+    }
+    if let Some(cluster) = &service.cluster {
+        return crate::cluster::backup::all(cluster, wanted).map_err(Stop::Failed);
     }
     let done = service.database.backup(wanted)?;
     Ok(Reply::Backup(proto::BackupReply {

@@ -10,6 +10,7 @@
 mod access;
 mod admin;
 mod answer;
+mod asked;
 mod call;
 pub mod cluster;
 mod config;
@@ -32,7 +33,9 @@ mod watch;
 mod work;
 mod writer;
 
+pub use asked::Asked;
 pub use cluster::Switch;
+pub use cluster::backup::Backup;
 pub use cluster::config::{ClusterConfig, EtcdConfig};
 pub use cluster::derived::derived;
 pub use config::LEASE_MAX;

@@ -1,13 +1,13 @@
 //! What the server counts, and how Prometheus reads it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The calls, in the order of their numbers in `Request`; number 0 is none of them.
-pub(crate) const CALLS: [&str; 45] = [
+pub(crate) const CALLS: [&str; 46] = [
     "unknown",
     "ping",
     "schema",
@@ -54,7 +54,26 @@ pub(crate) const CALLS: [&str; 45] = [
     "left_out",
     "look_file",
     "watch_files",
+    "shutdown",
 ];
+
+/// How often it is noted how many calls there were, and how many notes are kept.
+pub(crate) const SAMPLE: Duration = Duration::from_secs(1);
+const SAMPLES: usize = 10;
+/// Calls that change something.
+const CHANGING: [&str; 5] = ["apply", "change_files", "tag_where", "define", "set_index"];
+/// Calls that only ask how a server is.
+const LOOKING: [&str; 2] = ["ping", "cluster"];
+
+/// What there was in the last seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Lately {
+    pub(crate) calls: u64,
+    /// Those that change something.
+    pub(crate) writes: u64,
+    /// How long that was.
+    pub(crate) millis: u32,
+}
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -102,6 +121,11 @@ impl<const N: usize> Histogram<N> {
             over: Counter::default(),
             sum: Counter::default(),
         }
+    }
+
+    /// How many were counted.
+    fn count(&self) -> u64 {
+        self.buckets.iter().map(Counter::get).sum::<u64>() + self.over.get()
     }
 
     pub(crate) fn record(&self, value: u64) {
@@ -170,6 +194,8 @@ pub(crate) struct Metrics {
     pub(crate) http: Counter,
     /// Refusals of those who may not, by reason.
     refused: Mutex<BTreeMap<&'static str, u64>>,
+    /// Calls, and those that change something, at some moments of the last seconds.
+    samples: Mutex<VecDeque<(Instant, u64, u64)>>,
 }
 
 impl Metrics {
@@ -187,6 +213,7 @@ impl Metrics {
             batches: Histogram::new(1),
             http: Counter::default(),
             refused: Mutex::default(),
+            samples: Mutex::default(),
         }
     }
 
@@ -203,6 +230,45 @@ impl Metrics {
         }
         if failed && let Some(counter) = self.failed.get(call) {
             counter.add(1);
+        }
+    }
+
+    fn calls(&self) -> (u64, u64) {
+        let (mut calls, mut writes) = (0, 0);
+        for (name, latency) in CALLS.iter().zip(&self.latency) {
+            if LOOKING.contains(name) {
+                continue;
+            }
+            let count = latency.count();
+            calls += count;
+            if CHANGING.contains(name) {
+                writes += count;
+            }
+        }
+        (calls, writes)
+    }
+
+    /// Notes how many calls there were by now.
+    pub(crate) fn sample(&self) {
+        let (calls, writes) = self.calls();
+        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        samples.push_back((Instant::now(), calls, writes));
+        if samples.len() > SAMPLES {
+            samples.pop_front();
+        }
+    }
+
+    /// Calls of the last seconds.
+    pub(crate) fn lately(&self) -> Lately {
+        let (calls, writes) = self.calls();
+        let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((at, before, written)) = samples.front() else {
+            return Lately::default();
+        };
+        Lately {
+            calls: calls.saturating_sub(*before),
+            writes: writes.saturating_sub(*written),
+            millis: u32::try_from(at.elapsed().as_millis()).unwrap_or(u32::MAX),
         }
     }
 

@@ -249,6 +249,14 @@ impl Server {
         }
         if let Some(cluster) = &service.cluster {
             cluster.join();
+            let metrics = Arc::downgrade(&service.metrics);
+            runtime.spawn(async move {
+                while let Some(metrics) = metrics.upgrade() {
+                    metrics.sample();
+                    drop(metrics);
+                    tokio::time::sleep(crate::metrics::SAMPLE).await;
+                }
+            });
         }
         Ok(Self {
             running: Some(Running {
@@ -273,6 +281,17 @@ impl Server {
     pub fn host_key(&self) -> String {
         let running = self.running.as_ref();
         running.map_or_else(String::new, |r| r.service.access.fingerprint())
+    }
+
+    /// What an owner has asked of this process, if anything.
+    pub fn asked(&self) -> Option<crate::Asked> {
+        self.running.as_ref()?.service.wish.asked()
+    }
+
+    /// Whether its store takes no writes any more until it is opened anew: its disk was full, most likely.
+    pub(crate) fn store_failed(&self) -> bool {
+        let running = self.running.as_ref();
+        running.is_some_and(|r| r.service.database.stats().is_ok_and(|s| s.store.failed))
     }
 
     /// Whether it serves clients.

@@ -3,6 +3,7 @@
 
 use crate::access::Access;
 use crate::answer;
+use crate::asked::Wish;
 use crate::call::{Call, Watch};
 use crate::cluster::Cluster;
 use crate::limits::{ANSWER_HERE_BYTES, DECODE_HERE_BYTES, WRITE_HERE_MUTATIONS};
@@ -42,6 +43,7 @@ const STAT_FILE: usize = 32;
 const CHANGE_FILES: usize = 35;
 const CLUSTER: usize = 23;
 const WINDOW: usize = 30;
+const SHUTDOWN: usize = 45;
 pub(crate) const WATCH_FILES: usize = 44;
 /// Questions of other servers, which come in at `exchange`.
 pub(crate) const PEER: usize = 22;
@@ -53,6 +55,8 @@ pub(crate) struct Service {
     pub(crate) cluster: Option<Arc<Cluster>>,
     pub(crate) settings: Settings,
     pub(crate) metrics: Arc<Metrics>,
+    /// Whether the process is to stop.
+    pub(crate) wish: Arc<Wish>,
     /// Who may do what.
     pub(crate) access: Arc<Access>,
     /// Bytes of requests and answers in memory.
@@ -145,6 +149,7 @@ impl Service {
             sparql_clients: Clients::default(),
             writer: Writer::new(waiting),
             watchers: Watchers::default(),
+            wish: cluster.as_ref().and_then(|c| c.wish()).unwrap_or_default(),
             metrics,
             access,
             memory: Arc::new(AtomicUsize::new(0)),
@@ -192,7 +197,7 @@ impl Service {
     /// Why a call cannot be taken on, if so.
     pub(crate) fn refusal(&self, number: usize) -> Option<proto::Failure> {
         if let Some(cluster) = &self.cluster
-            && !matches!(number, CLUSTER | WINDOW)
+            && !matches!(number, CLUSTER | WINDOW | SHUTDOWN)
             // What was acknowledged before comes first.
             && !(number == APPLY && cluster.node.replaying())
             && let Some(why) = cluster.not_yet()

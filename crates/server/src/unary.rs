@@ -212,6 +212,7 @@ fn number_of(request: &proto::Request) -> usize {
             Message::Space(_) => 38,
             Message::Partitions(_) => 39,
             Message::FileIds(_) => 40,
+            Message::Shutdown(_) => 45,
             Message::As(_) => 41,
             Message::LeftOut(_) => 42,
             Message::LookFile(_) => 43,
@@ -384,5 +385,6 @@ impl Esker for Unary {
     unary!(left_out, LeftOut, LeftOutRequest => LeftOut LeftOutReply);
     unary!(look_file, LookFile, LookFileRequest => LookFile LookFileReply);
     streaming!(watch_files, WatchFiles, WatchFilesRequest => WatchFilesStream WatchFilesReply);
+    unary!(shutdown, Shutdown, ShutdownRequest => Shutdown ShutdownReply);
     unary!(file_ids, FileIds, FileIdsRequest => FileIds FileIdsReply, items);
 }

@@ -17,6 +17,9 @@ pub(crate) const VERSION_FILE: &str = "version";
 pub(crate) const LOCK_FILE: &str = "lock";
 pub(crate) const TREES_FOLDER: &str = "keyspaces";
 
+/// What was being done when a write has failed.
+pub(crate) const WRITING: &str = "writing to";
+
 /// What fjall counts for a row besides its key and value.
 const ROW_OVERHEAD: u64 = 64;
 /// A pause of a writer that waits for a flush.
@@ -36,6 +39,8 @@ pub(crate) struct Engine {
     pub(crate) database: Database,
     pub(crate) path: PathBuf,
     pub(crate) budget: Budget,
+    /// A write has failed: the database takes no more.
+    pub(crate) failed: AtomicBool,
     /// After `database`, so that it finds the log closed.
     log: Log,
 }
@@ -104,6 +109,7 @@ impl Engine {
             tables,
             database,
             path: path.to_path_buf(),
+            failed: AtomicBool::new(false),
             budget,
             log: Log {
                 path: path.to_path_buf(),
@@ -117,6 +123,9 @@ impl Engine {
     }
 
     pub(crate) fn error(&self, doing: &str, error: fjall::Error) -> Error {
+        if doing == WRITING || matches!(error, fjall::Error::Poisoned) {
+            self.failed.store(true, Ordering::Release);
+        }
         explain(doing, &self.path, error)
     }
 
@@ -187,7 +196,7 @@ impl Engine {
             // A worker that failed flushes nothing any more; asking for the log's buffer to be written tells.
             self.database
                 .persist(PersistMode::Buffer)
-                .map_err(|e| self.error("writing to", e))?;
+                .map_err(|e| self.error(WRITING, e))?;
             waited = true;
             std::thread::sleep(PAUSE);
         }

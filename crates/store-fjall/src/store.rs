@@ -1,6 +1,6 @@
 //! The seam on fjall.
 
-use crate::engine::{Engine, Fillings};
+use crate::engine::{Engine, Fillings, WRITING};
 use crate::error::explain;
 use esker_model::{Flow, Result};
 use esker_store::{
@@ -10,6 +10,7 @@ use esker_store::{
 use fjall::{Iter, Keyspace, OwnedWriteBatch, PersistMode, Readable, UserKey, UserValue};
 use std::ops::Bound;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// A store on fjall. Dropping it waits for the merge under way and flushes what would make the next open slow.
@@ -85,7 +86,7 @@ impl FjallStore {
             None => (table.remove(write.key), 0),
         };
         fillings.note(write.table, 1, write.key.len() + bytes);
-        result.map_err(|e| self.engine.error("writing to", e))?;
+        result.map_err(|e| self.engine.error(WRITING, e))?;
         self.engine.seal_full(&mut fillings)
     }
 }
@@ -190,7 +191,7 @@ impl Store for FjallStore {
         let mut fillings = self.writing();
         self.engine.make_room(&mut fillings)?;
         self.apart(|| rows.commit())
-            .map_err(|e| self.engine.error("writing to", e))?;
+            .map_err(|e| self.engine.error(WRITING, e))?;
         for (table, (count, bytes)) in Table::ALL.into_iter().zip(sizes) {
             fillings.note(table, count, bytes);
         }
@@ -239,6 +240,7 @@ impl Store for FjallStore {
                 .map_err(|e| self.engine.error("measuring", e))?,
             cache_bytes: database.cache_size(),
             cache_bytes_max: database.cache_capacity(),
+            failed: self.engine.failed.load(Ordering::Acquire),
         })
     }
 }

@@ -280,6 +280,7 @@ impl Store for RocksStore {
             log_bytes,
             cache_bytes: self.shared.cache.get_usage() as u64,
             cache_bytes_max: self.figure(Table::Rows, "rocksdb.block-cache-capacity")?,
+            failed: false,
         })
     }
 }

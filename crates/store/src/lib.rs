@@ -259,6 +259,8 @@ pub struct StoreStats {
     pub cache_bytes: u64,
     /// Block cache at most.
     pub cache_bytes_max: u64,
+    /// A write has failed, and none is taken any more until the store is opened anew.
+    pub failed: bool,
 }
 
 /// An ordered store of several tables.

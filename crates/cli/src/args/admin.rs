@@ -81,8 +81,10 @@ pub(crate) struct CompactArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The database may be in use meanwhile; the backup is as of one moment.\n\nExample:\n  \
-                  esker backup lab.esker /backup/lab-2026-03-01"
+    after_help = "The database may be in use meanwhile; the backup is as of one moment, also that of a cluster (whose file says with \
+                  `backups` below which folder).\n\nExamples:\n  \
+                  esker backup lab.esker /backup/lab-2026-03-01\n  \
+                  esker backup esker://10.0.0.1:7400 /pfs/backups/monday"
 )]
 pub(crate) struct BackupArgs {
     #[command(flatten)]

@@ -42,6 +42,10 @@ pub(crate) enum ClusterCommand {
     Drain(ClusterDrainArgs),
     /// Share the stores out evenly
     Rebalance(ClusterRebalanceArgs),
+    /// End the servers and start them again, one after the other, while clients go on
+    Restart(ClusterRestartArgs),
+    /// Read every store and compare what must agree
+    Check(ClusterCheckArgs),
 }
 
 #[derive(Debug, Args)]
@@ -77,8 +81,13 @@ pub(crate) struct ClusterUpArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "With a FILE it ends what runs on this machine; with an address all servers, wherever they are, and whoever asks needs the \
+                  role `admin` there.\n\nExamples:\n  \
+                  esker cluster down lab.toml\n  esker cluster down esker://10.0.0.1:7400"
+)]
 pub(crate) struct ClusterDownArgs {
-    /// The cluster, in TOML
+    /// The cluster, in TOML, or the address of one of its servers
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 }
@@ -169,6 +178,37 @@ pub(crate) struct ClusterDrainArgs {
     /// Let it have stores again
     #[arg(long)]
     pub(crate) undo: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Where stores move. Each server gives its stores to the others and ends; whoever keeps it (`esker cluster up`, a service \
+                  manager) starts it again, from the program that is there by then; and the next one follows when all stores are served. \
+                  Whoever asks needs the role `admin`.\n\nExample: esker cluster restart lab.toml"
+)]
+pub(crate) struct ClusterRestartArgs {
+    /// The cluster, in TOML
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// How long a server may take to be started again
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = crate::units::parse_duration)]
+    pub(crate) wait: std::time::Duration,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Through its servers while they run, in its folders while it is down (and a FILE is given). Exit code 1 if something is wrong.\n\n\
+                  Examples:\n  \
+                  esker cluster check lab.toml\n  esker cluster check esker://127.0.0.1:7400 --format json"
+)]
+pub(crate) struct ClusterCheckArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Rebuild counters and indexes where they are wrong
+    #[arg(long)]
+    pub(crate) repair: bool,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
 }
 
 #[derive(Debug, Args)]

@@ -26,8 +26,9 @@ pub(crate) use admin::{
     ShellArgs, StatsArgs,
 };
 pub(crate) use cluster::{
-    ClusterAddArgs, ClusterArgs, ClusterCommand, ClusterDownArgs, ClusterDrainArgs,
-    ClusterRebalanceArgs, ClusterResizeArgs, ClusterServerArgs, ClusterStatusArgs, ClusterUpArgs,
+    ClusterAddArgs, ClusterArgs, ClusterCheckArgs, ClusterCommand, ClusterDownArgs,
+    ClusterDrainArgs, ClusterRebalanceArgs, ClusterResizeArgs, ClusterRestartArgs,
+    ClusterServerArgs, ClusterStatusArgs, ClusterUpArgs,
 };
 pub(crate) use far::FarArgs;
 pub(crate) use find::{

@@ -18,6 +18,7 @@ pub(crate) fn run(args: &CheckArgs, context: &mut Context) -> anyhow::Result<Out
     }
     let options = CheckOptions {
         repair: args.repair,
+        part: false,
     };
     let progress = Progress::rows(context.globals.quiet, "rows checked");
     let report = database.check(&options, &context.interrupt, &mut |rows| progress.at(rows))?;

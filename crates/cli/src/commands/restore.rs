@@ -4,8 +4,10 @@ use crate::args::RestoreArgs;
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::output::report;
+use crate::units::counted;
 use esker::Database;
 use esker::rpc::Address;
+use esker_server::Backup;
 
 pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     if let Some(target) = args.target.to_str().filter(|t| Address::is_address(t)) {
@@ -14,7 +16,17 @@ pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> anyhow::Result<O
              and `esker serve FOLDER`"
         )));
     }
-    Database::restore(&args.directory, &args.target)?;
+    match Backup::read(&args.directory)? {
+        Some(backup) => {
+            backup.restore(&args.directory, &args.target)?;
+            context.note(&format!(
+                "{} of a cluster as of {}: name this folder as `storage` in its file",
+                counted(u64::from(backup.stores), "store", "stores"),
+                backup.version
+            ));
+        }
+        None => Database::restore(&args.directory, &args.target)?,
+    }
     let (target, from) = (
         args.target.display().to_string(),
         args.directory.display().to_string(),

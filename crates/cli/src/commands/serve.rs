@@ -43,7 +43,8 @@ pub(crate) fn run(args: &ServeArgs, context: &mut Context) -> anyhow::Result<Out
     if let Some(file) = &args.port_file {
         announce(file, &address.to_string())?;
     }
-    while context.interrupt.stopped().is_none() {
+    // An owner may ask it to from elsewhere (`esker cluster down esker://…`).
+    while context.interrupt.stopped().is_none() && server.asked().is_none() {
         std::thread::sleep(LOOK);
     }
     tracing::info!("stopping: what is under way is finished; a second signal ends it at once");

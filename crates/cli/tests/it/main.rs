@@ -5,6 +5,7 @@
 
 mod access;
 mod bench_cluster;
+mod bench_moving;
 mod bench_names;
 mod bench_objects;
 mod bench_rdf;
@@ -13,6 +14,7 @@ mod cluster;
 mod cluster_objects;
 mod cluster_same;
 mod failover;
+mod faults;
 mod mount;
 mod moving;
 mod names;
@@ -20,6 +22,7 @@ mod names_cluster;
 mod names_graph;
 mod normalise;
 mod objects;
+mod operations;
 mod processes;
 mod rdf;
 mod rdf_workers;

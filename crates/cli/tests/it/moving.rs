@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// etcd as Debian has it, unpacked.
-fn etcd() -> PathBuf {
+pub(crate) fn etcd() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folder = std::env::var_os("ESKER_FTP_SERVERS_DIR")
         .map_or_else(|| root.join("target/ftp-servers"), PathBuf::from);
@@ -29,7 +29,7 @@ fn etcd() -> PathBuf {
     etcd
 }
 
-fn signal(pid: u32, name: &str) {
+pub(crate) fn signal(pid: u32, name: &str) {
     let done = Command::new("kill")
         .args([&format!("-{name}"), &pid.to_string()])
         .status();
@@ -37,24 +37,28 @@ fn signal(pid: u32, name: &str) {
 }
 
 /// A cluster that `esker cluster up` keeps, with an etcd of its own.
-struct Moving {
-    up: Child,
-    folder: tempfile::TempDir,
-    members: Vec<String>,
+pub(crate) struct Moving {
+    pub(crate) up: Child,
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) members: Vec<String>,
 }
 
 impl Moving {
     /// So many servers and stores; `more` goes into the file.
-    fn up(servers: u32, stores: u32, more: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+    pub(crate) fn up(servers: u32, stores: u32, more: &str) -> Self {
         let port = TcpListener::bind("127.0.0.9:0")
             .unwrap()
             .local_addr()
             .unwrap()
             .port();
-        let text = format!(
-            "servers = {servers}\nstores = {stores}\nlisten = \"127.0.0.1:{port}\"\nmemory = \"64MiB\"\nvnodes = 64\n{more}"
-        );
+        let servers = format!("servers = {servers}\nlisten = \"127.0.0.1:{port}\"");
+        Self::up_at(&servers, stores, more)
+    }
+
+    /// The same with servers as a line of the file names them.
+    pub(crate) fn up_at(servers: &str, stores: u32, more: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let text = format!("{servers}\nstores = {stores}\nmemory = \"64MiB\"\nvnodes = 64\n{more}");
         std::fs::write(folder.path().join("lab.toml"), text).unwrap();
         let (up, members) = Self::start(folder.path());
         Self {
@@ -64,7 +68,7 @@ impl Moving {
         }
     }
 
-    fn start(folder: &Path) -> (Child, Vec<String>) {
+    pub(crate) fn start(folder: &Path) -> (Child, Vec<String>) {
         let mut up = esker(folder)
             .args(["cluster", "up", "lab.toml"])
             .env("ESKER_ETCD", etcd())
@@ -85,22 +89,22 @@ impl Moving {
         panic!("not ready: {:?}", up.wait());
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    fn command(&self, words: &[&str]) -> std::process::Output {
+    pub(crate) fn command(&self, words: &[&str]) -> std::process::Output {
         let mut all = vec!["cluster"];
         all.extend(words);
         run(self.path(), &all)
     }
 
-    fn etcd(&self) -> u32 {
+    pub(crate) fn etcd(&self) -> u32 {
         let pid = std::fs::read_to_string(self.path().join("lab.cluster/etcd/pid"));
         pid.unwrap().trim().parse().unwrap()
     }
 
-    fn done(&self, words: &[&str]) -> String {
+    pub(crate) fn done(&self, words: &[&str]) -> String {
         let output = self.command(words);
         assert!(
             output.status.success(),
@@ -111,7 +115,7 @@ impl Moving {
     }
 
     /// Members and stores as rows of JSON.
-    fn rows(&self, more: &[&str]) -> Vec<serde_json::Value> {
+    pub(crate) fn rows(&self, more: &[&str]) -> Vec<serde_json::Value> {
         let mut words = vec!["status", "lab.toml", "--format", "json"];
         words.extend(more);
         let output = self.command(&words);
@@ -123,7 +127,7 @@ impl Moving {
         })
     }
 
-    fn pid(&self, member: &str) -> u32 {
+    pub(crate) fn pid(&self, member: &str) -> u32 {
         let all = self.rows(&["--members"]);
         let server = format!("esker://{member}");
         let found = all.iter().find(|m| m["server"] == server.as_str());
@@ -136,7 +140,7 @@ impl Moving {
     }
 
     /// How many stores each member has, once each store has one and all serve.
-    fn settled(&self, members: usize) -> Vec<u64> {
+    pub(crate) fn settled(&self, members: usize) -> Vec<u64> {
         let until = Instant::now() + Duration::from_mins(1);
         loop {
             let all = self.rows(&["--members"]);
@@ -150,7 +154,7 @@ impl Moving {
         }
     }
 
-    fn open(member: &str) -> Database {
+    pub(crate) fn open(member: &str) -> Database {
         OpenOptions::new()
             .open(&format!("esker://{member}?timeout=90s"))
             .unwrap_or_else(|e| panic!("{member}: {e}"))
@@ -160,10 +164,8 @@ impl Moving {
 impl Drop for Moving {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            for entry in std::fs::read_dir(self.path().join("lab.cluster"))
-                .unwrap()
-                .flatten()
-            {
+            let logs = std::fs::read_dir(self.path().join("lab.cluster"));
+            for entry in logs.into_iter().flatten().flatten() {
                 if entry.path().extension().is_some_and(|e| e == "log") {
                     let log = std::fs::read_to_string(entry.path()).unwrap_or_default();
                     let tail: Vec<&str> = log.lines().rev().take(25).collect();
@@ -179,10 +181,10 @@ impl Drop for Moving {
 }
 
 /// What clients have had acknowledged.
-struct Work {
-    stop: AtomicBool,
+pub(crate) struct Work {
+    pub(crate) stop: AtomicBool,
     /// Batches by client.
-    done: Vec<AtomicU64>,
+    pub(crate) done: Vec<AtomicU64>,
 }
 
 const BATCH: u64 = 8;
@@ -222,7 +224,7 @@ fn work(database: &Database, client: usize, work: &Work) -> Duration {
     longest
 }
 
-fn wait_for(work: &Work, more: u64) {
+pub(crate) fn wait_for(work: &Work, more: u64) {
     let before: Vec<u64> = work
         .done
         .iter()
@@ -237,7 +239,7 @@ fn wait_for(work: &Work, more: u64) {
     }
 }
 
-fn found(database: &Database) -> BTreeSet<Identity> {
+pub(crate) fn found(database: &Database) -> BTreeSet<Identity> {
     let mut all = BTreeSet::new();
     let mut sink = |object: esker_model::object::Found| {
         assert!(all.insert(object.identity().unwrap()), "{object:?} twice");
@@ -251,7 +253,7 @@ fn found(database: &Database) -> BTreeSet<Identity> {
 }
 
 /// Clients at all members work while `storm` goes on; then all that was acknowledged is there, and nothing twice.
-fn through(cluster: &Moving, storm: impl FnOnce(&Work)) {
+pub(crate) fn through(cluster: &Moving, storm: impl FnOnce(&Work)) {
     let count = cluster.members.len();
     let databases: Vec<Database> = cluster.members.iter().map(|m| Moving::open(m)).collect();
     for client in 0..count {

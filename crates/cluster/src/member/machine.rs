@@ -214,6 +214,15 @@ impl Machine {
                 }
                 _ => {}
             },
+            // Closed and given up; whoever is to have it, most likely this member, claims it anew.
+            Input::Failed { store, epoch } => match self.slots.get(&store).copied() {
+                Some(Slot::Open { epoch: e, .. }) if e == epoch => {
+                    let lost = false;
+                    self.slots.insert(store, Slot::Closing { epoch, lost });
+                    out.push(Output::Close { store, epoch, lost });
+                }
+                _ => {}
+            },
             Input::NotOpened { store, epoch } => match self.slots.get(&store).copied() {
                 Some(Slot::Opening { epoch: e, lost, .. }) if e == epoch => {
                     let next = if lost {

@@ -223,3 +223,32 @@ fn who_leaves_gives_all_back_first() {
         assert_eq!(out.last() == Some(&Output::Left), store == 1);
     }
 }
+
+/// A store that takes no writes any more is closed, given up, and claimed anew after a moment: its disk was full, and has room now.
+#[test]
+fn a_store_that_has_failed_is_opened_anew() {
+    let mut machine = serving();
+    let failed = |store, epoch| Input::Failed { store, epoch };
+    let outputs = machine.step(700, failed(1, 1));
+    let closed = |o: &Output| {
+        matches!(
+            o,
+            Output::Close {
+                store: 1,
+                epoch: 1,
+                lost: false
+            }
+        )
+    };
+    assert!(outputs.iter().any(closed), "{outputs:?}");
+    assert_eq!(machine.open().collect::<Vec<_>>(), [0]);
+    // Said again, or of an earlier epoch, it changes nothing.
+    for (store, epoch) in [(1, 1), (0, 0)] {
+        let outputs = machine.step(710, failed(store, epoch));
+        let any = outputs.iter().any(|o| matches!(o, Output::Close { .. }));
+        assert!(!any, "{outputs:?}");
+    }
+    let outputs = machine.step(800, Input::Closed { store: 1, epoch: 1 });
+    let released = |o: &Output| matches!(o, Output::Release { store: 1, .. });
+    assert!(outputs.iter().any(released), "{outputs:?}");
+}

@@ -80,6 +80,13 @@ pub enum Input {
         /// At which epoch.
         epoch: u64,
     },
+    /// It takes no writes any more, and may do so once it is opened anew.
+    Failed {
+        /// Which.
+        store: u32,
+        /// At which epoch.
+        epoch: u64,
+    },
     /// It cannot be.
     NotOpened {
         /// Which.

@@ -56,7 +56,9 @@ impl Node {
     }
 
     async fn define_everywhere(self: &Arc<Self>, changes: &[SchemaChange]) -> Result<Arc<Schema>> {
+        let changing = self.begin_change().await?;
         let schema = self.engine.define(changes)?;
+        drop(changing);
         // All of it each time, in the order of the numbers: who missed something catches up.
         let all = as_changes(&schema);
         let others = self

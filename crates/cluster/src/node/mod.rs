@@ -14,6 +14,7 @@ pub(crate) mod define;
 mod files;
 mod find;
 pub(crate) mod hashed;
+mod hold;
 mod local;
 pub(crate) mod names;
 mod objects;
@@ -70,6 +71,11 @@ pub trait Host: Send + Sync {
     /// Storage that all servers see, if there is such.
     fn files(&self) -> Option<Arc<dyn SharedFiles>> {
         None
+    }
+
+    /// Copies the engine's store, as it is now, to this server's place in a folder; bytes of the copy.
+    fn copy(&self, _to: String) -> BoxFuture<'static, Result<u64>> {
+        Box::pin(async { Err(Error::Invalid("this host makes no copies".into())) })
     }
 
     /// What no checkpoint holds yet, if the engine's store dies with its machine.
@@ -229,6 +235,10 @@ impl Node {
                 self.try_harden()?;
                 Ok(Response::Done)
             }
+            Request::Release { id } => {
+                self.release(id);
+                Ok(Response::Done)
+            }
             // Servers that start together tell each other before any of them serves.
             Request::Names(call @ crate::peer::NamesCall::Know(_)) => {
                 self.answer_names(from, call).await.map(Response::Names)
@@ -283,7 +293,15 @@ impl Node {
                     Request::Names(call) => {
                         self.answer_names(from, call).await.map(Response::Names)
                     }
-                    Request::Hello { .. } | Request::Ping | Request::Persist => Ok(Response::Done),
+                    Request::Hold { id } => self.hold(id).await.map(|()| Response::Done),
+                    Request::Copy { id, version, to } => {
+                        let bytes = self.copy(id, version, to).await?;
+                        Ok(Response::Copied { bytes })
+                    }
+                    Request::Hello { .. }
+                    | Request::Ping
+                    | Request::Persist
+                    | Request::Release { .. } => Ok(Response::Done),
                 }
             }
         }
@@ -305,6 +323,11 @@ impl Node {
     /// What was chosen.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// Vertices that have split and have edges here, and directories with entries here.
+    pub fn split_vertices(&self) -> usize {
+        self.state().splits.len()
     }
 
     /// Its own engine.

@@ -139,6 +139,7 @@ impl Node {
             self.settle(None, at).await?;
             return self.engine.tag_where(&change, &esker_model::NeverCancel);
         }
+        let _changing = self.begin_change().await?;
         let (tx, version) = {
             let mut state = self.state();
             let tx = TxId {

@@ -71,6 +71,8 @@ pub(crate) struct State {
     pub(crate) known: crate::peer::KnownOfFiles,
     /// Tables of entries that go to other servers.
     pub(crate) giving: super::names::Giving,
+    /// Who holds this server, for a copy of all servers' data.
+    pub(crate) holding: super::hold::Holding,
     /// Splits that did not succeed, and when they may be tried again, in milliseconds.
     pub(crate) postponed: Map<VertexId, u64>,
     /// Whoever waits for something of the above to change.

@@ -149,10 +149,12 @@ impl Node {
             seen: _,
         } = aside;
         let tx = transaction.tx;
+        let changing = self.begin_change().await?;
         // The first is this server's own.
         let floors = || prepared.iter().map(|p| p.floor);
         let own = floors().next().unwrap_or(Version::ZERO);
-        let latest = floors().max().unwrap_or(own);
+        // Nobody has a copy as of a version that something is decided at afterwards.
+        let latest = floors().max().unwrap_or(own).max(self.cut());
         let version = self.clock.decide(own, latest, self.time.now_millis());
         let later = versions_later(prepared, version);
         let decision = Arc::new(Decision {
@@ -232,6 +234,7 @@ impl Node {
             state.wake();
         }
         drop(transaction);
+        drop(changing);
         self.deliver(tx, decision, &mut commit).await;
         Ok(Attempt::Done(commit, told))
     }
@@ -307,6 +310,7 @@ impl Node {
         if tx.incarnation == self.incarnation {
             state.own.end(tx.number);
         }
+        state.wake();
         Ok(())
     }
 

@@ -123,6 +123,25 @@ pub enum Request {
     Ping,
     /// A checkpoint is to hold all that the answerer has.
     Persist,
+    /// Decide nothing until it is told to go on, and answer once what was decided is done everywhere.
+    Hold {
+        /// Who holds.
+        id: u64,
+    },
+    /// Copy what the answerer has, while it is held.
+    Copy {
+        /// Who holds it.
+        id: u64,
+        /// What is decided later takes later versions.
+        version: Version,
+        /// Where to: a folder, in which the answerer has its place.
+        to: String,
+    },
+    /// Go on.
+    Release {
+        /// Who held.
+        id: u64,
+    },
 }
 
 /// What a client makes of a batch, where stores die with their machines.
@@ -258,6 +277,11 @@ pub enum Response {
     /// To [`Request::Commit`]: the part is not known here, send it along. To [`Request::Prepare`]: the file that has its rows cannot be
     /// read here, send them along.
     Unknown,
+    /// To [`Request::Copy`].
+    Copied {
+        /// Of the copy.
+        bytes: u64,
+    },
     /// Done, nothing to say.
     Done,
     /// To [`Request::Schema`].

@@ -218,7 +218,10 @@ fn an_interrupted_repair_leaves_good_counters_alone() {
     let db = Small::new();
     let edges = (0..20_000).map(|n| (None, db.edge("job:1", "read", &format!("file:{n}"), &[])));
     db.bulk(edges.collect()).unwrap();
-    let options = CheckOptions { repair: true };
+    let options = CheckOptions {
+        repair: true,
+        part: false,
+    };
     let report = db
         .engine
         .check(&options, &After(AtomicU64::new(1)), &mut |_| {})
@@ -244,7 +247,14 @@ fn a_repair_counts_what_it_mended() {
         .unwrap();
     let report = db
         .engine
-        .check(&CheckOptions { repair: true }, &NeverCancel, &mut |_| {})
+        .check(
+            &CheckOptions {
+                repair: true,
+                part: false,
+            },
+            &NeverCancel,
+            &mut |_| {},
+        )
         .unwrap();
     assert!(
         report

@@ -82,7 +82,8 @@ wire_struct!(StoreStats {
     table_bytes,
     log_bytes,
     cache_bytes,
-    cache_bytes_max
+    cache_bytes_max,
+    failed
 });
 wire_struct!(Stats {
     counts,
@@ -97,7 +98,7 @@ wire_struct!(Stats {
     newest,
     retained_since,
 });
-wire_struct!(CheckOptions { repair });
+wire_struct!(CheckOptions { repair, part });
 wire_struct!(Problem {
     what,
     detail,
@@ -110,7 +111,9 @@ wire_struct!(CheckReport {
     history,
     problems,
     problems_total,
-    complete
+    complete,
+    edges_sum,
+    inverses_sum
 });
 wire_struct!(CompactReport {
     archived,

@@ -64,8 +64,32 @@ impl Client {
         cancel: &dyn Cancel,
         progress: &mut dyn FnMut(u64),
     ) -> Result<proto::CheckReport> {
+        let request = proto::CheckRequest {
+            repair,
+            part: false,
+        };
+        self.check_as(request, cancel, progress)
+    }
+
+    /// The same of what lies with the one server of a cluster that is asked.
+    pub fn check_part(
+        &self,
+        repair: bool,
+        cancel: &dyn Cancel,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<proto::CheckReport> {
+        let request = proto::CheckRequest { repair, part: true };
+        self.check_as(request, cancel, progress)
+    }
+
+    fn check_as(
+        &self,
+        check: proto::CheckRequest,
+        cancel: &dyn Cancel,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<proto::CheckReport> {
         let request = proto::Request {
-            call: Some(Call::Check(proto::CheckRequest { repair })),
+            call: Some(Call::Check(check)),
         };
         self.run(Some(cancel), |connection| {
             let mut report = None;
@@ -111,6 +135,14 @@ impl Client {
         let request = Call::Backup(proto::BackupRequest { directory });
         self.value(request, LONG, |reply| {
             Ok(expected!(reply, Backup, done => Some(done)))
+        })
+    }
+
+    /// Asks the server's process to stop, for good or to be started again; its number.
+    pub fn shutdown(&self, restart: bool) -> Result<u32> {
+        let request = Call::Shutdown(proto::ShutdownRequest { restart });
+        self.value(request, SHORT, |reply| {
+            Ok(expected!(reply, Shutdown, done => Some(done.pid)))
         })
     }
 

@@ -1852,6 +1852,9 @@ pub mod store_stats {
 pub struct CheckRequest {
     #[prost(bool, tag = "1")]
     pub repair: bool,
+    /// Of a server of a cluster: only what lies with it, and what can be compared there.
+    #[prost(bool, tag = "2")]
+    pub part: bool,
 }
 /// Progress comes first, then the report.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1877,6 +1880,11 @@ pub struct CheckReport {
     pub problems_total: u64,
     #[prost(bool, tag = "7")]
     pub complete: bool,
+    /// Of a part: sums over edges and over inverse edges. Over all servers they are the same, if nothing is written meanwhile.
+    #[prost(fixed64, tag = "8")]
+    pub edges_sum: u64,
+    #[prost(fixed64, tag = "9")]
+    pub inverses_sum: u64,
 }
 /// Nested message and enum types in `CheckReport`.
 pub mod check_report {
@@ -1955,6 +1963,34 @@ pub struct ClusterReply {
     /// Where its store dies with its machine.
     #[prost(message, optional, tag = "12")]
     pub window: ::core::option::Option<WindowStatus>,
+    /// Virtual nodes that it has, bytes of its files, and vertices and directories with a part there that have split.
+    #[prost(uint32, tag = "13")]
+    pub vnodes_here: u32,
+    #[prost(uint64, tag = "14")]
+    pub bytes: u64,
+    #[prost(uint64, tag = "15")]
+    pub split_vertices: u64,
+    /// Calls of clients and questions of other servers that it answered in the last seconds, those among them that change something, and how
+    /// long that was, in milliseconds.
+    #[prost(uint64, tag = "16")]
+    pub calls_lately: u64,
+    #[prost(uint64, tag = "17")]
+    pub writes_lately: u64,
+    #[prost(uint32, tag = "18")]
+    pub lately_ms: u32,
+}
+/// "Stop", said by an owner. What is under way is finished first.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ShutdownRequest {
+    /// Whoever keeps the server running is to start it again.
+    #[prost(bool, tag = "1")]
+    pub restart: bool,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ShutdownReply {
+    /// Its process.
+    #[prost(uint32, tag = "1")]
+    pub pid: u32,
 }
 /// The writes of a server that no checkpoint holds yet, and its checkpoints.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2956,7 +2992,7 @@ pub struct PeerQuestion {
     pub newest: u64,
     #[prost(
         oneof = "peer_question::Request",
-        tags = "5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 29, 28"
+        tags = "5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 29, 28, 30, 31, 32"
     )]
     pub request: ::core::option::Option<peer_question::Request>,
 }
@@ -3016,7 +3052,27 @@ pub mod peer_question {
         /// "A checkpoint is to hold all that you have."
         #[prost(message, tag = "28")]
         Persist(super::Nothing),
+        /// "Decide nothing until you are told to go on": who holds.
+        #[prost(fixed64, tag = "30")]
+        Hold(u64),
+        #[prost(message, tag = "31")]
+        Copy(super::PeerCopy),
+        /// "Go on": who held.
+        #[prost(fixed64, tag = "32")]
+        Release(u64),
     }
+}
+/// "Copy what you have, while you are held."
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PeerCopy {
+    #[prost(fixed64, tag = "1")]
+    pub id: u64,
+    /// What is decided later takes later versions.
+    #[prost(fixed64, tag = "2")]
+    pub version: u64,
+    /// A folder that all servers see, in which each has its place.
+    #[prost(string, tag = "3")]
+    pub to: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PeerAnswer {
@@ -3034,7 +3090,7 @@ pub struct PeerAnswer {
     pub persisted: u64,
     #[prost(
         oneof = "peer_answer::Outcome",
-        tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 29"
+        tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 29, 30"
     )]
     pub outcome: ::core::option::Option<peer_answer::Outcome>,
 }
@@ -3095,6 +3151,9 @@ pub mod peer_answer {
         Objects(super::PeerObjects),
         #[prost(message, tag = "29")]
         Names(super::PeerNames),
+        /// Bytes of the copy.
+        #[prost(uint64, tag = "30")]
+        Copied(u64),
     }
 }
 /// What is asked or said about objects, as servers write it (`esker_cluster::peer::ObjectCall`, `ObjectReply`). Pages of a
@@ -3564,7 +3623,7 @@ pub struct Call {
 pub struct Request {
     #[prost(
         oneof = "request::Call",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45"
     )]
     pub call: ::core::option::Option<request::Call>,
 }
@@ -3660,6 +3719,8 @@ pub mod request {
         LookFile(super::LookFileRequest),
         #[prost(message, tag = "44")]
         WatchFiles(super::WatchFilesRequest),
+        #[prost(message, tag = "45")]
+        Shutdown(super::ShutdownRequest),
     }
 }
 /// A call that reads the graph, on somebody's behalf.
@@ -3743,7 +3804,7 @@ pub struct Answer {
 pub struct Reply {
     #[prost(
         oneof = "reply::Reply",
-        tags = "1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 42, 43, 44"
+        tags = "1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 42, 43, 44, 45"
     )]
     pub reply: ::core::option::Option<reply::Reply>,
 }
@@ -3835,6 +3896,8 @@ pub mod reply {
         LookFile(super::LookFileReply),
         #[prost(message, tag = "44")]
         WatchFiles(super::WatchFilesReply),
+        #[prost(message, tag = "45")]
+        Shutdown(super::ShutdownReply),
     }
 }
 /// Generated client implementations.
@@ -4756,6 +4819,24 @@ pub mod esker_client {
             req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "WatchFiles"));
             self.inner.server_streaming(req, path, codec).await
         }
+        pub async fn shutdown(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ShutdownRequest>,
+        ) -> std::result::Result<tonic::Response<super::ShutdownReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/esker.v1.Esker/Shutdown");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("esker.v1.Esker", "Shutdown"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -5031,6 +5112,10 @@ pub mod esker_server {
             &self,
             request: tonic::Request<super::WatchFilesRequest>,
         ) -> std::result::Result<tonic::Response<Self::WatchFilesStream>, tonic::Status>;
+        async fn shutdown(
+            &self,
+            request: tonic::Request<super::ShutdownRequest>,
+        ) -> std::result::Result<tonic::Response<super::ShutdownReply>, tonic::Status>;
     }
     #[derive(Debug)]
     pub struct EskerServer<T> {
@@ -6948,6 +7033,49 @@ pub mod esker_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/esker.v1.Esker/Shutdown" => {
+                    #[allow(non_camel_case_types)]
+                    struct ShutdownSvc<T: Esker>(pub Arc<T>);
+                    impl<T: Esker> tonic::server::UnaryService<super::ShutdownRequest>
+                    for ShutdownSvc<T> {
+                        type Response = super::ShutdownReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ShutdownRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Esker>::shutdown(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ShutdownSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

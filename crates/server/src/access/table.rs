@@ -71,6 +71,7 @@ const OF_CALLS: [(&str, Needs); CALLS.len()] = [
     ("left_out", READ),
     ("look_file", READ),
     ("watch_files", READ),
+    ("shutdown", ADMIN),
 ];
 
 /// What else is at the port: method (`*` for any), path, who may.
@@ -296,7 +297,10 @@ mod tests {
             assert_eq!(of_path(method, path), needs, "{method} {path}");
         }
         let check = |repair| {
-            let check = proto::CheckRequest { repair };
+            let check = proto::CheckRequest {
+                repair,
+                part: false,
+            };
             let request = proto::Request {
                 call: Some(Call::Check(check)),
             };

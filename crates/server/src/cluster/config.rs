@@ -324,6 +324,7 @@ const OWN: [Key<Half>; 23] = [
 fn shared(path: &str) -> bool {
     path == "drain"
         || path == "lease"
+        || path == "backups"
         || path.starts_with("limits.")
         || path.starts_with("threads.")
 }

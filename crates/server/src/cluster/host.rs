@@ -4,6 +4,7 @@ use super::config::ClusterConfig;
 use super::shared::SharedFolder;
 use super::wire;
 use crate::member::hub::{Hub, Seat};
+use esker::Database;
 use esker_cluster::node::{BoxFuture, SharedFiles, Window};
 use esker_cluster::peer::{Answer, Question, Request};
 use esker_cluster::{Host, ServerId};
@@ -11,7 +12,7 @@ use esker_model::{Error, Result};
 use esker_rpc::map::Map;
 use esker_rpc::{Address, PeerLink, proto};
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,6 +29,8 @@ const RETRY_MAX: Duration = Duration::from_secs(1);
 
 /// The host of a node in a server.
 pub(super) struct ServerHost {
+    me: ServerId,
+    database: Database,
     runtime: Handle,
     /// By number; `None` for this one.
     peers: Vec<Option<Arc<Peer>>>,
@@ -93,7 +96,7 @@ impl ServerHost {
         config: &ClusterConfig,
         me: ServerId,
         runtime: Handle,
-        window: Option<esker::Window>,
+        database: &Database,
         seat: Option<&Seat>,
     ) -> Result<Arc<Self>> {
         // The servers know each other by the key that all of them have.
@@ -127,13 +130,17 @@ impl ServerHost {
             })))
         };
         let peers = config.ids().map(peer).collect::<Result<_>>()?;
-        let window = window.map(|w| Arc::new(StoreWindow(w)) as Arc<dyn Window>);
+        let window = database
+            .window()
+            .map(|w| Arc::new(StoreWindow(w)) as Arc<dyn Window>);
         let shared = config.shared.clone();
         let files = shared.map(|folder| {
             let folder = SharedFolder::new(folder, runtime.clone());
             Arc::new(folder) as Arc<dyn SharedFiles>
         });
         Ok(Arc::new(Self {
+            me,
+            database: database.clone(),
             runtime,
             peers,
             window,
@@ -197,7 +204,7 @@ impl ServerHost {
 fn may_take_long(request: &Request) -> bool {
     matches!(
         request,
-        Request::Travel(_) | Request::Read(_) | Request::Objects(_)
+        Request::Travel(_) | Request::Read(_) | Request::Objects(_) | Request::Copy { .. }
     )
 }
 
@@ -224,6 +231,22 @@ impl Host for ServerHost {
 
     fn files(&self) -> Option<Arc<dyn SharedFiles>> {
         self.files.clone()
+    }
+
+    fn copy(&self, to: String) -> BoxFuture<'static, Result<u64>> {
+        let place = Path::new(&to).join(format!("server-{}", self.me.0));
+        let database = self.database.clone();
+        let copying = self
+            .runtime
+            .spawn_blocking(move || database.backup(&place).map(|done| done.bytes));
+        Box::pin(async move {
+            let copied = copying.await;
+            copied.unwrap_or_else(|_| {
+                Err(Error::Unavailable(
+                    "copying was cut short: the server is stopping".into(),
+                ))
+            })
+        })
     }
 
     fn window(&self) -> Option<Arc<dyn Window>> {

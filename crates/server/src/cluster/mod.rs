@@ -5,6 +5,7 @@
 //!
 //! Suggested reading order: [`config`], `host`, `graph`, `names`, `questions`; `wire` turns what servers say into messages.
 
+pub mod backup;
 pub mod config;
 pub mod derived;
 mod graph;
@@ -22,14 +23,16 @@ pub(crate) use questions::Asker;
 pub use storage::Switch;
 pub(crate) use wire::how_in;
 
+use crate::asked::Wish;
 use crate::cluster::config::ClusterConfig;
 use crate::member::gate::Gate;
 use crate::member::hub::Seat;
+use crate::metrics::Metrics;
 use esker::{Database, Durability, WindowFigures};
 use esker_cluster::node::Settings;
 use esker_cluster::peer::Question;
 use esker_cluster::{Host, Node, ServerId};
-use esker_model::{Error, GraphRead as _, Result};
+use esker_model::{Error, Result};
 use esker_rpc::convert::counts_out;
 use esker_rpc::map::Map;
 use esker_rpc::proto;
@@ -107,8 +110,7 @@ impl Cluster {
         runtime: &Runtime,
         seat: Option<&Seat>,
     ) -> Result<Arc<Self>> {
-        let window = database.window();
-        let host = ServerHost::new(&config, me, runtime.handle().clone(), window, seat)?;
+        let host = ServerHost::new(&config, me, runtime.handle().clone(), database, seat)?;
         let (engine, clock) = database.engine()?;
         let settings = Settings {
             id: me,
@@ -151,6 +153,11 @@ impl Cluster {
     /// Whether answers may leave, where somebody else may take over.
     pub(crate) fn gate(&self) -> Option<Arc<Gate>> {
         self.seat.as_ref().map(|seat| Arc::clone(&seat.gate))
+    }
+
+    /// Where it is noted that this process is to stop, if it has several stores.
+    pub(crate) fn wish(&self) -> Option<Arc<Wish>> {
+        self.seat.as_ref().map(|seat| seat.hub.wish())
     }
 
     /// `HOST:PORT` of all members, where stores move between them.
@@ -310,7 +317,14 @@ impl Cluster {
     }
 
     /// What this server says of the cluster and of itself.
-    pub(crate) fn report(&self, database: &Database) -> Result<proto::ClusterReply> {
+    pub(crate) fn report(
+        &self,
+        database: &Database,
+        metrics: &Metrics,
+    ) -> Result<proto::ClusterReply> {
+        let stats = database.stats()?;
+        let tables: u64 = stats.store.table_bytes.iter().map(|(_, bytes)| bytes).sum();
+        let lately = metrics.lately();
         let (calls, calls_failed) = self
             .config
             .ids()
@@ -324,11 +338,17 @@ impl Cluster {
             vnodes: self.config.vnodes,
             threshold: self.config.threshold,
             serving: self.not_yet().is_none(),
-            counts: Some(counts_out(&database.counts()?)),
+            counts: Some(counts_out(&stats.counts)),
             newest: self.node.newest().0,
             calls,
             calls_failed,
             window: database.window().map(|w| status_of(&w.figures())),
+            vnodes_here: self.node.map().vnodes_of(self.me).count() as u32,
+            bytes: tables + stats.objects_disk_bytes,
+            split_vertices: self.node.split_vertices() as u64,
+            calls_lately: lately.calls,
+            writes_lately: lately.writes,
+            lately_ms: lately.millis,
         })
     }
 

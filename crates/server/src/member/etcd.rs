@@ -6,6 +6,7 @@ use etcd_client::{
     Client, Compare, CompareOp, ConnectOptions, GetOptions, KeyValue, PutOptions, ResponseHeader,
     Txn, TxnOp, WatchOptions, WatchStream,
 };
+use std::error::Error as StdError;
 use std::future::Future;
 use std::time::Duration;
 
@@ -244,8 +245,27 @@ impl Etcd {
 
 fn failed(at: &str, e: &etcd_client::Error) -> Error {
     Error::Unavailable(format!(
-        "etcd at {at} does not answer as it should ({e}): is it running there, and is it etcd?"
+        "etcd at {at} does not answer as it should ({}): is it running there, and is it etcd?",
+        plain(e)
     ))
+}
+
+/// What went wrong, without the library's own words around it: of a chain of causes the last.
+fn plain(e: &etcd_client::Error) -> String {
+    let (mut text, mut cause) = match e {
+        etcd_client::Error::GRpcStatus(status) => {
+            (status.message().to_owned(), StdError::source(status))
+        }
+        e => (e.to_string(), StdError::source(e)),
+    };
+    while let Some(inner) = cause {
+        text = inner.to_string();
+        cause = inner.source();
+    }
+    match text.split_once(" (os error") {
+        Some((words, _)) => words.to_owned(),
+        None => text,
+    }
 }
 
 fn silent(at: &str, patience: Duration) -> Error {

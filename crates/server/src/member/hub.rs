@@ -5,6 +5,7 @@
 
 use super::gate::{Fences, Gate, Places};
 use crate::access::Access;
+use crate::asked::Wish;
 use crate::listen::{Door, Phase, reached, serve};
 use crate::service::{Lanes, Service};
 use crate::settings::Settings;
@@ -50,6 +51,8 @@ pub(crate) struct Hub {
     /// Who may do what: the same for all stores.
     door: Door,
     places: Places,
+    /// Whether the process is to stop.
+    wish: Arc<Wish>,
     fences: Fences,
     served: RwLock<BTreeMap<u32, Served>>,
     /// Whoever does not care which store answers is sent to one after the other.
@@ -73,6 +76,7 @@ impl Hub {
             lanes: Lanes::new(settings),
             door: Door::new(access, settings)?,
             places: Places::default(),
+            wish: Arc::default(),
             fences: Fences::default(),
             served: RwLock::default(),
             turn: AtomicUsize::new(0),
@@ -92,6 +96,10 @@ impl Hub {
 
     pub(crate) fn lanes(&self) -> Lanes {
         self.lanes.clone()
+    }
+
+    pub(crate) fn wish(&self) -> Arc<Wish> {
+        Arc::clone(&self.wish)
     }
 
     pub(crate) fn places(&self) -> &Places {

@@ -10,7 +10,7 @@ pub(crate) mod hub;
 mod identity;
 mod look;
 mod run;
-mod take;
+pub(crate) mod take;
 
 pub use look::{Look, MemberStatus, StoreStatus};
 
@@ -131,6 +131,11 @@ impl Member {
             stop,
             drain: config.settings.drain,
         })
+    }
+
+    /// What an owner has asked of this process, if anything.
+    pub fn asked(&self) -> Option<crate::Asked> {
+        self.hub.wish().asked()
     }
 
     /// Where it listens.

@@ -19,6 +19,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 const TICK: Duration = Duration::from_millis(50);
 /// Between attempts to watch etcd.
 const REST: Duration = Duration::from_millis(300);
+/// How often it is looked whether stores take writes.
+const LOOK: Duration = Duration::from_secs(1);
+/// One that took none any more is opened anew once there are so many bytes for it.
+const ROOM: u64 = 32 << 20;
 /// Without news, everything is read again after so long.
 const READ_AGAIN: Duration = Duration::from_secs(2);
 
@@ -34,6 +38,8 @@ struct Held {
     gate: Arc<Gate>,
     /// Once it is open.
     server: Arc<Mutex<Option<Server>>>,
+    /// It was said that it is to be opened anew.
+    told: bool,
 }
 
 pub(super) struct Host {
@@ -94,11 +100,17 @@ impl Host {
             Arc::downgrade(&self.watching),
         ));
         let mut tick = tokio::time::interval(TICK);
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let input = tokio::select! {
                 biased;
                 _ = tick.tick() => Input::Tick,
+                _ = look.tick() => {
+                    self.look_at_stores();
+                    continue;
+                }
                 input = received.recv() => match input {
                     Some(input) => input,
                     None => return,
@@ -128,6 +140,35 @@ impl Host {
             {
                 return;
             }
+        }
+    }
+
+    /// A store that has met a full disk reads on and takes no writes: once there is room it is opened anew.
+    fn look_at_stores(&mut self) {
+        for (store, held) in &mut self.held {
+            let failed = {
+                let server = held.server.lock().unwrap_or_else(PoisonError::into_inner);
+                server.as_ref().is_some_and(Server::store_failed)
+            };
+            if held.told || !failed {
+                continue;
+            }
+            let room = rustix::fs::statvfs(&self.config.storage);
+            let Ok(room) = room.map(|s| s.f_bavail.saturating_mul(s.f_frsize)) else {
+                continue;
+            };
+            if room < ROOM {
+                tracing::debug!(store, room, "a store takes no writes until there is room");
+                continue;
+            }
+            held.told = true;
+            let (store, epoch) = (*store, held.epoch);
+            tracing::warn!(
+                store,
+                epoch,
+                "a write has failed, and there is room now: the store is opened anew"
+            );
+            let _ = self.inputs.send(Input::Failed { store, epoch });
         }
     }
 
@@ -303,6 +344,7 @@ impl Host {
             epoch,
             gate: Arc::clone(&gate),
             server: Arc::default(),
+            told: false,
         };
         let place = Arc::clone(&held.server);
         self.held.insert(store, held);

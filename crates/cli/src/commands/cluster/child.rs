@@ -56,8 +56,7 @@ impl Start {
             .append(true)
             .open(&log)
             .map_err(|e| failed(format!("opening the log `{}`", log.display()), e))?;
-        let program =
-            std::env::current_exe().map_err(|e| failed("finding this program's own file", e))?;
+        let program = super::program()?;
         let through = self.through.get(id.0 as usize);
         let mut command = match through.and_then(|words| words.split_first()) {
             Some((launcher, words)) => {

@@ -1,5 +1,6 @@
 //! `esker cluster`: the servers of a cluster started, run, asked.
 
+mod check;
 mod child;
 mod down;
 mod failover;
@@ -8,12 +9,13 @@ mod resize;
 mod server;
 mod slurm;
 pub(crate) mod status;
+mod stores;
 mod up;
 
 use crate::args::ClusterCommand;
 use crate::context::Context;
 use crate::exit::Outcome;
-use esker_server::ClusterConfig;
+use esker_server::{Asked, ClusterConfig};
 use std::path::PathBuf;
 
 pub(crate) fn run(command: &ClusterCommand, context: &mut Context) -> anyhow::Result<Outcome> {
@@ -26,7 +28,32 @@ pub(crate) fn run(command: &ClusterCommand, context: &mut Context) -> anyhow::Re
         ClusterCommand::Add(args) => moving::add::run(args, context),
         ClusterCommand::Drain(args) => moving::drain::run(args, context),
         ClusterCommand::Rebalance(args) => moving::rebalance::run(args, context),
+        ClusterCommand::Restart(args) => moving::restart::run(args, context),
+        ClusterCommand::Check(args) => check::run(args, context),
     }
+}
+
+/// How a server ends that an owner has asked to be started again, and to stay down, for whoever keeps it.
+const AGAIN: u8 = 75;
+const FOR_GOOD: u8 = 76;
+
+/// The exit code of a server that an owner has asked to stop.
+fn asked_code(asked: Option<Asked>, kept: bool) -> Option<u8> {
+    match asked? {
+        Asked::Restart => Some(AGAIN),
+        Asked::Stop => kept.then_some(FOR_GOOD),
+    }
+}
+
+/// This program, also where another one has taken its place since it was started.
+fn program() -> anyhow::Result<PathBuf> {
+    let path = std::env::current_exe().map_err(|e| failed("finding this program's own file", e))?;
+    let text = path.to_string_lossy();
+    // So Linux calls a file that was replaced.
+    Ok(match text.strip_suffix(" (deleted)") {
+        Some(newer) if !path.exists() => PathBuf::from(newer),
+        _ => path,
+    })
 }
 
 /// Holds the process that keeps a cluster up.

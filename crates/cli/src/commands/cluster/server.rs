@@ -1,7 +1,7 @@
 //! `esker cluster server`: one server of a cluster, until it is told to stop.
 
-use super::failed;
 use super::failover::Failover;
+use super::{asked_code, failed};
 use crate::args::ClusterServerArgs;
 use crate::commands::serve::log_to_stderr;
 use crate::context::Context;
@@ -100,7 +100,10 @@ pub(super) fn run(args: &ClusterServerArgs, context: &mut Context) -> anyhow::Re
     let mut failover = Failover::new(&config, id, memory);
     let failure = loop {
         failover.look(&server, context);
-        if context.interrupt.stopped().is_some() || orphaned.load(Ordering::Acquire) {
+        if context.interrupt.stopped().is_some()
+            || orphaned.load(Ordering::Acquire)
+            || server.asked().is_some()
+        {
             break None;
         }
         if let Some(why) = server.failure().or_else(|| failover.failure()) {
@@ -109,6 +112,7 @@ pub(super) fn run(args: &ClusterServerArgs, context: &mut Context) -> anyhow::Re
         std::thread::sleep(LOOK);
     };
     tracing::info!("stopping: what is under way is finished; a second signal ends it at once");
+    let asked = asked_code(server.asked(), args.until_stdin_ends);
     let whole = failover.stop()? & server.stop()?;
     if let Some(why) = failure {
         return Err(anyhow::anyhow!("{id} cannot serve: {why}"));
@@ -118,5 +122,5 @@ pub(super) fn run(args: &ClusterServerArgs, context: &mut Context) -> anyhow::Re
     } else {
         tracing::warn!("stopped; some calls took longer than the drain time and were cut off");
     }
-    Ok(Outcome::partly_if(!whole))
+    Ok(asked.map_or(Outcome::partly_if(!whole), Outcome::Program))
 }

@@ -4,6 +4,7 @@ use crate::args::ClusterStatusArgs;
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::output::{Cell, Rows};
+use crate::units::size;
 use esker::rpc::proto::ClusterReply;
 use esker::rpc::{Address, Client};
 use esker_model::Version;
@@ -37,6 +38,11 @@ pub(super) fn run(args: &ClusterStatusArgs, context: &mut Context) -> anyhow::Re
         "newest",
         "vertices",
         "edges",
+        "split",
+        "vnodes",
+        "bytes",
+        "calls_per_s",
+        "writes_per_s",
         "asked",
         "unanswered",
     ];
@@ -95,14 +101,26 @@ pub(super) fn run(args: &ClusterStatusArgs, context: &mut Context) -> anyhow::Re
 }
 
 pub(crate) fn ask(place: &str, store: u32, like: &Address) -> esker_model::Result<ClusterReply> {
-    let mut address = Address::parse(&format!("esker://{place}"))?;
+    let mut address = match like.moved(place) {
+        Some(address) => address,
+        None => Address::parse(&format!("esker://{place}"))?,
+    };
     address.store = Some(store);
-    address.tls.clone_from(&like.tls);
     address.patience = like.patience.min(ANSWER_MAX);
     Client::connect(&address)?.cluster()
 }
 
-/// What lies on a server.
+/// So many in so many milliseconds, a second.
+fn rate(count: u64, millis: u32) -> Cell {
+    let rate = if millis == 0 {
+        0.0
+    } else {
+        (count as f64 * 1e4 / f64::from(millis)).round() / 10.0
+    };
+    Cell::Json(rate.into(), format!("{rate:.1}"))
+}
+
+/// What lies on a server, and what it has to do.
 pub(super) fn figures(reply: &ClusterReply) -> Vec<Cell> {
     let counts = reply.counts.clone().unwrap_or_default();
     let sum = |counts: &[esker::rpc::proto::Count]| counts.iter().map(|c| c.count).sum();
@@ -110,6 +128,11 @@ pub(super) fn figures(reply: &ClusterReply) -> Vec<Cell> {
         Cell::Version(Version(reply.newest)),
         Cell::Count(sum(&counts.vertices)),
         Cell::Count(sum(&counts.edges)),
+        Cell::Count(reply.split_vertices),
+        Cell::Count(reply.vnodes_here.into()),
+        Cell::Json(reply.bytes.into(), size(reply.bytes)),
+        rate(reply.calls_lately, reply.lately_ms),
+        rate(reply.writes_lately, reply.lately_ms),
         Cell::Count(reply.calls.iter().sum()),
         Cell::Count(reply.calls_failed.iter().sum()),
     ]

@@ -1,7 +1,7 @@
 //! `esker cluster up`: all servers of a cluster as child processes, kept running.
 
 use super::child::{Child, Ready, Start};
-use super::{failed, keeper, pid_file, slurm};
+use super::{AGAIN, FOR_GOOD, failed, keeper, pid_file, slurm};
 use crate::args::ClusterUpArgs;
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
@@ -189,9 +189,13 @@ impl Servers<'_> {
         }
         let mut running = program.start(&target)?;
         while context.interrupt.stopped().is_none() {
-            if let Err(e) = self.look_after(context) {
-                end(running.as_mut());
-                return Err(e);
+            match self.look_after(context) {
+                Ok(true) => {}
+                Ok(false) => return Ok(end(running.as_mut())),
+                Err(e) => {
+                    end(running.as_mut());
+                    return Err(e);
+                }
             }
             if let Some(running) = &mut running
                 && let Some(status) = running
@@ -240,13 +244,31 @@ impl Servers<'_> {
         Ok(false)
     }
 
-    /// Starts again what has died, or leaves it to the server that takes over for it.
-    fn look_after(&mut self, context: &Context) -> anyhow::Result<()> {
+    /// Starts again what has died, or leaves it to the server that takes over for it. False once all were asked to stop.
+    fn look_after(&mut self, context: &Context) -> anyhow::Result<bool> {
         for child in &mut self.children {
             let Some(status) = child.ended() else {
                 continue;
             };
             if self.gone.contains(&child.id) {
+                continue;
+            }
+            let code = status.code().and_then(|code| u8::try_from(code).ok());
+            if code == Some(FOR_GOOD) {
+                self.gone.insert(child.id);
+                context.note(&format!("{} was asked to stop, and stays down", child.id));
+                if self.gone.len() == self.config.servers.len() {
+                    return Ok(false);
+                }
+                continue;
+            }
+            if code == Some(AGAIN) {
+                child.restart(self.config)?;
+                context.note(&format!(
+                    "{} was asked to start anew (pid {})",
+                    child.id,
+                    child.pid()
+                ));
                 continue;
             }
             if self.in_job && status.success() {
@@ -297,7 +319,7 @@ impl Servers<'_> {
                 child.pid()
             ));
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Stops all that live; false if some had to be killed.

@@ -278,9 +278,11 @@ impl Node {
         let mut deadline = self.names_deadline();
         while let Some(left) = changes.get(answers.len()..).filter(|l| !l.is_empty()) {
             let once = how.once.filter(|_| answers.is_empty());
+            let changing = self.begin_change().await?;
             let here = self
                 .engine
                 .change_names_here(asker, left, &View(self), once);
+            drop(changing);
             let here = match here {
                 // Nothing was done.
                 Err(Error::Promised { millis }) => {

@@ -1,6 +1,8 @@
 //! What a cluster's file says where stores move between its servers.
 
 use super::ClusterConfig;
+use crate::member::take;
+use esker_cluster::ServerId;
 use esker_model::{Error, Result};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -58,6 +60,17 @@ impl ClusterConfig {
                 "the stores of cluster `{}` do not move: its file has neither `stores` nor `[etcd]`",
                 self.name
             ))
+        })
+    }
+
+    /// The folder that a store is in now, while nobody serves it.
+    pub fn present_folder(&self, store: ServerId) -> Result<PathBuf> {
+        if self.etcd.is_none() {
+            return Ok(self.folder(store));
+        }
+        Ok(match take::newest(&self.storage, store.0)? {
+            0 => self.folder(store),
+            epoch => take::folder(&self.storage, store.0, epoch),
         })
     }
 

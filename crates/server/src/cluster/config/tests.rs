@@ -141,7 +141,10 @@ fn mistakes_are_named_with_their_place() {
             "servers = 2\n[limits]\nfronteer = 3\n",
             "did you mean `limits.frontier`?",
         ),
-        ("servers = 2\nbackups = \"/x\"\n", "unknown key `backups`"),
+        (
+            "servers = 2\nbackups = \"x\"\n",
+            "the absolute path of a folder",
+        ),
         (
             "servers = 2\ndurability = \"window\"\n",
             "durability \"window\" needs `checkpoint.live`",

@@ -63,6 +63,13 @@ pub(crate) fn question_out(question: Question) -> proto::PeerQuestion {
         }),
         Request::Ping => Asked::Ping(proto::Nothing {}),
         Request::Persist => Asked::Persist(proto::Nothing {}),
+        Request::Hold { id } => Asked::Hold(id),
+        Request::Copy { id, version, to } => Asked::Copy(proto::PeerCopy {
+            id,
+            version: version.0,
+            to,
+        }),
+        Request::Release { id } => Asked::Release(id),
     };
     proto::PeerQuestion {
         from: question.from.0,
@@ -110,6 +117,13 @@ pub(crate) fn question_in(question: proto::PeerQuestion) -> Decoded<Question> {
         ),
         Asked::Ping(_) => Request::Ping,
         Asked::Persist(_) => Request::Persist,
+        Asked::Hold(id) => Request::Hold { id },
+        Asked::Copy(m) => Request::Copy {
+            id: m.id,
+            version: Version(m.version),
+            to: m.to,
+        },
+        Asked::Release(id) => Request::Release { id },
         read => Request::Read(read::read_in(read)?),
     };
     Ok(Question {
@@ -163,6 +177,7 @@ fn response_out(response: Response) -> Outcome {
         }),
         Response::Unknown => Outcome::Unknown(proto::Nothing {}),
         Response::Done => Outcome::Done(proto::Nothing {}),
+        Response::Copied { bytes } => Outcome::Copied(bytes),
         Response::Schema(changes) => Outcome::Schema(proto::DefineRequest {
             changes: changes.iter().map(convert::change_out).collect(),
         }),
@@ -202,6 +217,7 @@ pub(crate) fn answer_in(answer: proto::PeerAnswer) -> Decoded<Answer> {
         }),
         Outcome::Unknown(_) => Ok(Response::Unknown),
         Outcome::Done(_) => Ok(Response::Done),
+        Outcome::Copied(bytes) => Ok(Response::Copied { bytes }),
         Outcome::Schema(m) => Ok(Response::Schema(convert::list(
             m.changes,
             "schema.changes",

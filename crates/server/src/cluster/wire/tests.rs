@@ -457,6 +457,13 @@ fn request() -> impl Strategy<Value = Request> {
         }),
         Just(Request::Ping),
         Just(Request::Persist),
+        any::<u64>().prop_map(|id| Request::Hold { id }),
+        any::<u64>().prop_map(|id| Request::Release { id }),
+        (any::<u64>(), any::<u64>(), "[a-z/]{0,20}").prop_map(|(id, version, to)| Request::Copy {
+            id,
+            version: Version(version),
+            to,
+        }),
     ]
 }
 

@@ -38,6 +38,8 @@ pub(super) const OBJECTS: u64 = 4;
 const REMEMBERED: u64 = 8;
 /// So many of these are kept of each writer.
 const MEMORIES: usize = 256;
+/// A call that takes longer is worth a look.
+const SLOW: Duration = Duration::from_secs(8);
 /// Texts of what went wrong that are kept.
 const TEXTS: usize = 20;
 
@@ -89,6 +91,8 @@ pub(super) struct Load {
     longest: AtomicU64,
     reads: AtomicU64,
     errors: Mutex<Texts>,
+    /// Calls that took long, for whoever wants to know which.
+    slow: Mutex<Texts>,
     violations: Mutex<Texts>,
 }
 
@@ -227,6 +231,7 @@ impl Load {
             longest: AtomicU64::new(0),
             reads: AtomicU64::new(0),
             errors: Mutex::default(),
+            slow: Mutex::default(),
             violations: Mutex::default(),
         })
     }
@@ -276,6 +281,10 @@ impl Load {
         locked(&self.violations).clone()
     }
 
+    pub(super) fn slow(&self) -> Texts {
+        locked(&self.slow).clone()
+    }
+
     pub(super) fn violation(&self, text: String) {
         tracing::error!(text, "a history that cannot be");
         locked(&self.violations).push(text);
@@ -288,6 +297,11 @@ impl Load {
         let took = began.elapsed();
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.longest.fetch_max(micros, Ordering::AcqRel);
+        if took > SLOW {
+            let at = self.now().as_secs_f64();
+            let took = took.as_secs_f64();
+            locked(&self.slow).push(format!("{what} took {took:.1} s, until {at:.1} s"));
+        }
         match answer {
             Ok(answer) => {
                 if write {

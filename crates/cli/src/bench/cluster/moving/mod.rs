@@ -101,6 +101,7 @@ fn conclude(report: &mut Report, load: &Load, database: &Database) -> anyhow::Re
         settings.insert("writes".into(), load.writes().into());
         settings.insert("reads".into(), load.reads().into());
         settings.insert("looked_at".into(), looked.into());
+        settings.insert("slow".into(), load.slow().first.into());
         settings.insert("errors".into(), errors.count.into());
         settings.insert("violations".into(), violations.count.into());
     }

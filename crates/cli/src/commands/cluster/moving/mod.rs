@@ -6,6 +6,7 @@ pub(super) mod drain;
 pub(crate) mod etcd;
 pub(crate) mod process;
 pub(super) mod rebalance;
+pub(super) mod restart;
 pub(super) mod server;
 pub(super) mod status;
 pub(super) mod up;

@@ -40,8 +40,7 @@ impl Process {
             .append(true)
             .open(&log)
             .map_err(|e| failed(format!("opening the log `{}`", log.display()), e))?;
-        let program =
-            std::env::current_exe().map_err(|e| failed("finding this program's own file", e))?;
+        let program = super::super::program()?;
         let mut command = Command::new(program);
         command.args(["cluster", "server"]).arg(file).args([
             "--listen",

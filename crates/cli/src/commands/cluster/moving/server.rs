@@ -1,5 +1,6 @@
 //! `esker cluster server`, where stores move.
 
+use super::super::asked_code;
 use super::super::server::{LOOK, orphaned};
 use crate::args::ClusterServerArgs;
 use crate::commands::serve::log_to_stderr;
@@ -36,10 +37,14 @@ pub(in super::super) fn run(
         "listening"
     );
     let orphaned = orphaned(args)?;
-    while context.interrupt.stopped().is_none() && !orphaned.load(Ordering::Acquire) {
+    while context.interrupt.stopped().is_none()
+        && !orphaned.load(Ordering::Acquire)
+        && member.asked().is_none()
+    {
         std::thread::sleep(LOOK);
     }
     tracing::info!("stopping: stores go to the others; a second signal ends it at once");
+    let asked = asked_code(member.asked(), args.until_stdin_ends);
     let whole = member.stop();
     if whole {
         tracing::info!("stopped");
@@ -48,5 +53,5 @@ pub(in super::super) fn run(
             "stopped; not all stores were given back: others take them when the lease ends"
         );
     }
-    Ok(Outcome::partly_if(!whole))
+    Ok(asked.map_or(Outcome::partly_if(!whole), Outcome::Program))
 }

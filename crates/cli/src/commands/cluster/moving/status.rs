@@ -53,6 +53,11 @@ pub(in super::super) fn run(
             "newest",
             "vertices",
             "edges",
+            "split",
+            "vnodes",
+            "bytes",
+            "calls_per_s",
+            "writes_per_s",
             "asked",
             "unanswered",
         ];

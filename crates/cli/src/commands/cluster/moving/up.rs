@@ -1,6 +1,6 @@
 //! `esker cluster up`, where stores move: the servers that the file names, and an etcd if it names none.
 
-use super::super::{failed, keeper, pid_file};
+use super::super::{AGAIN, FOR_GOOD, failed, keeper, pid_file};
 use super::etcd::Own;
 use super::process::{Process, stop};
 use crate::context::Context;
@@ -8,6 +8,7 @@ use crate::exit::Outcome;
 use crate::units::counted;
 use esker_server::ClusterConfig;
 use esker_server::member::Look;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,8 @@ struct Servers<'a> {
     memory: u64,
     etcd: Option<Own>,
     all: Vec<(Process, Instant)>,
+    /// Servers that an owner has asked to stop.
+    told: BTreeSet<String>,
 }
 
 pub(in super::super) fn run(
@@ -52,6 +55,7 @@ pub(in super::super) fn run(
             Some(Own::start(config)?)
         },
         all: Vec::new(),
+        told: BTreeSet::new(),
     };
     // Whether etcd is there is said before anything is started.
     drop(Look::at(config)?);
@@ -97,7 +101,7 @@ impl Servers<'_> {
         let first = self.config.servers.first().map_or("", String::as_str);
         writeln!(context.out, "ready: esker://{first} ({count}, {stores})")?;
         context.out.flush()?;
-        while context.interrupt.stopped().is_none() {
+        while context.interrupt.stopped().is_none() && self.told.len() < self.all.len() {
             self.look_after(context)?;
             std::thread::sleep(LOOK);
         }
@@ -148,6 +152,27 @@ impl Servers<'_> {
             let Some(status) = process.ended() else {
                 continue;
             };
+            let code = status.code().and_then(|code| u8::try_from(code).ok());
+            if code == Some(FOR_GOOD) {
+                if self.told.insert(process.member.clone()) {
+                    context.note(&format!(
+                        "the server at {} was asked to stop, and stays down; the others have its stores",
+                        process.member
+                    ));
+                }
+                continue;
+            }
+            if code == Some(AGAIN) {
+                *process =
+                    Process::start(self.file, self.config, &process.member, self.memory, true)?;
+                *since = Instant::now();
+                context.note(&format!(
+                    "the server at {} was asked to start anew (pid {})",
+                    process.member,
+                    process.pid()
+                ));
+                continue;
+            }
             if since.elapsed() < REST {
                 continue;
             }
