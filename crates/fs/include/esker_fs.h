@@ -77,8 +77,8 @@ esker_fs *esker_fs_open(const char *target, const esker_fs_options *options);
 int esker_fs_close(esker_fs *fs);
 
 /*
- * With write_behind, esker_fs_open_file with O_CREAT, mkdir, rmdir, unlink, rename, link and symlink return at once, and so do writes of
- * small contents into files that were just made. They are made in their order, once enough are held, or some time has passed, or this
+ * With write_behind, esker_fs_open_file with O_CREAT, unlink, rename, link and symlink return at once, and so do writes of small
+ * contents into files that were just made. (mkdir and rmdir do not: others go on in those directories.) They are made in their order, once enough are held, or some time has passed, or this
  * process asks for anything that they might change, or here. What could not be made (a name that was taken, a right that was missing)
  * is told here: the first of all since the last flush, with how many there were. If the target did not answer they are held still.
  * Without write_behind it does nothing.

@@ -80,6 +80,12 @@ impl Fs {
         }
     }
 
+    /// Directories are made at once: other processes make files in them next.
+    fn change_now(&self, change: Change) -> Result<()> {
+        self.seen()?;
+        self.direct.change(&self.asker, change).map(|_| ())
+    }
+
     fn make_of(&self, mode: u32) -> Make {
         let number = |n: i64| u32::try_from(n).unwrap_or(u32::MAX);
         let gid = self.asker.gids.first().copied().unwrap_or(-1);
@@ -151,7 +157,7 @@ impl Fs {
     /// Makes a directory.
     pub fn mkdir(&self, path: &NamePath, mode: u32) -> Result<()> {
         let make = self.make_of(Kind::Directory.bits() | mode & 0o7777);
-        self.change(Change::Make(path.clone(), make))
+        self.change_now(Change::Make(path.clone(), make))
     }
 
     /// Makes a symbolic link that says so.
@@ -176,7 +182,7 @@ impl Fs {
 
     /// Removes an empty directory.
     pub fn rmdir(&self, path: &NamePath) -> Result<()> {
-        self.change(Change::Rmdir(path.clone()))
+        self.change_now(Change::Rmdir(path.clone()))
     }
 
     /// Gives a file or directory another path.

@@ -1,15 +1,9 @@
-//! The kernel's calls, each turned into one of this crate's; and the session that they come by.
+//! The kernel's calls, each turned into one of this crate's.
 
 use crate::attributes;
-use crate::content::{reads, writes};
-use crate::data::Folders;
-use crate::files::{Answer, Files, Target, name};
+use crate::door::{Door, done, sized};
+use crate::files::name;
 use crate::names::{New, Wanted};
-use crate::nodes::Node;
-use crate::options::Options;
-use crate::place;
-use crate::record::Recorder;
-use crate::session::{Mounted, begin};
 use esker_model::namespace::{Content, Kind};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation,
@@ -19,10 +13,8 @@ use fuser::{
 };
 use std::ffi::OsStr;
 use std::io;
-use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
@@ -39,102 +31,7 @@ pub(crate) const WANTED: [InitFlags; 8] = [
 ];
 /// Data folders may themselves lie on a stacked file system, as those of containers do.
 const STACKED: u32 = 2;
-const GENERATION: Generation = Generation(0);
-
-/// Mounts a namespace on a directory. Returns once it is there.
-pub fn mount(target: Arc<dyn Target>, at: &Path, options: Options) -> io::Result<Mounted> {
-    mount_recorded(target, at, options, None)
-}
-
-/// The same, and who has which file open is recorded.
-pub fn mount_recorded(
-    target: Arc<dyn Target>,
-    at: &Path,
-    options: Options,
-    recorder: Option<Arc<Recorder>>,
-) -> io::Result<Mounted> {
-    let invalid = |e: String| io::Error::new(io::ErrorKind::InvalidInput, e);
-    options.check().map_err(|e| invalid(e.to_string()))?;
-    let at = place::demand_free(at)?;
-    let folders = Folders::open(&options.data)?;
-    if let Some(inside) = folders.paths().find(|p| p.starts_with(&at)) {
-        return Err(invalid(format!(
-            "data folder {} lies below {}, where the mount would cover it: choose another one",
-            inside.display(),
-            at.display()
-        )));
-    }
-    raise_open_files();
-    let files = Arc::new(Files {
-        recorder,
-        ..Files::new(target, options, folders)
-    });
-    let door = Door(Arc::clone(&files));
-    begin(door, &at, &files.options, |notifier| {
-        let _ = files.notifier.set(notifier);
-    })
-}
-
-/// Each open file has one underneath.
-fn raise_open_files() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    // Where that is refused, it stays what it was.
-    let _ = setrlimit(Resource::Nofile, limit);
-}
-
-/// What the library calls.
-struct Door(Arc<Files>);
-
-impl Door {
-    fn entry(&self, reply: ReplyEntry, made: Answer<fuser::FileAttr>) {
-        match made {
-            Ok(attributes) => reply.entry(&self.0.options.timeout, &attributes, GENERATION),
-            Err(e) => reply.error(e),
-        }
-    }
-
-    /// What the kernel is to call an open file by: whether it is open to write, and behind that the number that it is recorded under.
-    fn handle(&self, request: &Request, node: &Node, flags: i32, new: bool) -> FileHandle {
-        let write = writes(flags);
-        let recorded = self.0.recorder.as_ref().map_or(0, |recorder| {
-            // Nothing can be read of what was just made but what was written.
-            let how = (reads(flags) && !new, write);
-            recorder.opened((request.pid(), request.uid()), node.id, how)
-        });
-        FileHandle(recorded << 1 | u64::from(write))
-    }
-
-    fn make(
-        &self,
-        request: &Request,
-        (parent, name_): (INodeNo, &OsStr),
-        new: New,
-    ) -> Answer<fuser::FileAttr> {
-        let (directory, name) = (self.0.node(parent.0)?, name(name_)?);
-        let asker = self.0.groups.asker(request);
-        let owner = (request.uid(), request.gid());
-        let inode = self.0.make(&asker, owner, (&directory, &name), new)?;
-        Ok(self.0.known(&directory, &name, &inode).1)
-    }
-}
-
-fn done(reply: ReplyEmpty, answer: Answer<()>) {
-    match answer {
-        Ok(()) => reply.ok(),
-        Err(e) => reply.error(e),
-    }
-}
-
-fn sized(reply: ReplyXattr, size: u32, answer: Answer<Vec<u8>>) {
-    match answer {
-        Ok(data) if size == 0 => reply.size(data.len() as u32),
-        Ok(data) if data.len() > size as usize => reply.error(Errno::ERANGE),
-        Ok(data) => reply.data(&data),
-        Err(e) => reply.error(e),
-    }
-}
+pub(crate) const GENERATION: Generation = Generation(0);
 
 impl Filesystem for Door {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
@@ -362,40 +259,10 @@ impl Filesystem for Door {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let new = New {
-            mode: Kind::File.bits() | mode & 0o7777,
-            rdev: 0,
-            content: Content::None,
-        };
-        let files = &self.0;
-        let made = || -> Answer<_> {
-            let (directory, name) = (files.node(parent.0)?, name(name_)?);
-            let asker = files.groups.asker(request);
-            let owner = (request.uid(), request.gid());
-            let inode = match files.make(&asker, owner, (&directory, &name), new) {
-                // Somebody else was faster: the kernel looks again, and opens what is there as it opens anything.
-                Err(e)
-                    if e.code() == Errno::EEXIST.code() && !crate::content::is_exclusive(flags) =>
-                {
-                    return Err(Errno::ESTALE);
-                }
-                made => made?,
-            };
-            let (node, attributes) = files.known(&directory, &name, &inode);
-            let register = |file: &std::fs::File| reply.open_backing(file);
-            match files.open_new(&node, &inode, flags, &register) {
-                Ok(opened) => {
-                    let handle = self.handle(request, &node, flags, true);
-                    Ok((attributes, handle, opened))
-                }
-                Err(e) => {
-                    files.nodes.forget(node.number, 1);
-                    Err(e)
-                }
-            }
-        };
-        let timeout = &files.options.timeout;
-        match made() {
+        let register = |file: &std::fs::File| reply.open_backing(file);
+        let made = self.create_and_open(request, (parent, name_), (mode, flags), &register);
+        let timeout = &self.0.options.timeout;
+        match made {
             Err(e) => reply.error(e),
             Ok((attributes, handle, opened)) => match &opened.backing {
                 Some(backing) => reply.created_passthrough(
@@ -515,30 +382,7 @@ impl Filesystem for Door {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let mut listed = || -> Answer<()> {
-            let node = self.0.node(ino.0)?;
-            let dots = [(".", node.number), ("..", node.above())];
-            for (place, (dot, number)) in (1..).zip(dots) {
-                let directory = fuser::FileType::Directory;
-                if place > offset && reply.add(INodeNo(number), place, directory, dot) {
-                    return Ok(());
-                }
-            }
-            let stream = self.0.streams.get(fh.0)?;
-            let stream = &mut *stream.lock();
-            self.0
-                .list(&node, stream, offset.max(2), &mut |place, entry| {
-                    let number = self.0.nodes.number_of(entry.inode.id);
-                    let kind = attributes::kind(entry.inode.kind());
-                    let name = OsStr::from_bytes(entry.name.as_bytes());
-                    if reply.add(INodeNo(number), place, kind, name) {
-                        ControlFlow::Break(())
-                    } else {
-                        ControlFlow::Continue(())
-                    }
-                })
-        };
-        match listed() {
+        match self.list_names((ino, fh), offset, &mut reply) {
             Ok(()) => reply.ok(),
             Err(e) => reply.error(e),
         }
@@ -552,47 +396,7 @@ impl Filesystem for Door {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let timeout = self.0.options.timeout;
-        let mut listed = || -> Answer<()> {
-            let node = self.0.node(ino.0)?;
-            if offset < 2 {
-                let own = self.0.attributes_of(&node)?;
-                let above = fuser::FileAttr {
-                    ino: INodeNo(node.above()),
-                    ..own
-                };
-                for (place, (dot, attributes)) in (1..).zip([(".", own), ("..", above)]) {
-                    // The kernel counts neither of them.
-                    if place > offset
-                        && reply.add(
-                            attributes.ino,
-                            place,
-                            dot,
-                            &timeout,
-                            &attributes,
-                            GENERATION,
-                        )
-                    {
-                        return Ok(());
-                    }
-                }
-            }
-            let stream = self.0.streams.get(fh.0)?;
-            let stream = &mut *stream.lock();
-            self.0
-                .list(&node, stream, offset.max(2), &mut |place, entry| {
-                    let (known, attributes) = self.0.known(&node, &entry.name, &entry.inode);
-                    let name = OsStr::from_bytes(entry.name.as_bytes());
-                    let number = INodeNo(known.number);
-                    if reply.add(number, place, name, &timeout, &attributes, GENERATION) {
-                        self.0.nodes.forget(known.number, 1);
-                        ControlFlow::Break(())
-                    } else {
-                        ControlFlow::Continue(())
-                    }
-                })
-        };
-        match listed() {
+        match self.list_whole((ino, fh), offset, &mut reply) {
             Ok(()) => reply.ok(),
             Err(e) => reply.error(e),
         }

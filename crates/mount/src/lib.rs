@@ -1,7 +1,7 @@
 //! The mount: any namespace as a file system of this machine, over FUSE.
 //!
 //! ```text
-//!  program ──► kernel ──► Files (fuse.rs: the protocol's calls)
+//!  program ──► kernel ──► Files (fuse.rs, door.rs: the protocol's calls)
 //!                │          ├─ names.rs    look-ups, changes of names, attributes   ──► Target: the namespace
 //!                │          ├─ content.rs  open files, and what was written told    ──► data.rs: objects in folders
 //!                │          └─ list.rs     directories
@@ -20,6 +20,7 @@ mod bytes;
 mod content;
 pub mod data;
 pub mod direct;
+mod door;
 mod files;
 mod fuse;
 mod list;
@@ -34,8 +35,8 @@ mod session;
 mod who;
 mod xattrs;
 
+pub use door::{mount, mount_recorded};
 pub use files::Target;
-pub use fuse::{mount, mount_recorded};
 pub use null::mount_null;
 pub use options::{Options, OptionsError};
 pub use place::How;

@@ -29,4 +29,5 @@ mod names;
 mod opening;
 mod prefix;
 mod real;
+mod working;
 mod xattrs;

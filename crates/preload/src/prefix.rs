@@ -1,6 +1,6 @@
 //! Which paths are of which target: `ESKER_PRELOAD=PREFIX=TARGET[,DATA…][;PREFIX=TARGET…]`.
 
-use crate::{descriptors, inside};
+use crate::{descriptors, inside, working};
 use esker_fs::{Failure, Fs, Options, Result};
 use esker_model::namespace::NamePath;
 use parking_lot::Mutex;
@@ -132,9 +132,17 @@ impl Below {
         self.prefix.open()
     }
 
-    fn join(&self, relative: &[u8]) -> Option<Self> {
+    /// The whole path, as the program says it.
+    pub fn whole(&self) -> Vec<u8> {
         let mut whole = self.prefix.at.as_bytes().to_vec();
-        whole.extend_from_slice(self.path.as_bytes());
+        if !self.path.is_root() {
+            whole.extend_from_slice(self.path.as_bytes());
+        }
+        whole
+    }
+
+    fn join(&self, relative: &[u8]) -> Option<Self> {
+        let mut whole = self.whole();
         whole.push(b'/');
         whole.extend_from_slice(relative);
         find(&whole)
@@ -177,6 +185,9 @@ pub unsafe fn resolve(directory: c_int, path: *const c_char) -> Option<Below> {
         None => None,
         Some(b'/') => find(path),
         Some(_) if directory == libc::AT_FDCWD => {
+            if let Some(there) = working::directory() {
+                return there.join(path);
+            }
             let mut whole = std::env::current_dir().ok()?.into_os_string().into_vec();
             whole.push(b'/');
             whole.extend_from_slice(path);

@@ -268,7 +268,9 @@ fn lines(text: &str, what: &str) -> Vec<Json> {
 fn lineage_with(lab: &Lab, command: &str, path: &str, wanted: &str) -> String {
     let since = Instant::now();
     loop {
-        let said = lab.well(&[command, path, "--format", "ndjson"]);
+        // A file of which the graph knows nothing yet is no vertex.
+        let out = lab.esker(&[command, path, "--format", "ndjson"]);
+        let said = String::from_utf8(out.stdout).unwrap();
         if said.contains(wanted) {
             return said;
         }

@@ -108,7 +108,7 @@ fn what_cannot_be_made_is_told_by_the_next_flush_and_only_by_it() {
     put(&fs, "/a", NEW, b"first");
     fs.flush().unwrap();
     put(&fs, "/a", NEW, b"second");
-    fs.rmdir(&path("/none")).unwrap();
+    fs.unlink(&path("/none")).unwrap();
     put(&fs, "/b", NEW, b"third");
     let failure = fs.flush().unwrap_err();
     assert_eq!(failure.errno, EXIST);

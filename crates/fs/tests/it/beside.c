@@ -87,7 +87,8 @@ int main(int argc, char **argv)
     CHECK(setxattr(below("/turns"), "user.esker.campaign", "winter24", 8, 0) == 0);
     char value[10];
     CHECK(esker_fs_getxattr(fs, "/turns", "user.esker.campaign", value, 10, 0) == 8 && memcmp(value, "winter24", 8) == 0);
-    CHECK(esker_fs_mkdir(fs, "/dir", 0755) == 0 && rename(strdup(below("/turns")), below("/dir/turns")) == 0);
+    char *from = strdup(below("/turns"));
+    CHECK(esker_fs_mkdir(fs, "/dir", 0755) == 0 && rename(from, below("/dir/turns")) == 0);
     CHECK(esker_fs_stat(fs, "/dir/turns", &b) == 0 && a.st_ino == b.st_ino);
     CHECK(esker_fs_stat(fs, "/turns", &b) < 0 && errno == ENOENT);
     CHECK(esker_fs_unlink(fs, "/dir/turns") == 0 && open(below("/dir/turns"), O_RDONLY) < 0 && errno == ENOENT);

@@ -32,6 +32,16 @@ fn commands_of_everyday() {
     scratch.run("cp", &["-r", "$LAB/run7", "$LAB/run8"]);
     scratch.run("cmp", &["$LAB/run7/large", "$LAB/run8/large"]);
 
+    // By commands that go there.
+    let said = scratch.run(
+        "sh",
+        &[
+            "-c",
+            "cd $LAB/run7 && pwd && echo more > raw/here && cat < raw/here",
+        ],
+    );
+    assert_eq!(said, "/esker-preload-test/run7\nmore\n");
+
     // Moved within, and out of the target.
     scratch.run("mv", &["$LAB/run8/small", "$LAB/run8/moved"]);
     scratch.run("mv", &["$LAB/run8/moved", "outside"]);
@@ -54,19 +64,22 @@ fn commands_of_everyday() {
     scratch.run("truncate", &["-s", "12", "$LAB/run8/large"]);
     assert_eq!(
         scratch.run("wc", &["-c", "$LAB/run8/large"]),
-        "12 /nowhere/lab/run8/large\n"
+        "12 /esker-preload-test/run8/large\n"
     );
 
     // What is not there is said as ever.
     let said = scratch.fail("cat", &["$LAB/run9"]);
-    assert_eq!(said, "cat: /nowhere/lab/run9: No such file or directory\n");
+    assert_eq!(
+        said,
+        "cat: /esker-preload-test/run9: No such file or directory\n"
+    );
     let said = scratch.fail("rmdir", &["$LAB/run7"]);
     assert!(said.contains("Directory not empty"), "{said}");
     scratch.run("rm", &["-r", "$LAB/run7", "$LAB/run8"]);
     assert_eq!(scratch.run("ls", &["-A", "$LAB"]), "");
     // And everything else is untouched.
     assert_eq!(scratch.run("cat", &["small"]), "hello\n");
-    assert!(!std::path::Path::new("/nowhere").exists());
+    assert!(!std::path::Path::new("/esker-preload-test").exists());
 }
 
 const SCRIPT: &str = r#"
@@ -190,7 +203,7 @@ fn an_mpi_program() {
     let out = Command::new("mpirun")
         .args(["--allow-run-as-root", "--oversubscribe", "-np", "3", "env"])
         .args([of("LD_PRELOAD"), of("ESKER_PRELOAD")])
-        .args(["./job", "/nowhere/lab/out"])
+        .args(["./job", "/esker-preload-test/out"])
         .current_dir(scratch.folder.path())
         .output()
         .unwrap();
@@ -208,14 +221,14 @@ fn what_cannot_be_opened_is_told() {
     let scratch = Scratch::new();
     let out = scratch
         .command("cat", &["$LAB/x"])
-        .env("ESKER_PRELOAD", "/nowhere/lab=/no/database;nonsense")
+        .env("ESKER_PRELOAD", "/esker-preload-test=/no/database;nonsense")
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(said.contains("`nonsense`: there is no `=`"), "{said}");
     assert!(said.contains("`/no/database` cannot be opened"), "{said}");
     assert!(
-        said.contains("cat: /nowhere/lab/x: Input/output error"),
+        said.contains("cat: /esker-preload-test/x: Input/output error"),
         "{said}"
     );
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// Where no such directory is: what is seen there is the target's.
-pub(crate) const PREFIX: &str = "/nowhere/lab";
+pub(crate) const PREFIX: &str = "/esker-preload-test";
 
 pub(crate) struct Scratch {
     pub(crate) folder: tempfile::TempDir,
