@@ -15,6 +15,7 @@ mod object;
 mod placement;
 mod rdf;
 mod read;
+mod run;
 mod serve;
 mod site;
 mod walk;
@@ -56,6 +57,9 @@ pub(crate) use rdf::{
     RdfDumpArgs, RdfLoadArgs, RdfPlainArgs, RdfStatsArgs, RdfWorkerArgs, SparqlArgs,
 };
 pub(crate) use read::{DiffArgs, GetArgs, HistoryArgs, ScanArgs, TopArgs, TopBy};
+pub(crate) use run::{
+    LogArgs, RunArgs, SpoolArg, SpoolArgs, SpoolCommand, SpoolDeliverArgs, SpoolListArgs,
+};
 pub(crate) use serve::{LogFormat, ServeArgs};
 pub(crate) use site::{
     CacheSize, SiteArgs, SiteCommand, SitePathArgs, SiteRecordArgs, SiteReplayArgs, SiteServeArgs,
@@ -192,6 +196,12 @@ pub(crate) enum Command {
     Import(ImportArgs),
     /// Write vertices or edges to CSV, NDJSON or Parquet
     Export(ExportArgs),
+    /// Run a program and record what it was: command, settings, environment, inputs, outputs, how it ended
+    Run(Box<RunArgs>),
+    /// List the latest runs that were recorded
+    Log(LogArgs),
+    /// Look after runs that wait for their database
+    Spool(SpoolArgs),
     /// How a file came to be: the jobs, inputs, executables and users behind it
     Lineage(LineageArgs),
     /// What was derived from a file, grouped by user

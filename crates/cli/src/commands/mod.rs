@@ -28,6 +28,7 @@ mod placement;
 mod put;
 pub(crate) mod rdf;
 mod restore;
+mod run;
 mod scan;
 mod schema;
 mod serve;
@@ -65,6 +66,10 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     if cli.globals.trust_new_host {
         esker_access::known_hosts::trust_new_ones();
     }
+    // Before anything catches signals: they are the program's.
+    if let Command::Run(args) = &cli.command {
+        return exit::exit_code(run::main(args, &cli.globals));
+    }
     let interrupt = match Interrupt::install() {
         Ok(interrupt) => interrupt,
         Err(error) => {
@@ -83,7 +88,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
 
 /// Runs one command and gives its exit code, after telling the user about an error.
 pub(crate) fn run_to_code(command: Command, context: &mut Context, interrupt: &Interrupt) -> u8 {
-    let outcome = run(command, context, interrupt);
+    let outcome = run_command(command, context, interrupt);
     let finished = context.finish();
     match outcome.and_then(|outcome| finished.map(|()| outcome)) {
         Ok(outcome) => outcome.code(),
@@ -108,7 +113,11 @@ pub(crate) fn complain(error: &anyhow::Error, style: Style) -> u8 {
     exit::code_of(error)
 }
 
-fn run(command: Command, context: &mut Context, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+fn run_command(
+    command: Command,
+    context: &mut Context,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Outcome> {
     match command {
         Command::Init(args) => init::run(&args, context),
         Command::Mount(args) => mount::mount(&args, context),
@@ -124,6 +133,10 @@ fn run(command: Command, context: &mut Context, interrupt: &Interrupt) -> anyhow
             }
         },
         Command::Export(args) => export::run(&args.command, context),
+        // In the shell; elsewhere it has not come here.
+        Command::Run(args) => Ok(Outcome::Program(run::main(&args, &context.globals))),
+        Command::Log(args) => run::log::run(&args, context),
+        Command::Spool(args) => run::deliver::run(&args.command, context),
         Command::Lineage(args) => lineage::lineage(&args, context),
         Command::Impact(args) => lineage::impact(&args, context),
         Command::Get(args) => get::run(&args, context),

@@ -28,6 +28,7 @@ mod rdf;
 mod rdf_workers;
 mod resize;
 mod resize_window;
+mod runs;
 mod serve;
 mod site;
 mod slurm;

@@ -4,7 +4,7 @@
 //! outlive them. [`workload`] says what clients ask ([`ask`]), [`client`] how they insist on an answer, [`chaos`] what goes
 //! wrong meanwhile. [`check`] then asks whether all that was answered could have been. [`play`] makes a run of these from a
 //! seed; [`alone`] makes one in which nothing happens at the same time, so that every answer is known beforehand.
-//! [`moving`] has servers move between processes, as in a cluster with an etcd.
+//! [`copies`] are made of a cluster meanwhile. [`moving`] has servers move between processes, as in a cluster with an etcd.
 //! [`objects`] is a run of its own for objects, [`names`] one for files, both in [`weather`]. [`liar`] is an engine in the cluster's place that answers wrongly, to try the checks.
 
 pub mod alone;
@@ -13,6 +13,7 @@ pub mod chaos;
 pub mod check;
 pub mod client;
 pub mod cluster;
+pub mod copies;
 pub mod exec;
 pub mod facade;
 pub mod files;

@@ -9,13 +9,12 @@
 
 use super::cluster::seats::{Gates, SeatGate};
 use super::cluster::{Cluster, Shape};
+use super::copies::copy;
 use super::exec::{Group, Shared, WORLD};
 use crate::members::etcd::Etcd;
 use crate::rng::Rng;
 use esker_cluster::member::{Input, Machine, Output, Settings};
-use esker_model::{Flow, Result};
 use esker_store::memory::MemoryStore;
-use esker_store::{Durability, KeyRange, Read as _, Store as _, Table, WriteBatch};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
@@ -78,20 +77,6 @@ pub struct Moving {
 
 fn name(process: usize) -> String {
     format!("10.0.0.{process}:7400")
-}
-
-/// A store of its own with the same rows.
-fn copy(of: &MemoryStore) -> Result<MemoryStore> {
-    let to = MemoryStore::new();
-    for table in Table::ALL {
-        let mut batch = WriteBatch::default();
-        of.scan(table, &KeyRange::ALL, &mut |key, value| {
-            batch.put(table, key, value);
-            Flow::Continue(())
-        })?;
-        to.commit(batch, Durability::Sync)?;
-    }
-    Ok(to)
 }
 
 impl Moving {

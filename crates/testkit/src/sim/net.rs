@@ -1,5 +1,6 @@
 //! A network that delays, reorders, loses and repeats, and servers that are not there.
 
+use super::copies::Copies;
 use super::exec::{Exec, Group, LocalFuture, Receiver, Sender, Shared, oneshot, within};
 use super::files::{SimFiles, SimShare};
 use crate::rng::Rng;
@@ -7,6 +8,7 @@ use esker_cluster::node::{BoxFuture, SharedFiles, Window};
 use esker_cluster::peer::{Answer, Question};
 use esker_cluster::{Host, Node, ServerId};
 use esker_model::{Error, Result};
+use esker_store::memory::MemoryStore;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::rc::Rc;
@@ -188,6 +190,7 @@ impl State {
 pub struct Net {
     shared: Arc<Shared>,
     state: Arc<Mutex<State>>,
+    copies: Arc<Copies>,
 }
 
 impl Net {
@@ -209,6 +212,7 @@ impl Net {
         let net = Self {
             shared: Arc::clone(exec.shared()),
             state: Arc::new(Mutex::new(state)),
+            copies: Arc::default(),
         };
         let postman = net.clone().carry(Rc::downgrade(exec));
         exec.spawn(super::exec::WORLD, Box::pin(postman));
@@ -217,6 +221,11 @@ impl Net {
 
     fn state(&self) -> MutexGuard<'_, State> {
         locked(&self.state)
+    }
+
+    /// Copies that servers have made.
+    pub fn copies(&self) -> &Arc<Copies> {
+        &self.copies
     }
 
     /// From now on this goes wrong.
@@ -304,8 +313,10 @@ impl Net {
         group: Group,
         window: Option<Arc<dyn Window>>,
         files: Option<Arc<SimFiles>>,
+        store: Option<&MemoryStore>,
     ) -> Arc<dyn Host> {
         Arc::new(SimHost {
+            store: store.cloned(),
             window,
             files,
             id,
@@ -496,6 +507,7 @@ struct SimHost {
     net: Net,
     window: Option<Arc<dyn Window>>,
     files: Option<Arc<SimFiles>>,
+    store: Option<MemoryStore>,
 }
 
 impl Host for SimHost {
@@ -528,6 +540,18 @@ impl Host for SimHost {
 
     fn window(&self) -> Option<Arc<dyn Window>> {
         self.window.clone()
+    }
+
+    fn copy(&self, to: String) -> BoxFuture<'static, Result<u64>> {
+        let (net, id, store) = (self.net.clone(), self.id, self.store.clone());
+        Box::pin(async move {
+            // Some disks are slow.
+            let delay = net.state().delay();
+            net.shared.sleep(delay).await;
+            let store = store.ok_or_else(|| Error::Invalid("there is nothing to copy".into()))?;
+            net.copies.take(to, id, &store)?;
+            Ok(1)
+        })
     }
 }
 
@@ -593,7 +617,7 @@ mod tests {
         fn asked(&self) -> Result<Answer> {
             let call = self
                 .net
-                .host(ServerId(0), WORLD, None, None)
+                .host(ServerId(0), WORLD, None, None, None)
                 .call(ServerId(1), ping());
             self.exec.block_on(call, 10_000_000).unwrap()
         }

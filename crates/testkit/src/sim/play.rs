@@ -6,6 +6,7 @@ use super::check::batches::{Order, Tags, order};
 use super::check::{Findings, questions, rows};
 use super::client::{Clients, Record};
 use super::cluster::{Cluster, Shape, Subject};
+use super::copies;
 use super::exec::WORLD;
 use super::facade::Facade;
 use super::liar::Lie;
@@ -210,6 +211,11 @@ impl Scenario {
             );
             cluster.exec.spawn(WORLD, Box::pin(trouble));
         }
+        if self.weather == Weather::Tide {
+            let rng = Rng::new(rng.next());
+            let copies = copies::make(Rc::clone(cluster), rng, Rc::clone(&stop));
+            cluster.exec.spawn(WORLD, Box::pin(copies));
+        }
         clients.busy.set(self.clients);
         for client in 0..self.clients {
             let which = (client, self.clients);
@@ -295,10 +301,12 @@ impl Scenario {
         if !self.taste.polite {
             return Ok(());
         }
-        at_rest(clients, &ordered, facade, self.seed).or_else(|why| {
-            findings.push(format!("at rest: {why}"));
-            Ok(())
-        })
+        let world = &clients.ground.world;
+        let found = at_rest(clients, &ordered, facade, self.seed)
+            .map_err(|why| format!("at rest: {why}"))
+            .and_then(|()| copies::check(cluster, &ordered.model, world, self.seed));
+        findings.extend(found.err());
+        Ok(())
     }
 }
 
@@ -371,6 +379,8 @@ pub struct Played {
     pub messages: u64,
     /// How servers moved.
     pub moves: Moves,
+    /// Copies that were made.
+    pub copies: usize,
     /// The same for the same run.
     pub digest: u64,
     /// The last events.
@@ -383,6 +393,7 @@ impl Played {
         self.findings.extend(cluster.complaints());
         self.polls = cluster.exec.polls();
         self.messages = cluster.net.sent();
+        self.copies = cluster.net.copies().made();
         let moving = cluster.moving.as_ref();
         self.moves = moving.map(|moving| moving.moves()).unwrap_or_default();
         self.digest = cluster.exec.digest();

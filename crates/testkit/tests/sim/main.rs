@@ -178,16 +178,21 @@ fn objects_while_servers_become_more_or_fewer() {
 fn play_tide(what: &str, play: &dyn Fn(u64, bool) -> Played, seeds: Range<u64>) {
     let world = Ground::new(16).world;
     let runs = seeds.end - seeds.start;
-    let (mut applied, mut all) = (0, Moves::default());
+    let (mut applied, mut copies, mut all) = (0, 0, Moves::default());
     for seed in seeds {
         let name = format!("{what}, seed {seed}, servers move");
         let played = explain(&name, &world, 300, &|tracing| play(seed, tracing));
         applied += played.applied as u64;
+        copies += played.copies;
         all.opened += played.moves.opened;
         all.withheld += played.moves.withheld;
         all.killed += played.moves.killed;
     }
-    println!("{runs} runs of {what} that move: {applied} changes, {all:?}");
+    println!("{runs} runs of {what} that move: {applied} changes, {copies} copies, {all:?}");
+    assert!(
+        what != "batches" || copies as u64 > runs,
+        "runs of which no copies are made"
+    );
     assert!(applied > 8 * runs, "runs that do nothing");
     assert!(
         all.opened > 20 * runs && all.killed > runs && all.withheld > 0,

@@ -275,6 +275,13 @@ impl Cluster {
         self.complaints.borrow().clone()
     }
 
+    /// Gives servers that have not been started what they hold, in their order.
+    pub fn fill(&self, stores: impl Iterator<Item = MemoryStore>) {
+        for (server, store) in self.servers.borrow_mut().iter_mut().zip(stores) {
+            server.store = store;
+        }
+    }
+
     /// Starts a server on what its store holds. It joins by itself.
     pub fn start(self: &Rc<Self>, at: usize) -> Result<()> {
         let group = self.exec.group();
@@ -416,7 +423,7 @@ impl Cluster {
         let window = window.map(|live| Arc::new(SimWindow(live)) as Arc<dyn Window>);
         let files = self.shape.share.filter(|share| share.sees(at));
         let files = files.map(|_| Arc::clone(&self.files));
-        let host = self.net.host(id, group, window, files);
+        let host = self.net.host(id, group, window, files, None);
         let weak = Arc::downgrade(&engine);
         let node = Node::open(engine, clock, host, settings)?;
         self.net.add(id, group, Arc::clone(&node) as Arc<dyn Peer>);

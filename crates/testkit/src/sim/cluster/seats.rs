@@ -186,7 +186,7 @@ impl Cluster {
         };
         let group = self.exec.group();
         let joined = Rc::new(Cell::new(false));
-        let host = self.net.host(id, group, None, None);
+        let host = self.net.host(id, group, None, None, Some(store));
         let weak = Arc::downgrade(&engine);
         let settings = self.settings(id, gate.epoch);
         let node = Node::open(engine, clock as Arc<dyn Clock>, host, settings)?;

@@ -1,0 +1,145 @@
+//! Arguments of what records runs and tells of them.
+
+use super::FormatArgs;
+use crate::times::parse_at;
+use clap::{Args, Subcommand};
+use esker_model::Version;
+use std::path::PathBuf;
+
+/// Where runs wait for their database.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SpoolArg {
+    /// The folder where runs wait until they are delivered [default: ~/.local/state/esker/spool]
+    #[arg(long, env = "ESKER_SPOOL", value_name = "DIR")]
+    pub(crate) spool: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The command's input, output, exit code and signals are its own: recording never fails or delays it. What is known \
+                  of the run (command, folder, host, user, modules, git commit, Slurm job, variables that say how programs run, \
+                  without secrets) goes to a small file first, and from there to the database, in the background: what cannot \
+                  be delivered now is later, by the next run, `esker log` or `esker spool deliver`. The run is \
+                  the vertex execution:ID.\n\nExamples:\n  \
+                  esker run --target lab.esker --in raw.nc --out clean.nc --param k=3 -- ./preprocess raw.nc clean.nc\n  \
+                  export ESKER_TARGET=esker://login1:7400; esker run -- srun ./wrf.exe namelist.input"
+)]
+pub(crate) struct RunArgs {
+    /// The database: a folder, or esker://HOST:PORT
+    #[arg(long, short, env = "ESKER_TARGET", value_name = "TARGET")]
+    pub(crate) target: String,
+    /// What the run is called [default: the program's name]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// A file that it reads
+    #[arg(long = "in", value_name = "FILE")]
+    pub(crate) inputs: Vec<PathBuf>,
+    /// A file that it writes
+    #[arg(long = "out", value_name = "FILE")]
+    pub(crate) outputs: Vec<PathBuf>,
+    /// A setting of it
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = pair)]
+    pub(crate) params: Vec<(String, String)>,
+    /// A tag of the run
+    #[arg(long = "tag", value_name = "NAME=VALUE", value_parser = pair)]
+    pub(crate) tags: Vec<(String, String)>,
+    /// A variable of the environment to keep beside those that are known to matter
+    #[arg(long = "keep", value_name = "VARIABLE")]
+    pub(crate) keep: Vec<String>,
+    /// Deliver before this command ends
+    #[arg(long)]
+    pub(crate) wait: bool,
+    #[command(flatten)]
+    pub(crate) spool: SpoolArg,
+    /// The program and its arguments
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) command: Vec<String>,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().into(), value.into())),
+        _ => Err(format!("expected NAME=VALUE, not `{text}`")),
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "What waits in the spool for this database is delivered first.\n\nExamples:\n  \
+                  esker log lab.esker --mine --last\n  \
+                  esker log lab.esker --failed --since 2026-03-01 --format json"
+)]
+pub(crate) struct LogArgs {
+    /// The database: a folder, or esker://HOST:PORT
+    #[arg(env = "ESKER_TARGET", value_name = "TARGET")]
+    pub(crate) target: String,
+    /// Only runs of whoever asks
+    #[arg(long, conflicts_with = "user")]
+    pub(crate) mine: bool,
+    /// Only runs of that user, by name or number
+    #[arg(long, value_name = "USER")]
+    pub(crate) user: Option<String>,
+    /// Only the latest
+    #[arg(long, conflicts_with = "limit")]
+    pub(crate) last: bool,
+    /// Only runs that began at that time or later
+    #[arg(long, value_name = "TIME", value_parser = parse_at)]
+    pub(crate) since: Option<Version>,
+    /// Only runs that did not end with exit code 0
+    #[arg(long)]
+    pub(crate) failed: bool,
+    /// So many at most, the latest
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) limit: usize,
+    #[command(flatten)]
+    pub(crate) spool: SpoolArg,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct SpoolArgs {
+    #[command(subcommand)]
+    pub(crate) command: SpoolCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SpoolCommand {
+    /// Show the runs that wait, and what is wrong with those that cannot be delivered
+    List(SpoolListArgs),
+    /// Bring the runs that wait to their databases
+    Deliver(SpoolDeliverArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SpoolListArgs {
+    #[command(flatten)]
+    pub(crate) spool: SpoolArg,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A run that is delivered leaves the spool; delivering it twice changes nothing. The exit code is 1 if some are left.\n\nExamples:\n  \
+                  esker spool deliver\n  \
+                  esker spool deliver --spool /scratch/spool --watch &"
+)]
+pub(crate) struct SpoolDeliverArgs {
+    #[command(flatten)]
+    pub(crate) spool: SpoolArg,
+    /// Only runs that are for that database
+    #[arg(long, short, value_name = "TARGET")]
+    pub(crate) target: Option<String>,
+    /// Go on, and deliver what comes, until interrupted
+    #[arg(long)]
+    pub(crate) watch: bool,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}

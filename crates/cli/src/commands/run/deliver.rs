@@ -1,0 +1,264 @@
+//! Bringing runs from a spool to their databases: `esker spool`, and what `esker run` and `esker log` do of it.
+
+use super::{detached, told};
+use crate::args::{Globals, SpoolCommand, SpoolDeliverArgs, SpoolListArgs};
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::interrupt::Interrupt;
+use crate::output::{Cell, Rows};
+use crate::units::counted;
+use esker::{Database, OpenOptions};
+use esker_model::namespace::Settled;
+use esker_model::{Batch, Cancel as _, Error, GraphRead as _, GraphWrite as _, Result};
+use esker_record::{Found, Run, Spool, Types, batch};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Runs in one batch.
+const TOGETHER: usize = 500;
+/// Between two looks of `--watch`.
+const LOOK_AFTER: Duration = Duration::from_secs(1);
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(crate) struct Delivered {
+    pub(crate) runs: u64,
+    pub(crate) left: u64,
+    pub(crate) going_on: u64,
+    /// What is wrong, a line each.
+    pub(crate) problems: Vec<String>,
+}
+
+/// Brings what waits for a target, or for any, there.
+pub(crate) fn deliver(
+    spool: &Spool,
+    only: Option<&str>,
+    options: &OpenOptions,
+    open: Option<&Database>,
+) -> Delivered {
+    let mut out = Delivered::default();
+    let found = match spool.read() {
+        Ok(found) => found,
+        Err(e) => {
+            out.problems
+                .push(format!("{}: {e}", spool.folder().display()));
+            return out;
+        }
+    };
+    let mut by_target: BTreeMap<String, Vec<(Box<Run>, PathBuf)>> = BTreeMap::new();
+    for found in found {
+        match found {
+            Found::Run(run, path) => {
+                if only.is_none_or(|only| only == run.target) {
+                    by_target
+                        .entry(run.target.clone())
+                        .or_default()
+                        .push((run, path));
+                }
+            }
+            Found::GoesOn(_) => out.going_on += 1,
+            Found::Broken(path, why) => {
+                out.left += 1;
+                out.problems.push(format!("{}: {why}", path.display()));
+            }
+        }
+    }
+    for (target, runs) in by_target {
+        let count = runs.len() as u64;
+        let opened = open.filter(|_| only.is_some()).cloned();
+        let database = opened.map_or_else(|| options.clone().create(true).open(&target), Ok);
+        let delivered = database.and_then(|database| {
+            let done = apply_all(&database, &runs, &mut out.problems);
+            if open.is_none() {
+                database.close()?;
+            }
+            done
+        });
+        match delivered {
+            Ok(delivered) => {
+                out.runs += delivered;
+                out.left += count - delivered;
+            }
+            Err(e) => {
+                out.left += count;
+                let waits = counted(count, "run waits", "runs wait");
+                out.problems.push(format!("{waits} for {target}: {e}"));
+            }
+        }
+    }
+    out
+}
+
+/// Applies runs and removes their files; how many.
+fn apply_all(
+    database: &Database,
+    runs: &[(Box<Run>, PathBuf)],
+    problems: &mut Vec<String>,
+) -> Result<u64> {
+    let types = Types::resolve(&*database.schema()?).map_err(Error::from)?;
+    let mut delivered = 0;
+    for chunk in runs.chunks(TOGETHER) {
+        let mut all = Batch::new();
+        for (run, _) in chunk {
+            all.mutations.extend(batch(run, &types).mutations);
+        }
+        match apply(database, all) {
+            Ok(()) => {
+                chunk.iter().for_each(|(_, path)| remove(path));
+                delivered += chunk.len() as u64;
+                continue;
+            }
+            Err(e) if !is_about_input(&e) => return Err(e),
+            Err(_) => {}
+        }
+        // One of them makes no sense there: the others are not to wait for it.
+        for (run, path) in chunk {
+            match apply(database, batch(run, &types)) {
+                Ok(()) => {
+                    remove(path);
+                    delivered += 1;
+                }
+                Err(e) if is_about_input(&e) => {
+                    problems.push(format!("{}: {}: {e}", path.display(), told(run)));
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+    Ok(delivered)
+}
+
+fn is_about_input(error: &Error) -> bool {
+    use esker_model::ErrorKind::{Invalid, Missing};
+    matches!(error.kind(), Invalid | Missing)
+}
+
+fn apply(database: &Database, mut batch: Batch) -> Result<()> {
+    // Paths are of the files that have them now.
+    let schema = database.schema()?;
+    Settled::default().settle(database, &schema, &mut batch.mutations)?;
+    database.apply(batch).map(drop)
+}
+
+/// Somebody else may have delivered it, too: that changes nothing.
+fn remove(path: &PathBuf) {
+    let _ = fs::remove_file(path);
+}
+
+/// Delivers before `esker run` ends.
+pub(super) fn now(spool: &Spool, target: &str, globals: &Globals) {
+    let options = OpenOptions::new().memory_bytes(globals.memory);
+    for problem in deliver(spool, Some(target), &options, None).problems {
+        super::warn(globals, &problem);
+    }
+}
+
+/// Has a process of its own deliver.
+pub(super) fn beside(spool: &Spool, target: &str) {
+    let words = [
+        OsStr::new("--quiet"),
+        OsStr::new("spool"),
+        OsStr::new("deliver"),
+        OsStr::new("--spool"),
+        spool.folder().as_os_str(),
+        OsStr::new("--target"),
+        OsStr::new(target),
+    ];
+    // The next one delivers, too.
+    let _ = detached(&words);
+}
+
+pub(crate) fn run(command: &SpoolCommand, context: &mut Context) -> anyhow::Result<Outcome> {
+    match command {
+        SpoolCommand::List(args) => list(args, context),
+        SpoolCommand::Deliver(args) => deliver_command(args, context),
+    }
+}
+
+fn deliver_command(args: &SpoolDeliverArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let spool = super::spool(&args.spool);
+    let options = context.open_options();
+    let mut told: Vec<String> = Vec::new();
+    let mut all = 0;
+    loop {
+        let target = args.target.as_deref().map(super::whole_target);
+        let done = deliver(&spool, target.as_deref(), &options, None);
+        all += done.runs;
+        for problem in done.problems.iter().filter(|p| !told.contains(p)) {
+            context.warn(problem);
+        }
+        told = done.problems;
+        if !args.watch {
+            report(args, context, (all, done.left, done.going_on))?;
+            return Ok(Outcome::partly_if(done.left > 0));
+        }
+        if !rest(&context.interrupt) {
+            report(args, context, (all, done.left, done.going_on))?;
+            return Ok(Outcome::Done);
+        }
+    }
+}
+
+fn report(
+    args: &SpoolDeliverArgs,
+    context: &mut Context,
+    (runs, left, going_on): (u64, u64, u64),
+) -> anyhow::Result<()> {
+    let sentence = format!(
+        "delivered {}; {left} left, {going_on} going on",
+        counted(runs, "run", "runs")
+    );
+    let columns = &["delivered", "left", "going_on"];
+    let cells = [runs, left, going_on].map(Cell::Count).into();
+    crate::output::report(context, args.format.format, &sentence, columns, cells)
+}
+
+/// False once somebody has interrupted it.
+fn rest(interrupt: &Interrupt) -> bool {
+    let step = Duration::from_millis(100);
+    let mut left = LOOK_AFTER;
+    while !left.is_zero() && !interrupt.cancelled() {
+        std::thread::sleep(step);
+        left = left.saturating_sub(step);
+    }
+    !interrupt.cancelled()
+}
+
+fn list(args: &SpoolListArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let spool = super::spool(&args.spool);
+    let found = spool.read().map_err(|e| {
+        Error::io(
+            format!("reading the spool `{}`", spool.folder().display()),
+            e,
+        )
+    })?;
+    let columns = &["run", "name", "state", "target", "file"];
+    let mut rows = Rows::new(&mut context.out, args.format.format, context.style, columns);
+    let mut broken = false;
+    for found in found {
+        let (run, state, path) = match found {
+            Found::Run(run, path) => (Some(run), "waits".to_owned(), path),
+            Found::GoesOn(path) => (None, "goes on".to_owned(), path),
+            Found::Broken(path, why) => {
+                broken = true;
+                (None, format!("broken: {why}"), path)
+            }
+        };
+        let text = |part: fn(&Run) -> &str| run.as_deref().map_or("", part).to_owned();
+        rows.row(vec![
+            Cell::from(
+                run.as_deref()
+                    .map_or_else(String::new, |r| format!("execution:{}", r.id)),
+            ),
+            Cell::from(text(|r| &r.name)),
+            Cell::from(state),
+            Cell::from(text(|r| &r.target)),
+            Cell::from(path.display().to_string()),
+        ])?;
+    }
+    rows.finish()?;
+    Ok(Outcome::partly_if(broken))
+}

@@ -1,0 +1,224 @@
+//! `esker run`: starts a program, and records it. `esker log` and `esker spool` are in rooms of their own.
+//!
+//! ```text
+//!  here, before: a file in the spool ──► the program ──► here, after: the file's second line ──► a process beside that delivers
+//! ```
+//!
+//! Nothing here may fail or delay the program: what goes wrong with recording is a line on stderr.
+
+pub(crate) mod deliver;
+pub(crate) mod log;
+
+use crate::args::{Globals, RunArgs, SpoolArg};
+use crate::output::Style;
+use esker_record::{Begin, Ended, Run, Spool, Use, begin, git, now};
+use rustix::process::{Pid, Signal, getpgrp, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// What shells say of a program that was not found, and of one that cannot be run.
+const NOT_FOUND: u8 = 127;
+const NOT_RUN: u8 = 126;
+/// How long the state of a source tree may still take once the program has ended.
+const GIT_MAX: Duration = Duration::from_millis(300);
+
+/// The folder where runs wait.
+pub(crate) fn spool(arg: &SpoolArg) -> Spool {
+    if let Some(folder) = &arg.spool {
+        return Spool::new(std::path::absolute(folder).unwrap_or_else(|_| folder.clone()));
+    }
+    let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
+    let state = state.filter(|folder| folder.is_absolute()).or_else(|| {
+        let home = std::env::var_os("HOME").map(PathBuf::from)?;
+        Some(home.join(".local/state"))
+    });
+    let folder = state.map_or_else(
+        || {
+            std::env::temp_dir().join(format!(
+                "esker-spool-{}",
+                rustix::process::getuid().as_raw()
+            ))
+        },
+        |state| state.join("esker/spool"),
+    );
+    Spool::new(folder)
+}
+
+/// A target that means the same from any folder.
+fn whole_target(target: &str) -> String {
+    if target.contains("://") {
+        return target.to_owned();
+    }
+    let whole = std::path::absolute(target);
+    whole.map_or_else(|_| target.to_owned(), |p| p.to_string_lossy().into_owned())
+}
+
+fn warn(globals: &Globals, text: &str) {
+    let style = Style::new(globals.color, io::stderr().is_terminal());
+    // Nobody is left to tell if stderr is closed.
+    let _ = writeln!(io::stderr(), "{} {text}", style.yellow("warning:"));
+}
+
+/// Runs it to its end, and gives its exit code. Comes before anything catches signals: they are the program's.
+pub(crate) fn main(args: &RunArgs, globals: &Globals) -> u8 {
+    let child = Arc::new(AtomicU32::new(0));
+    forward_signals(&child);
+    let environment: Vec<(String, String)> = std::env::vars_os()
+        .filter_map(|(n, v)| Some((n.into_string().ok()?, v.to_string_lossy().into_owned())))
+        .collect();
+    let what = Begin {
+        target: whole_target(&args.target),
+        name: args.name.clone(),
+        command: args.command.clone(),
+        variables: args.keep.clone(),
+    };
+    let mut run = begin(what, &environment, now());
+    run.params = args.params.iter().cloned().collect();
+    run.tags = args.tags.iter().cloned().collect();
+    run.inputs = args.inputs.iter().map(|path| Use::of(path)).collect();
+    let spool = spool(&args.spool);
+    let entry = spool.begin(&run);
+    if let Err(e) = &entry {
+        let folder = spool.folder().display();
+        warn(globals, &format!("this run is not recorded: {folder}: {e}"));
+    }
+    let state = state_of_source(Path::new(&run.cwd));
+    let (program, words) = args
+        .command
+        .split_first()
+        .map_or(("", &[][..]), |(p, w)| (p.as_str(), w));
+    let mut command = Command::new(program);
+    command.args(words).env("ESKER_RUN", &run.id);
+    let status = command.spawn().and_then(|mut started| {
+        child.store(started.id(), Ordering::Release);
+        started.wait()
+    });
+    child.store(0, Ordering::Release);
+    let at = now();
+    run.git = state.recv_timeout(GIT_MAX).ok().flatten();
+    run.outputs = args.outputs.iter().map(|path| Use::of(path)).collect();
+    run.ended = Some(match &status {
+        Ok(status) => Ended {
+            at,
+            exit: status.code(),
+            signal: status.signal(),
+            why: None,
+        },
+        Err(e) => Ended {
+            at,
+            why: Some(format!("not started: {e}")),
+            ..Ended::default()
+        },
+    });
+    if let Ok(entry) = entry {
+        match entry.end(&run) {
+            Ok(_) if args.wait => deliver::now(&spool, &run.target, globals),
+            Ok(_) => deliver::beside(&spool, &run.target),
+            Err(e) => warn(globals, &format!("how this run ended is not recorded: {e}")),
+        }
+    }
+    match status {
+        Ok(status) => pass_on(status),
+        Err(e) => {
+            let missing = e.kind() == io::ErrorKind::NotFound;
+            let style = Style::new(globals.color, io::stderr().is_terminal());
+            let _ = writeln!(
+                io::stderr(),
+                "{} `{program}` cannot be started: {e}",
+                style.red("error:")
+            );
+            if missing { NOT_FOUND } else { NOT_RUN }
+        }
+    }
+}
+
+/// Ends as the program did: with its exit code, or by the same signal.
+fn pass_on(status: ExitStatus) -> u8 {
+    if let Some(signal) = status.signal() {
+        // A core of this process would say nothing.
+        let _ = rustix::process::setrlimit(
+            rustix::process::Resource::Core,
+            rustix::process::Rlimit {
+                current: Some(0),
+                maximum: Some(0),
+            },
+        );
+        if signal_hook::low_level::emulate_default_handler(signal).is_ok() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        return u8::try_from(128 + signal).unwrap_or(255);
+    }
+    status
+        .code()
+        .and_then(|code| u8::try_from(code).ok())
+        .unwrap_or(255)
+}
+
+/// Signals that this process gets go on to the program; those of the terminal it has got itself.
+fn forward_signals(child: &Arc<AtomicU32>) {
+    let all = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
+    let Ok(mut signals) = Signals::new(all) else {
+        return;
+    };
+    let child = Arc::clone(child);
+    // Without it signals end this process, and the run counts as killed.
+    let _ = std::thread::Builder::new()
+        .name("esker-signals".into())
+        .spawn(move || {
+            for signal in &mut signals {
+                if matches!(signal, SIGINT | SIGQUIT) && has_terminal() {
+                    continue;
+                }
+                let pid = i32::try_from(child.load(Ordering::Acquire)).ok();
+                let signal = Signal::from_named_raw(signal);
+                if let (Some(pid), Some(signal)) = (pid.and_then(Pid::from_raw), signal) {
+                    let _ = kill_process(pid, signal);
+                }
+            }
+        });
+}
+
+/// Whether a terminal sends its signals to this process and its program alike.
+fn has_terminal() -> bool {
+    let Ok(terminal) = File::open("/dev/tty") else {
+        return false;
+    };
+    rustix::termios::tcgetpgrp(&terminal).is_ok_and(|group| group == getpgrp())
+}
+
+/// Asked beside the program, so that it takes no time of its own.
+fn state_of_source(folder: &Path) -> mpsc::Receiver<Option<esker_record::Git>> {
+    let (sender, receiver) = mpsc::channel();
+    let folder = folder.to_owned();
+    let _ = std::thread::Builder::new()
+        .name("esker-git".into())
+        .spawn(move || sender.send(git(&folder)));
+    receiver
+}
+
+/// This program, as a process of its own that outlives this one and is in nobody's way.
+pub(super) fn detached(words: &[&std::ffi::OsStr]) -> io::Result<()> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .map(drop)
+}
+
+/// One line of a run, for messages.
+pub(super) fn told(run: &Run) -> String {
+    format!("execution:{} ({})", run.id, run.name)
+}

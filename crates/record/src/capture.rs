@@ -1,0 +1,265 @@
+//! What can be said of a run before it begins: from this process, its environment and its arguments.
+
+use crate::run::{Run, Slurm, new_id};
+use esker_import::secrets::{MARK, is_secret_name, redacted};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// Beginnings of names of variables that say how a program runs. All others are somebody's own business.
+const KEPT: [&str; 40] = [
+    "OMP_",
+    "KMP_",
+    "GOMP_",
+    "MKL_",
+    "OPENBLAS_",
+    "BLIS_",
+    "MPI",
+    "OMPI_MCA_",
+    "PMI_",
+    "I_MPI_",
+    "UCX_",
+    "FI_",
+    "NCCL_",
+    "CUDA_",
+    "ROCR_",
+    "HIP_",
+    "HDF5_",
+    "NETCDF",
+    "PNETCDF",
+    "ROMIO_",
+    "DARSHAN_",
+    "SLURM_",
+    "PBS_",
+    "LSB_",
+    "COBALT_",
+    "CONDA_DEFAULT_ENV",
+    "CONDA_PREFIX",
+    "VIRTUAL_ENV",
+    "PYTHONPATH",
+    "PYTHONHASHSEED",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "PATH",
+    "LOADEDMODULES",
+    "LMOD_",
+    "SPACK_ENV",
+    "EASYBUILD",
+    "SINGULARITY_",
+    "APPTAINER_",
+    "TZ",
+];
+/// A value that is longer is cut.
+const VALUE_BYTES_MAX: usize = 16 << 10;
+/// So many are kept.
+const VARIABLES_MAX: usize = 500;
+
+/// What whoever starts a run says of it.
+#[derive(Debug, Clone, Default)]
+pub struct Begin {
+    /// The database that it is for.
+    pub target: String,
+    /// What it is called; else the program's name.
+    pub name: Option<String>,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Further variables to keep, by name.
+    pub variables: Vec<String>,
+}
+
+/// What is known of a run as it begins. `environment`: the variables that it gets.
+pub fn begin(what: Begin, environment: &[(String, String)], start: i64) -> Run {
+    let Begin {
+        target,
+        name,
+        command,
+        variables,
+    } = what;
+    let host = host_name();
+    let pid = std::process::id();
+    let variable = |name: &str| {
+        let found = environment.iter().find(|(n, _)| n == name);
+        found
+            .map(|(_, value)| value.clone())
+            .filter(|v| !v.is_empty())
+    };
+    let cwd = std::env::current_dir().unwrap_or_default();
+    let program = command.first().map(String::as_str).unwrap_or_default();
+    let found = resolved(program, variable("PATH").as_deref(), &cwd);
+    let short = Path::new(program).file_name().map(OsStr::to_string_lossy);
+    Run {
+        id: new_id(start, &host, pid),
+        target,
+        name: name.unwrap_or_else(|| short.unwrap_or_default().into_owned()),
+        program: found.map(|p| p.to_string_lossy().into_owned()),
+        command: without_secrets(&command),
+        cwd: cwd.to_string_lossy().into_owned(),
+        host,
+        uid: rustix::process::getuid().as_raw(),
+        user: variable("USER").or_else(|| variable("LOGNAME")),
+        pid,
+        pid_began: crate::spool::began(pid),
+        start,
+        environment: kept(environment, &variables),
+        modules: modules(&variable),
+        slurm: slurm(&variable),
+        ..Run::default()
+    }
+}
+
+/// What this machine calls itself; Slurm's name of the node where there are several on one machine.
+pub fn host_name() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
+}
+
+/// Arguments as they are kept: what looks like a secret is blotted out, together with the option before it.
+fn without_secrets(command: &[String]) -> Vec<String> {
+    let mut out = Vec::with_capacity(command.len());
+    let mut secret_next = false;
+    for word in command {
+        let option = word.starts_with('-') && !word.contains('=');
+        if secret_next && !option {
+            out.push(MARK.to_owned());
+            secret_next = false;
+            continue;
+        }
+        secret_next = option && is_secret_name(word);
+        out.push(redacted(word).into_owned());
+    }
+    out
+}
+
+fn cut(mut value: String) -> String {
+    if value.len() > VALUE_BYTES_MAX {
+        value.truncate(value.floor_char_boundary(VALUE_BYTES_MAX));
+        value.push_str("[cut]");
+    }
+    value
+}
+
+fn kept(environment: &[(String, String)], more: &[String]) -> BTreeMap<String, String> {
+    let mut out = BTreeMap::new();
+    for (name, value) in environment {
+        let wanted = more.contains(name) || KEPT.iter().any(|prefix| name.starts_with(prefix));
+        if !wanted || out.len() == VARIABLES_MAX {
+            continue;
+        }
+        let value = if is_secret_name(name) {
+            MARK.to_owned()
+        } else {
+            cut(redacted(value).into_owned())
+        };
+        out.insert(name.clone(), value);
+    }
+    out
+}
+
+/// Modules that are loaded, as Lmod, Environment Modules and Spack say.
+pub fn modules(variable: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
+    let mut modules: Vec<String> = variable("LOADEDMODULES")
+        .unwrap_or_default()
+        .split(':')
+        .filter(|module| !module.is_empty())
+        .map(str::to_owned)
+        .collect();
+    let spack = variable("SPACK_LOADED_HASHES").unwrap_or_default();
+    let spack = spack.split(':').filter(|hash| !hash.is_empty());
+    modules.extend(spack.map(|hash| format!("spack:/{hash}")));
+    modules.extend(variable("SPACK_ENV").map(|env| format!("spack-env:{env}")));
+    modules
+}
+
+fn slurm(variable: &dyn Fn(&str) -> Option<String>) -> Option<Slurm> {
+    Some(Slurm {
+        job: variable("SLURM_JOB_ID").or_else(|| variable("SLURM_JOBID"))?,
+        step: variable("SLURM_STEP_ID"),
+        array: variable("SLURM_ARRAY_JOB_ID"),
+        task: variable("SLURM_ARRAY_TASK_ID"),
+        rank: variable("SLURM_PROCID"),
+        cluster: variable("SLURM_CLUSTER_NAME"),
+    })
+}
+
+/// The file that a program's name means.
+pub fn resolved(program: &str, path: Option<&str>, cwd: &Path) -> Option<PathBuf> {
+    let there = |file: PathBuf| file.is_file().then(|| file.canonicalize().unwrap_or(file));
+    if program.is_empty() {
+        return None;
+    }
+    if program.contains('/') {
+        return there(cwd.join(program));
+    }
+    let folders = path.unwrap_or("/usr/bin:/bin").split(':');
+    folders
+        .filter(|folder| !folder.is_empty())
+        .find_map(|folder| there(cwd.join(folder).join(program)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        let pair = |(n, v): &(&str, &str)| ((*n).to_owned(), (*v).to_owned());
+        pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn what_says_how_a_program_runs_is_kept_and_no_secret() {
+        let run = begin(
+            Begin {
+                target: "lab.esker".into(),
+                command: ["sh", "--token", "abc", "-c", "x --password=y"]
+                    .map(str::to_owned)
+                    .into(),
+                variables: vec!["CASE".into()],
+                ..Begin::default()
+            },
+            &environment(&[
+                ("OMP_NUM_THREADS", "8"),
+                ("PATH", "/usr/bin:/bin"),
+                ("CASE", "winter"),
+                ("SLURM_JWT_TOKEN", "eyJ"),
+                ("AWS_SECRET_ACCESS_KEY", "abc"),
+                ("HOME", "/home/ada"),
+                ("LOADEDMODULES", "gcc/13:hdf5/1.14"),
+                ("SLURM_JOB_ID", "77"),
+                ("SLURM_ARRAY_TASK_ID", "3"),
+                ("USER", "ada"),
+            ]),
+            1,
+        );
+        assert_eq!(
+            run.command,
+            [
+                "sh",
+                "--token",
+                "[redacted]",
+                "-c",
+                "x --password=[redacted]"
+            ]
+        );
+        let names: Vec<&str> = run.environment.keys().map(String::as_str).collect();
+        assert_eq!(
+            names,
+            [
+                "CASE",
+                "LOADEDMODULES",
+                "OMP_NUM_THREADS",
+                "PATH",
+                "SLURM_ARRAY_TASK_ID",
+                "SLURM_JOB_ID",
+                "SLURM_JWT_TOKEN"
+            ]
+        );
+        assert_eq!(run.environment["SLURM_JWT_TOKEN"], MARK);
+        assert_eq!(run.modules, ["gcc/13", "hdf5/1.14"]);
+        assert_eq!(run.slurm.unwrap().task.as_deref(), Some("3"));
+        assert_eq!(
+            (run.name.as_str(), run.user.as_deref()),
+            ("sh", Some("ada"))
+        );
+        assert!(run.program.unwrap().starts_with('/'));
+    }
+}

@@ -1,0 +1,74 @@
+//! In which state a source tree is. Git itself says whether files were changed, beside the run; without it the commit is read from its files.
+
+use crate::run::Git;
+use esker_import::secrets::redacted;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The state of the tree that a folder is in, if it is in one. Takes as long as `git status`.
+pub fn git(folder: &Path) -> Option<Git> {
+    let tree = folder.ancestors().find(|f| f.join(".git").exists())?;
+    let dir = git_dir(tree)?;
+    // What all worktrees have in common.
+    let common = fs::read_to_string(dir.join("commondir"));
+    let common = common.map_or_else(|_| dir.clone(), |to| dir.join(to.trim()));
+    let head = fs::read_to_string(dir.join("HEAD")).ok()?;
+    let head = head.trim();
+    let (commit, branch) = match head.strip_prefix("ref: ") {
+        Some(name) => {
+            let branch = name.strip_prefix("refs/heads/").unwrap_or(name);
+            (commit_of(&dir, &common, name)?, Some(branch.to_owned()))
+        }
+        None => (head.to_owned(), None),
+    };
+    Some(Git {
+        commit,
+        branch,
+        dirty: dirty(tree),
+        remote: remote(&common),
+    })
+}
+
+fn git_dir(tree: &Path) -> Option<PathBuf> {
+    let dot = tree.join(".git");
+    if dot.is_dir() {
+        return Some(dot);
+    }
+    // A worktree, or a submodule: a file says where.
+    let text = fs::read_to_string(&dot).ok()?;
+    Some(tree.join(text.strip_prefix("gitdir:")?.trim()))
+}
+
+fn commit_of(dir: &Path, common: &Path, name: &str) -> Option<String> {
+    for dir in [dir, common] {
+        if let Ok(commit) = fs::read_to_string(dir.join(name)) {
+            return Some(commit.trim().to_owned());
+        }
+    }
+    let packed = fs::read_to_string(common.join("packed-refs")).ok()?;
+    let line = packed.lines().find_map(|line| line.strip_suffix(name));
+    line.map(|commit| commit.trim().to_owned())
+}
+
+fn dirty(tree: &Path) -> Option<bool> {
+    let out = Command::new("git")
+        .args(["status", "--porcelain", "--untracked-files=no"])
+        .env("GIT_OPTIONAL_LOCKS", "0")
+        .current_dir(tree)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    out.status.success().then(|| !out.stdout.is_empty())
+}
+
+fn remote(common: &Path) -> Option<String> {
+    let config = fs::read_to_string(common.join("config")).ok()?;
+    let url = config
+        .lines()
+        .skip_while(|line| !line.trim_start().starts_with("[remote "))
+        .find_map(|line| line.trim().strip_prefix("url"))?;
+    let url = url.trim_start().strip_prefix('=')?.trim();
+    Some(redacted(url).into_owned())
+}

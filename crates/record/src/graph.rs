@@ -1,0 +1,288 @@
+//! A run as a batch of the graph (`GraphMeta`'s Table 1).
+//!
+//! ```text
+//!  user:1000 ──run──► execution:ID ──exe──► executable:/home/ada/wrf.exe
+//!                        │    │ └──read, write──► file:/scratch/in.nc, file:/scratch/out.nc
+//!                     belongs
+//!                        ▼
+//!                      job:77 ──belongs──► job:70
+//! ```
+//!
+//! What was begun holds from the start; how it ended, and what it wrote, from the end: a question as of a time between sees it running.
+
+use crate::run::{Run, Use};
+use esker_model::{
+    Batch, EdgeTypeId, Op, Properties, Schema, SchemaError, Value, Version, VertexId, VertexRef,
+    VertexTypeId,
+};
+use std::collections::BTreeMap;
+
+/// The schema's types that runs need, looked up once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Types {
+    user: VertexTypeId,
+    execution: VertexTypeId,
+    job: VertexTypeId,
+    executable: VertexTypeId,
+    file: VertexTypeId,
+    run: EdgeTypeId,
+    exe: EdgeTypeId,
+    read: EdgeTypeId,
+    write: EdgeTypeId,
+    belongs: EdgeTypeId,
+}
+
+impl Types {
+    /// Looks them up.
+    ///
+    /// # Errors
+    /// If the schema lacks one of them; the default schema has them all.
+    pub fn resolve(schema: &Schema) -> Result<Self, SchemaError> {
+        Ok(Self {
+            user: schema.vertex_type_id("User")?,
+            execution: schema.vertex_type_id("Execution")?,
+            job: schema.vertex_type_id("Job")?,
+            executable: schema.vertex_type_id("Executable")?,
+            file: schema.vertex_type_id("File")?,
+            run: schema.edge_type_id("run")?,
+            exe: schema.edge_type_id("exe")?,
+            read: schema.edge_type_id("read")?,
+            write: schema.edge_type_id("write")?,
+            belongs: schema.edge_type_id("belongs")?,
+        })
+    }
+}
+
+struct Writer {
+    batch: Batch,
+    /// The low bits of this run's versions: two runs of one millisecond are two versions.
+    logical: u16,
+}
+
+impl Writer {
+    fn at(&self, nanos: i64) -> Version {
+        Version::new(u64::try_from(nanos / 1_000_000).unwrap_or(0), self.logical)
+    }
+
+    fn ensure(
+        &mut self,
+        at: Version,
+        (type_id, name): (VertexTypeId, &str),
+        key: &str,
+    ) -> VertexRef {
+        let vertex = VertexRef {
+            id: VertexId::of(name, key),
+            type_id,
+        };
+        let key = key.to_owned();
+        self.batch.push_at(at, Op::EnsureVertex { vertex, key });
+        vertex
+    }
+
+    fn set(&mut self, at: Version, vertex: VertexRef, set: Properties) {
+        if !set.is_empty() {
+            let remove = Vec::new();
+            self.batch.push_at(
+                at,
+                Op::SetAttributes {
+                    vertex,
+                    set,
+                    remove,
+                },
+            );
+        }
+    }
+
+    fn change(&mut self, at: Version, vertex: VertexRef, set: Properties) {
+        if !set.is_empty() {
+            let remove = Vec::new();
+            self.batch.push_at(
+                at,
+                Op::ChangeVertex {
+                    vertex,
+                    set,
+                    remove,
+                },
+            );
+        }
+    }
+
+    fn edge(
+        &mut self,
+        at: Version,
+        (source, edge_type, destination): (VertexRef, EdgeTypeId, VertexRef),
+        properties: Properties,
+    ) {
+        self.batch.push_at(
+            at,
+            Op::PutEdge {
+                source,
+                edge_type,
+                destination,
+                properties,
+            },
+        );
+    }
+}
+
+fn list(words: impl Iterator<Item = String>) -> Value {
+    Value::List(words.map(Value::String).collect())
+}
+
+fn pairs(map: &BTreeMap<String, String>) -> Value {
+    list(map.iter().map(|(name, value)| format!("{name}={value}")))
+}
+
+/// Numbers as numbers, so that filters can compare them.
+fn typed(text: &str) -> Value {
+    if let Ok(number) = text.parse::<i64>() {
+        return Value::I64(number);
+    }
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() => Value::F64(number),
+        _ => match text {
+            "true" => Value::Bool(true),
+            "false" => Value::Bool(false),
+            text => Value::String(text.to_owned()),
+        },
+    }
+}
+
+fn tags(map: &BTreeMap<String, String>) -> Properties {
+    let mut out = Properties::new();
+    for (name, value) in map {
+        out.set(name.as_str(), typed(value));
+    }
+    out
+}
+
+/// Makes the batch of a run, which changes nothing where it was applied before. One that has not ended yet may come again with its end.
+pub fn batch(run: &Run, types: &Types) -> Batch {
+    let hash = blake3::hash(run.id.as_bytes());
+    let [high, low, ..] = *hash.as_bytes();
+    let mut w = Writer {
+        batch: Batch::new(),
+        logical: u16::from_be_bytes([high, low]),
+    };
+    let at = w.at(run.start);
+    let vertex = w.ensure(at, (types.execution, "Execution"), &run.id);
+    let mut first = Properties::new()
+        .with("name", run.name.as_str())
+        .with("command", run.command.join(" "))
+        .with("start", Value::Timestamp(run.start))
+        .with("host", run.host.as_str());
+    if !run.environment.is_empty() {
+        first.set("environment", pairs(&run.environment));
+    }
+    if !run.params.is_empty() {
+        first.set("settings", pairs(&run.params));
+    }
+    w.change(at, vertex, first);
+    w.set(at, vertex, more(run));
+
+    let user = w.ensure(at, (types.user, "User"), &run.uid.to_string());
+    if let Some(name) = &run.user {
+        w.change(at, user, Properties::new().with("name", name.as_str()));
+    }
+    w.edge(at, (user, types.run, vertex), Properties::new());
+    if let Some(program) = &run.program {
+        let program = w.ensure(at, (types.executable, "Executable"), program);
+        let mut properties = Properties::new();
+        if run.command.len() > 1 {
+            let arguments = run.command.iter().skip(1).cloned().collect::<Vec<_>>();
+            properties.set("arguments", arguments.join(" "));
+        }
+        w.edge(at, (vertex, types.exe, program), properties);
+    }
+    if let Some(slurm) = &run.slurm {
+        let job = w.ensure(at, (types.job, "Job"), &slurm.job);
+        w.edge(at, (vertex, types.belongs, job), Properties::new());
+        if let Some(array) = slurm.array.as_ref().filter(|array| **array != slurm.job) {
+            let array = w.ensure(at, (types.job, "Job"), array);
+            w.edge(at, (job, types.belongs, array), Properties::new());
+        }
+    }
+    for input in &run.inputs {
+        file(&mut w, types, (vertex, types.read), at, input);
+    }
+    let Some(ended) = &run.ended else {
+        return w.batch;
+    };
+    let over = w.at(ended.at.max(run.start));
+    w.change(
+        over,
+        vertex,
+        Properties::new().with("end", Value::Timestamp(ended.at)),
+    );
+    let mut last = Properties::new();
+    if let Some(exit) = ended.exit {
+        last.set("exit", i64::from(exit));
+    }
+    if let Some(signal) = ended.signal {
+        last.set("signal", i64::from(signal));
+    }
+    if let Some(why) = &ended.why {
+        last.set("ended", why.as_str());
+    }
+    w.set(over, vertex, last);
+    for output in &run.outputs {
+        file(&mut w, types, (vertex, types.write), over, output);
+    }
+    w.batch
+}
+
+/// What the schema has no place for.
+fn more(run: &Run) -> Properties {
+    let mut out = Properties::new().with("cwd", run.cwd.as_str());
+    if !run.modules.is_empty() {
+        out.set("modules", list(run.modules.iter().cloned()));
+    }
+    if let Some(git) = &run.git {
+        out.set("git_commit", git.commit.as_str());
+        if let Some(branch) = &git.branch {
+            out.set("git_branch", branch.as_str());
+        }
+        if let Some(dirty) = git.dirty {
+            out.set("git_dirty", dirty);
+        }
+        if let Some(remote) = &git.remote {
+            out.set("git_remote", remote.as_str());
+        }
+    }
+    if let Some(slurm) = &run.slurm {
+        let parts = [
+            ("slurm_step", &slurm.step),
+            ("slurm_array_task", &slurm.task),
+            ("slurm_rank", &slurm.rank),
+            ("slurm_cluster", &slurm.cluster),
+        ];
+        for (name, value) in parts {
+            if let Some(value) = value {
+                out.set(name, value.as_str());
+            }
+        }
+    }
+    for (name, value) in tags(&run.tags).iter() {
+        out.set(name, value.clone());
+    }
+    out
+}
+
+fn file(
+    w: &mut Writer,
+    types: &Types,
+    (run, how): (VertexRef, EdgeTypeId),
+    at: Version,
+    used: &Use,
+) {
+    let file = w.ensure(at, (types.file, "File"), &used.path);
+    w.set(at, file, tags(&used.tags));
+    let mut properties = Properties::new();
+    if let Some(size) = used.size.and_then(|size| i64::try_from(size).ok()) {
+        properties.set("size", size);
+    }
+    if let Some(mtime) = used.mtime {
+        properties.set("mtime", Value::Timestamp(mtime));
+    }
+    w.edge(at, (run, how, file), properties);
+}

@@ -1,0 +1,28 @@
+//! Runs of programs, recorded: what was started, where, by whom, with which settings and inputs, how it ended and what it wrote.
+//!
+//! ```text
+//!  capture ──► Run ──► spool: one small file a run ──► graph: a batch ──► the target, now or later
+//! ```
+//!
+//! Recording never fails or delays what is recorded. A run is written to a spool, a folder of this machine or of the cluster, and whoever has
+//! time brings it to the database; again and again if need be, for the same run twice changes nothing.
+//!
+//! Suggested reading order: [`Run`], [`Spool`], [`batch`].
+
+mod capture;
+mod git;
+mod graph;
+mod run;
+mod spool;
+
+pub use capture::{Begin, begin, host_name, modules, resolved};
+pub use git::git;
+pub use graph::{Types, batch};
+pub use run::{Ended, Git, Run, Slurm, Use, new_id};
+pub use spool::{Entry, Found, Spool};
+
+/// Nanoseconds since 1970.
+pub fn now() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |d| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,153 @@
+//! What is known of a run.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A run of a program. Times are nanoseconds since 1970.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Run {
+    /// What it is known by: `execution:ID` in the graph. See [`new_id`].
+    pub id: String,
+    /// The database that it is for: a folder, or `esker://HOST:PORT`.
+    pub target: String,
+    /// What its user calls it; else the program's name.
+    pub name: String,
+    /// The program and its arguments, without secrets.
+    pub command: Vec<String>,
+    /// The program's file, if it was found.
+    pub program: Option<String>,
+    /// Where it was started.
+    pub cwd: String,
+    /// On which machine.
+    pub host: String,
+    /// By whom.
+    pub uid: u32,
+    /// Their name, if the environment says it.
+    pub user: Option<String>,
+    /// The process that records it: one that is gone without an end was killed.
+    pub pid: u32,
+    /// When that process was started, in ticks since its machine was: another one may have its number later.
+    pub pid_began: Option<u64>,
+    /// When it began.
+    pub start: i64,
+    /// Variables of its environment, by name, without secrets.
+    pub environment: BTreeMap<String, String>,
+    /// Modules that were loaded (Lmod, Environment Modules, Spack).
+    pub modules: Vec<String>,
+    /// What its user says of it: settings.
+    pub params: BTreeMap<String, String>,
+    /// What its user says of it: tags.
+    pub tags: BTreeMap<String, String>,
+    /// The job that it is a part of.
+    pub slurm: Option<Slurm>,
+    /// The source that it was started in.
+    pub git: Option<Git>,
+    /// Files that it read.
+    pub inputs: Vec<Use>,
+    /// Files that it wrote.
+    pub outputs: Vec<Use>,
+    /// How it ended; nothing while it goes on, or if nobody lived to see it.
+    pub ended: Option<Ended>,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ended {
+    /// When.
+    pub at: i64,
+    /// Its exit code, if it ended by itself.
+    pub exit: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Why nothing else is known: it was not started, or whoever recorded it was killed.
+    pub why: Option<String>,
+}
+
+/// A job of Slurm.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Slurm {
+    /// `$SLURM_JOB_ID`.
+    pub job: String,
+    /// `$SLURM_STEP_ID`.
+    pub step: Option<String>,
+    /// `$SLURM_ARRAY_JOB_ID`.
+    pub array: Option<String>,
+    /// `$SLURM_ARRAY_TASK_ID`.
+    pub task: Option<String>,
+    /// `$SLURM_PROCID`.
+    pub rank: Option<String>,
+    /// `$SLURM_CLUSTER_NAME`.
+    pub cluster: Option<String>,
+}
+
+/// A state of a source tree.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Git {
+    /// The commit.
+    pub commit: String,
+    /// The branch, if one is checked out.
+    pub branch: Option<String>,
+    /// Whether files that it knows were changed since.
+    pub dirty: Option<bool>,
+    /// Where its first remote is, without a password.
+    pub remote: Option<String>,
+}
+
+/// A file that a run read or wrote.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Use {
+    /// Its whole path.
+    pub path: String,
+    /// How large it was.
+    pub size: Option<u64>,
+    /// When it was last changed.
+    pub mtime: Option<i64>,
+    /// Tags that its run gives it.
+    pub tags: BTreeMap<String, String>,
+}
+
+/// A name for a run: its start in milliseconds, and 40 bits of host, process and time, both in letters that sort as numbers do.
+pub fn new_id(start: i64, host: &str, pid: u32) -> String {
+    const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+    let letters = |number: u64, count: u32| -> String {
+        (0..count)
+            .rev()
+            .map(|n| {
+                let letter = (number >> (5 * n)) & 31;
+                char::from(LETTERS.get(letter as usize).copied().unwrap_or(b'0'))
+            })
+            .collect()
+    };
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(host.as_bytes());
+    hasher.update(&pid.to_be_bytes());
+    hasher.update(&start.to_be_bytes());
+    let hash = hasher.finalize();
+    let [a, b, c, d, e, ..] = *hash.as_bytes();
+    let short = u64::from_be_bytes([0, 0, 0, a, b, c, d, e]);
+    let millis = u64::try_from(start / 1_000_000).unwrap_or(0);
+    format!("{}{}", letters(millis, 9), letters(short, 8))
+}
+
+impl Use {
+    /// What is to be said of a file now: its whole path, its size and time if it is there.
+    pub fn of(path: &std::path::Path) -> Self {
+        let whole = std::fs::canonicalize(path)
+            .or_else(|_| std::path::absolute(path))
+            .unwrap_or_else(|_| path.to_owned());
+        let metadata = std::fs::metadata(&whole).ok();
+        let mtime = metadata.as_ref().and_then(|m| m.modified().ok());
+        let mtime = mtime.and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
+        Self {
+            path: whole.to_string_lossy().into_owned(),
+            size: metadata.map(|m| m.len()),
+            mtime: mtime.and_then(|d| i64::try_from(d.as_nanos()).ok()),
+            tags: BTreeMap::new(),
+        }
+    }
+}
