@@ -153,7 +153,7 @@ fn a_key_opens_what_it_was_granted_and_no_more() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let lab = Lab::start(dir.path(), &format!("{host}:0"));
+    let mut lab = Lab::start(dir.path(), &format!("{host}:0"));
     let at = lab.target();
     let at = at.as_str();
     // A server that is not known is not spoken to.
@@ -204,6 +204,7 @@ fn a_key_opens_what_it_was_granted_and_no_more() {
         "INSERT DATA { <urn:a> <urn:b> 1 }",
     ]);
     lab.refuses(&["compact", at], "needs `admin`");
+    lab.refuses(&["cluster", "down", at], "needs `admin`");
     grant("admin");
     lab.does(&["compact", at]);
     // An admin gives rights over the wire, and takes them.
@@ -220,6 +221,9 @@ fn a_key_opens_what_it_was_granted_and_no_more() {
     let local = format!("http://{}/metrics", lab.address);
     assert!(!local.is_empty());
     assert!(lab.log().contains("why=\"revoked\""));
+    // Who may do anything may end it.
+    lab.does(&["cluster", "down", at]);
+    assert!(lab.child.wait().unwrap().success());
 }
 
 #[test]

@@ -17,7 +17,8 @@ fn bench(args: &str) -> Json {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{args}: {said}");
+    let report = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{args}: {said} {report}");
     let report: Json = serde_json::from_slice(&output.stdout).unwrap();
     let settings = &report["settings"];
     assert_eq!(settings["errors"], 0, "{report}");

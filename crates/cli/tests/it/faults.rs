@@ -200,7 +200,12 @@ fn a_client_that_is_cut_off_goes_on_afterwards() {
         .port();
     let servers = format!("servers = [\"{near}:{port}\", \"{near}:{}\"]", port + 1);
     let cluster = Moving::up_at(&servers, 4, "[etcd]\nlease = \"2s\"\n");
-    cluster.settled(2);
+    let until = Instant::now() + Duration::from_mins(1);
+    let even = |m: &serde_json::Value| m["stores"] == 2;
+    while !cluster.rows(&["--members"]).iter().all(even) {
+        assert!(Instant::now() < until, "stores are not shared out");
+        std::thread::sleep(Duration::from_millis(100));
+    }
     // Who comes from elsewhere proves itself.
     let ssh = home.path().join(".ssh");
     std::fs::create_dir(&ssh).unwrap();
@@ -220,7 +225,7 @@ fn a_client_that_is_cut_off_goes_on_afterwards() {
     assert!(granted.status.success(), "{}", text(&granted.stderr));
     let target = format!("esker://{near}:{port}");
     let mut far = Far::start(&wan, home.path(), &format!("{target}?timeout=90s"));
-    let long = Duration::from_secs(60);
+    let long = Duration::from_mins(1);
     for n in 0..5 {
         far.say(&format!("put user:{n}"));
         let said = far.hears(long).unwrap();
@@ -238,22 +243,18 @@ fn a_client_that_is_cut_off_goes_on_afterwards() {
         far.say(&format!("put user:{n}"));
         // Longer than the lease, and than a client waits before it looks whether the store has moved.
         assert_eq!(far.hears(Duration::from_secs(5)), None);
-        let other = run(cluster.path(), &["put", &target, &format!("user:near{n}")]);
+        let name = format!("user:near{n}");
+        let other = run(home.path(), &["put", &target, &name, "--trust-new-host"]);
         assert!(other.status.success(), "{}", text(&other.stderr));
         route("del");
         let said = far.hears(long).expect("it goes on");
         assert!(said.contains(&format!("user:{n}")), "{said}");
     }
     for n in 0..8 {
+        let name = format!("user:{n}");
         let history = run(
-            cluster.path(),
-            &[
-                "history",
-                &target,
-                &format!("user:{n}"),
-                "--format",
-                "ndjson",
-            ],
+            home.path(),
+            &["history", &target, &name, "--format", "ndjson"],
         );
         let said = text(&history.stdout);
         assert_eq!(said.lines().count(), 1, "{said}");

@@ -10,6 +10,7 @@ use esker_model::{
     VertexSelect,
 };
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -176,10 +177,10 @@ fn a_check_compares_all_stores() {
     let target = format!("esker://{}", cluster.members[0]);
     let folder = cluster.path().to_owned();
     let link = |from: u32, target: &str| {
-        let edges: String = (from..from + 40)
-            .map(|n| format!("job:{n},write,file:/scratch/{}\n", n % 7))
-            .collect();
-        let csv = format!("source,type,destination\n{edges}");
+        let mut csv = String::from("source,type,destination\n");
+        for n in from..from + 40 {
+            writeln!(csv, "job:{n},write,file:/scratch/{}", n % 7).unwrap();
+        }
         std::fs::write(folder.join("edges.csv"), csv).unwrap();
         let done = run(&folder, &["import", "edges", target, "edges.csv"]);
         assert!(done.status.success(), "{}", text(&done.stderr));
@@ -207,10 +208,10 @@ fn a_check_compares_all_stores() {
             .sum::<u64>()
     };
     assert_eq!(sum("vnodes"), 64);
-    assert!(
-        sum("bytes") > 0 && status[0]["calls_per_s"].is_number(),
-        "{status:?}"
-    );
+    for what in ["bytes", "split", "calls_per_s", "writes_per_s"] {
+        assert!(status.iter().all(|s| s[what].is_number()), "{status:?}");
+    }
+    assert!(status.iter().any(|s| s["calls_per_s"] != 0.0), "{status:?}");
     cluster.done(&["down", &target]);
     assert!(cluster.up.wait().unwrap().success());
     let (code, report) = check("lab.toml");
@@ -247,4 +248,36 @@ fn a_check_compares_all_stores() {
         said.contains("edges and their inverses on all stores: differ"),
         "{said}"
     );
+}
+
+/// `cluster up FILE -- COMMAND`: the cluster is there for as long as a program runs, and ends with its code.
+#[test]
+fn a_cluster_is_up_for_a_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.9:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let file = format!("servers = 2\nstores = 2\nlisten = \"127.0.0.1:{port}\"\nvnodes = 64\n");
+    std::fs::write(folder.path().join("lab.toml"), file).unwrap();
+    let program = format!(
+        "{} put $ESKER_TARGET user:1 && exit 7",
+        env!("CARGO_BIN_EXE_esker")
+    );
+    let words = ["cluster", "up", "lab.toml", "--", "sh", "-c", &program];
+    let output = crate::serve::esker(folder.path())
+        .args(words)
+        .env("ESKER_ETCD", crate::moving::etcd())
+        .output()
+        .unwrap();
+    let said = text(&output.stdout);
+    assert_eq!(
+        output.status.code(),
+        Some(7),
+        "{said} {}",
+        text(&output.stderr)
+    );
+    assert!(said.contains("inserted user:1"), "{said}");
+    assert!(!folder.path().join("lab.cluster/up.pid").exists());
 }

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::task::JoinHandle;
 
 /// How often the machine is told that time goes on.
 const TICK: Duration = Duration::from_millis(50);
@@ -55,6 +56,8 @@ pub(super) struct Host {
     held: BTreeMap<u32, Held>,
     /// While it is there, somebody watches.
     watching: Arc<()>,
+    /// The lease that is being given up.
+    revoking: Option<JoinHandle<()>>,
 }
 
 impl Host {
@@ -85,6 +88,7 @@ impl Host {
             leases: BTreeMap::new(),
             held: BTreeMap::new(),
             watching: Arc::new(()),
+            revoking: None,
         }
     }
 
@@ -278,10 +282,9 @@ impl Host {
                 });
             }
             Output::Revoke { lease } => {
-                self.ask(async move {
+                self.revoking = Some(tokio::spawn(async move {
                     let _ = etcd.revoke(lease).await;
-                    None
-                });
+                }));
             }
             Output::Claim { store, lease } => self.claim(store, lease),
             Output::Release {
@@ -301,10 +304,14 @@ impl Host {
             } => self.open(store, epoch, lease),
             Output::Close { store, epoch, lost } => self.close(store, epoch, lost),
             Output::Left => {
-                self.progress
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .left = true;
+                let (progress, revoking) = (Arc::clone(&self.progress), self.revoking.take());
+                // Until it is heard, others take this member for one that lives.
+                tokio::spawn(async move {
+                    if let Some(revoking) = revoking {
+                        let _ = revoking.await;
+                    }
+                    progress.lock().unwrap_or_else(PoisonError::into_inner).left = true;
+                });
             }
         }
     }

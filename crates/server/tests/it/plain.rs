@@ -193,7 +193,10 @@ fn streams_and_the_rest_of_the_service() {
             .into_inner();
         assert_eq!(stats.store.unwrap().engine, "fjall");
         let mut check = client
-            .check(proto::CheckRequest { repair: false })
+            .check(proto::CheckRequest {
+                repair: false,
+                part: false,
+            })
             .await
             .unwrap()
             .into_inner();

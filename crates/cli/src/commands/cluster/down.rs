@@ -9,8 +9,11 @@ use esker::rpc::{Address, Client};
 use esker_server::ClusterConfig;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
+use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
+/// How long somebody who is there takes to say so.
+const CONNECT_MAX: Duration = Duration::from_millis(500);
 /// What stopping may take beyond the servers' drain time.
 const STOP_MAX: Duration = Duration::from_secs(30);
 
@@ -71,10 +74,7 @@ fn far(first: &Address, context: &mut Context) -> anyhow::Result<Outcome> {
         }
     }
     let until = Instant::now() + STOP_MAX * 2;
-    while members
-        .keys()
-        .any(|name| super::child::probe(name).is_some())
-    {
+    while members.keys().any(|name| listens(name)) {
         anyhow::ensure!(
             Instant::now() < until && context.interrupt.stopped().is_none(),
             "{} were asked to stop, and not all have ended yet: they may have much to finish",
@@ -91,4 +91,11 @@ fn far(first: &Address, context: &mut Context) -> anyhow::Result<Outcome> {
         members.keys().cloned().collect::<Vec<_>>().join(", ")
     ));
     Ok(Outcome::partly_if(!missed.is_empty()))
+}
+
+/// Whether anybody is at an address.
+fn listens(place: &str) -> bool {
+    let addresses = place.to_socket_addrs();
+    addresses
+        .is_ok_and(|mut all| all.any(|at| TcpStream::connect_timeout(&at, CONNECT_MAX).is_ok()))
 }

@@ -61,7 +61,8 @@ impl Stores {
         let runs = if config.etcd.is_some() {
             // One that `cluster up` has started is there only while that runs.
             let own = config.etcd.as_ref().is_some_and(|e| e.endpoints.is_empty());
-            !(own && keeper(&config).is_none()) && !Look::at(&config)?.now()?.0.is_empty()
+            let no_etcd = own && keeper(&config).is_none();
+            !no_etcd && !Look::at(&config)?.now()?.0.is_empty()
         } else {
             let answers = |address: &String| super::child::probe(address).is_some();
             config.servers.iter().any(answers)

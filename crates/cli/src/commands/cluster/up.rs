@@ -44,14 +44,14 @@ pub(super) fn run(args: &ClusterUpArgs, context: &mut Context) -> anyhow::Result
             file.display()
         );
     }
-    if config.etcd.is_some() && (job.is_some() || !args.command.is_empty()) {
+    if config.etcd.is_some() && job.is_some() {
         return Err(usage(
-            "a cluster whose stores move (`stores`, `[etcd]`) is not started in Slurm jobs, nor for a command, yet: leave these keys out of its \
+            "a cluster whose stores move (`stores`, `[etcd]`) is not started in Slurm jobs yet: leave these keys out of its \
              file, and another number of nodes is dealt out to when the job starts",
         ));
     }
     if config.etcd.is_some() {
-        return super::moving::up::run(&file, &config, context);
+        return super::moving::up::run(&file, &config, &args.command, context);
     }
     let start = Start {
         file,
@@ -91,14 +91,14 @@ pub(super) fn run(args: &ClusterUpArgs, context: &mut Context) -> anyhow::Result
 }
 
 /// What is run while the servers serve.
-struct Program<'a> {
-    words: &'a [String],
-    job: Option<&'a slurm::Job>,
+pub(super) struct Program<'a> {
+    pub(super) words: &'a [String],
+    pub(super) job: Option<&'a slurm::Job>,
 }
 
 impl Program<'_> {
     /// Starts it; nothing if there is none.
-    fn start(&self, target: &str) -> anyhow::Result<Option<std::process::Child>> {
+    pub(super) fn start(&self, target: &str) -> anyhow::Result<Option<std::process::Child>> {
         let Some((program, words)) = self.words.split_first() else {
             return Ok(None);
         };
@@ -115,7 +115,7 @@ impl Program<'_> {
 }
 
 /// A program's exit code as a shell gives it: 128 and the number of the signal that ended it.
-fn code_of(status: std::process::ExitStatus) -> u8 {
+pub(super) fn code_of(status: std::process::ExitStatus) -> u8 {
     let code = status
         .code()
         .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
@@ -123,7 +123,7 @@ fn code_of(status: std::process::ExitStatus) -> u8 {
 }
 
 /// Asks a program to end, and waits for it a while.
-fn end(running: Option<&mut std::process::Child>) -> Option<u8> {
+pub(super) fn end(running: Option<&mut std::process::Child>) -> Option<u8> {
     let running = running?;
     if let Some(pid) = i32::try_from(running.id()).ok().and_then(Pid::from_raw) {
         // It may have ended by itself.

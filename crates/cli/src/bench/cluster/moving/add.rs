@@ -56,7 +56,7 @@ pub(in super::super) fn run(bench: &mut Bench<'_>, args: &AddArgs) -> anyhow::Re
         let to = load.now();
         bench.say(&format!(
             "it has its share after {:.1} s",
-            (to - from).as_secs_f64()
+            to.saturating_sub(from).as_secs_f64()
         ));
         wait(bench, args.phase)?;
         Ok(((warm, from), to))
@@ -75,7 +75,7 @@ pub(in super::super) fn run(bench: &mut Bench<'_>, args: &AddArgs) -> anyhow::Re
         .collect();
     let base = figures.first().map_or(0.0, |f| f.p99);
     for ((when, from, to), f) in phases.iter().zip(&figures) {
-        let seconds = (*to - *from).as_secs_f64();
+        let seconds = to.saturating_sub(*from).as_secs_f64();
         bench.report.rows.push(vec![
             (*when).into(),
             number(seconds, 1),

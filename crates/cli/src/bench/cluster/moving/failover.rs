@@ -11,8 +11,12 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Between kills, so that clients are seen to go on.
+/// After a server has come back, so that all is as it was.
 const CALM: Duration = Duration::from_millis(500);
+/// Rounds of each client before the next kill: what one waits for is to be of one kill.
+const ROUNDS: u64 = 10;
+/// How long they may take.
+const ROUNDS_MAX: Duration = Duration::from_mins(2);
 
 /// A kill, and what came of it.
 struct Kill {
@@ -46,7 +50,7 @@ pub(in super::super) fn run(bench: &mut Bench<'_>, args: &FailoverArgs) -> anyho
     let ran = under(&load, &writers, &readers, || {
         let mut random = Random::new(moving.seed);
         for round in 0..args.kills {
-            std::thread::sleep(CALM);
+            load.wait_for_rounds(ROUNDS, ROUNDS_MAX)?;
             load.longest();
             let victim = random.below(members.count() as u64) as usize;
             let server = members.name(victim).to_owned();

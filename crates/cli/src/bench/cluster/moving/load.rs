@@ -67,6 +67,12 @@ pub(super) struct Done {
     pub(super) failed: AtomicBool,
 }
 
+impl Done {
+    fn rounds(&self) -> u64 {
+        self.rounds.load(Ordering::Acquire)
+    }
+}
+
 /// A write's latency.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sample {
@@ -256,6 +262,22 @@ impl Load {
 
     pub(super) fn reads(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)
+    }
+
+    /// Waits until each writer is so many rounds further, unless its calls fail.
+    pub(super) fn wait_for_rounds(&self, rounds: u64, most: Duration) -> anyhow::Result<()> {
+        let until = Instant::now() + most;
+        let before: Vec<u64> = self.writers.iter().map(Done::rounds).collect();
+        for (writer, before) in self.writers.iter().zip(before) {
+            while writer.rounds() < before + rounds && !writer.failed.load(Ordering::Acquire) {
+                anyhow::ensure!(
+                    Instant::now() < until && !self.stopped(),
+                    "a client does not go on though all stores are served"
+                );
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        Ok(())
     }
 
     /// Latencies of all writes that were answered.

@@ -265,9 +265,8 @@ impl Members {
         loop {
             bench.go_on()?;
             self.all_alive()?;
-            let why = match self.unsettled() {
-                None => return Ok(began.elapsed()),
-                Some(why) => why,
+            let Some(why) = self.unsettled() else {
+                return Ok(began.elapsed());
             };
             anyhow::ensure!(
                 began.elapsed() < SETTLE_MAX,

@@ -1,5 +1,6 @@
 //! `esker cluster up`, where stores move: the servers that the file names, and an etcd if it names none.
 
+use super::super::up::{Program, code_of, end};
 use super::super::{AGAIN, FOR_GOOD, failed, keeper, pid_file};
 use super::etcd::Own;
 use super::process::{Process, stop};
@@ -34,6 +35,7 @@ struct Servers<'a> {
 pub(in super::super) fn run(
     file: &Path,
     config: &ClusterConfig,
+    command: &[String],
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
     let file = std::path::absolute(file)
@@ -63,22 +65,26 @@ pub(in super::super) fn run(
         let process = Process::start(&file, config, member, servers.memory, true)?;
         servers.all.push((process, Instant::now()));
     }
-    let done = servers.serve(context);
+    let done = servers.serve(command, context);
     let whole = servers.stop();
     if keeper(config) == Some(std::process::id()) {
         let _ = std::fs::remove_file(pid_file(config));
     }
-    done?;
+    let code = done?;
     if !whole {
         context.warn("some servers did not stop in time and were killed");
     }
-    Ok(Outcome::partly_if(!whole))
+    Ok(match code {
+        Some(code) if code != 0 => Outcome::Program(code),
+        _ => Outcome::partly_if(!whole),
+    })
 }
 
 impl Servers<'_> {
-    fn serve(&mut self, context: &mut Context) -> anyhow::Result<()> {
+    /// Until it is told to stop, all servers were, or the program ends (its exit code).
+    fn serve(&mut self, command: &[String], context: &mut Context) -> anyhow::Result<Option<u8>> {
         if !self.wait_until_ready(context)? {
-            return Ok(());
+            return Ok(None);
         }
         let file = pid_file(self.config);
         std::fs::write(&file, format!("{}\n", std::process::id()))
@@ -101,12 +107,27 @@ impl Servers<'_> {
         let first = self.config.servers.first().map_or("", String::as_str);
         writeln!(context.out, "ready: esker://{first} ({count}, {stores})")?;
         context.out.flush()?;
+        let program = Program {
+            words: command,
+            job: None,
+        };
+        let mut running = program.start(&format!("esker://{first}"))?;
         while context.interrupt.stopped().is_none() && self.told.len() < self.all.len() {
-            self.look_after(context)?;
+            if let Err(e) = self.look_after(context) {
+                end(running.as_mut());
+                return Err(e);
+            }
+            if let Some(running) = &mut running
+                && let Some(status) = running
+                    .try_wait()
+                    .map_err(|e| failed("waiting for the program", e))?
+            {
+                return Ok(Some(code_of(status)));
+            }
             std::thread::sleep(LOOK);
         }
         context.note("stopping: what is under way is finished; a second signal ends it at once");
-        Ok(())
+        Ok(end(running.as_mut()))
     }
 
     fn wait_until_ready(&mut self, context: &Context) -> anyhow::Result<bool> {
