@@ -76,12 +76,12 @@ impl Fs {
     fn change(&self, change: Change) -> Result<()> {
         match &self.late {
             Some(late) => late.hold(change),
-            None => self.direct.change(&self.asker, change).map(|_| ()),
+            None => self.direct.change(&self.asker, &change).map(|_| ()),
         }
     }
 
     /// Directories are made at once: other processes make files in them next.
-    fn change_now(&self, change: Change) -> Result<()> {
+    fn change_now(&self, change: &Change) -> Result<()> {
         self.seen()?;
         self.direct.change(&self.asker, change).map(|_| ())
     }
@@ -157,7 +157,7 @@ impl Fs {
     /// Makes a directory.
     pub fn mkdir(&self, path: &NamePath, mode: u32) -> Result<()> {
         let make = self.make_of(Kind::Directory.bits() | mode & 0o7777);
-        self.change_now(Change::Make(path.clone(), make))
+        self.change_now(&Change::Make(path.clone(), make))
     }
 
     /// Makes a symbolic link that says so.
@@ -182,7 +182,7 @@ impl Fs {
 
     /// Removes an empty directory.
     pub fn rmdir(&self, path: &NamePath) -> Result<()> {
-        self.change_now(Change::Rmdir(path.clone()))
+        self.change_now(&Change::Rmdir(path.clone()))
     }
 
     /// Gives a file or directory another path.

@@ -71,6 +71,7 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         let _ = self.esker(&["umount", "--force", "mnt"]);
+        let _ = self.esker(&["umount", "--force", "second"]);
     }
 }
 
@@ -355,4 +356,56 @@ fn what_programs_do_becomes_lineage() {
         lab.well(&["lineage", "lab.esker", "file:/out"])
             .contains("job:4711")
     );
+}
+
+/// A cluster's files through one mount and, by another server, through a second one: with directories that split, and renamed over servers.
+#[test]
+fn a_cluster_is_mounted_twice() {
+    if !can_mount() {
+        return;
+    }
+    let lab = Lab::new();
+    let folder = lab.folder.path();
+    crate::cluster::describe(folder, "directory_threshold = 8\n");
+    let cluster = crate::cluster::Cluster::up(folder);
+    let second = folder.join("second");
+    fs::create_dir(&second).unwrap();
+    for (n, at) in [(0, "mnt"), (1, "second")] {
+        let target = cluster.target(n);
+        lab.well(&[
+            "mount",
+            target,
+            at,
+            "--data",
+            "data",
+            "--attr-timeout",
+            "0s",
+            "--background",
+        ]);
+    }
+    let at = lab.at();
+    fs::create_dir(at.join("d")).unwrap();
+    for n in 0..60 {
+        fs::write(at.join(format!("d/{n}")), vec![b'x'; n * 300]).unwrap();
+    }
+    let names = fs::read_dir(second.join("d")).unwrap();
+    let mut names: Vec<usize> = names
+        .map(|e| e.unwrap().file_name().to_str().unwrap().parse().unwrap())
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, (0..60).collect::<Vec<_>>());
+    fs::rename(second.join("d"), second.join("e")).unwrap();
+    for n in 0..60 {
+        assert_eq!(fs::read(at.join(format!("e/{n}"))).unwrap().len(), n * 300);
+        fs::rename(at.join(format!("e/{n}")), at.join(format!("e/moved-{n}"))).unwrap();
+        fs::write(second.join(format!("e/moved-{n}")), "changed").unwrap();
+        assert_eq!(
+            fs::read(at.join(format!("e/moved-{n}"))).unwrap(),
+            b"changed"
+        );
+    }
+    fs::remove_dir_all(at.join("e")).unwrap();
+    assert_eq!(fs::read_dir(&second).unwrap().count(), 0);
+    lab.well(&["umount", "mnt"]);
+    lab.well(&["umount", "second"]);
 }

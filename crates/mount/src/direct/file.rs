@@ -86,7 +86,7 @@ impl OpenFile {
                     owner(asker.uid),
                     group(asker),
                 );
-                match direct.change(asker, Change::Make(place.clone(), make)) {
+                match direct.change(asker, &Change::Make(place.clone(), make)) {
                     Ok(done) => return Ok(Self::made(direct, asker, path, flags, done)),
                     Err(e) if e.errno == EEXIST && !flags.exclusive => {}
                     Err(e) => return Err(e),
@@ -288,7 +288,7 @@ impl OpenFile {
             .map_err(Failure::at(&self.path))?;
         let (path, follow) = (node.handle(), false);
         self.direct
-            .change(&self.asker, Change::Set { path, follow, set })?;
+            .change(&self.asker, &Change::Set { path, follow, set })?;
         Ok(())
     }
 

@@ -76,8 +76,8 @@ impl Direct {
     }
 
     /// One change of a name, of attributes, or of extended attributes. With the last name of a file its object goes.
-    pub fn change(&self, asker: &Asker, change: Change) -> Result<Done> {
-        let mut answers = self.change_many(asker, std::slice::from_ref(&change))?;
+    pub fn change(&self, asker: &Asker, change: &Change) -> Result<Done> {
+        let mut answers = self.change_many(asker, std::slice::from_ref(change))?;
         let unanswered = || Err(Failure::new(5, "a change was not answered"));
         answers.pop().unwrap_or_else(unanswered)
     }
@@ -163,7 +163,7 @@ impl Direct {
         set: SetAttributes,
     ) -> Result<()> {
         let path = path.clone();
-        self.change(asker, Change::Set { path, follow, set })?;
+        self.change(asker, &Change::Set { path, follow, set })?;
         Ok(())
     }
 
@@ -231,7 +231,7 @@ impl Direct {
         let (name, value) = (name.to_vec(), value.map(<[u8]>::to_vec));
         self.change(
             asker,
-            Change::Xattr {
+            &Change::Xattr {
                 path,
                 name,
                 value,

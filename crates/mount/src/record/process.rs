@@ -69,7 +69,7 @@ impl Processes {
             && process.executable.is_none()
         {
             // It is ending, and has given its memory back: of what was there the name alone is left.
-            process.job = before.job.clone();
+            process.job.clone_from(&before.job);
             process.rank = before.rank;
         }
         let process = Arc::new(process);
