@@ -1,0 +1,1027 @@
+//! The database as Python's classes use it: names and plain values in, tuples and columns out. `esker.Database` is made of it.
+
+use crate::bulk::{Done, Loader, Options as BulkOptions};
+use crate::cancel::work;
+use crate::columns::{Columns, Spread, Table, json_of, of_mixed, of_values};
+use crate::error::{invalid, raise};
+use crate::value::{as_of, at, dict_of, properties_of, to_python};
+use crate::walk::{Travelled, Walk, options, vertex_tuple};
+use esker::lineage::Direction;
+use esker::{Database, Durability, OpenOptions, Role};
+use esker_model::filter::{Expr, Prepared, VertexFields};
+use esker_model::namespace::resolve;
+use esker_model::object::{
+    Find, ID_ATTRIBUTES, ObjectRead as _, ObjectWrite as _, TagChange, TagWhere,
+};
+use esker_model::traversal::Budget;
+use esker_model::{
+    Cancel as _, Difference, Edge, EdgeSelect, EdgeTypeId, Error, Flow, GraphRead as _,
+    GraphWrite as _, Result, Schema, Traversal, Value, Version, VersionRange, Versions, Vertex,
+    VertexChange, VertexId, VertexName, VertexRef, VertexSelect, VertexTypeId,
+};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Vertices of which names or edges are read at once.
+const CHUNK: usize = 4096;
+
+pub(crate) fn vertex_type_name(schema: &Schema, id: VertexTypeId) -> String {
+    schema
+        .vertex_type(id)
+        .map_or_else(|| format!("type-{}", id.0), |t| t.name.clone())
+}
+
+pub(crate) fn edge_type_name(schema: &Schema, id: EdgeTypeId) -> String {
+    schema
+        .edge_type(id)
+        .map_or_else(|| format!("type-{}", id.0), |t| t.name.clone())
+}
+
+/// Names of vertices. Type and key never change, so what is now names what was then.
+pub(crate) fn names_of(
+    database: &Database,
+    schema: &Schema,
+    ids: impl Iterator<Item = VertexId>,
+) -> Result<HashMap<VertexId, String>> {
+    let mut ids: Vec<VertexId> = ids.collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let mut names = HashMap::with_capacity(ids.len());
+    for chunk in ids.chunks(CHUNK) {
+        for (id, vertex) in chunk
+            .iter()
+            .zip(database.read_vertices(chunk, Version::MAX)?)
+        {
+            names.insert(
+                *id,
+                vertex.map_or_else(|| format!("?:{id}"), |v| v.name(schema)),
+            );
+        }
+    }
+    Ok(names)
+}
+
+pub(crate) fn vertex_of(
+    database: &Database,
+    schema: &Schema,
+    text: &str,
+) -> Result<(VertexName, VertexRef)> {
+    let name = VertexName::parse(text)?;
+    let found = resolve(database, schema, std::slice::from_ref(&name))?;
+    match found.first() {
+        Some(vertex) => Ok((name, *vertex)),
+        None => Ok((name.clone(), name.resolve(schema)?)),
+    }
+}
+
+fn filter_of(text: &str) -> Result<Expr> {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_nanos();
+    Expr::parse(text, i64::try_from(now).ok()).map_err(|e| invalid(e.render(text)))
+}
+
+/// An open database; calls let other Python threads run meanwhile.
+#[pyclass(frozen, module = "esker._esker")]
+pub(crate) struct Core {
+    database: Mutex<Option<Database>>,
+    target: String,
+}
+
+impl Core {
+    pub(crate) fn database(&self, py: Python<'_>) -> PyResult<Database> {
+        let database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let closed = || {
+            raise(
+                py,
+                &Error::Unavailable(format!("`{}` was closed: open it again", self.target)),
+            )
+        };
+        database.clone().ok_or_else(closed)
+    }
+}
+
+#[pymethods]
+impl Core {
+    /// Opens a folder or `esker://host:port`.
+    #[staticmethod]
+    fn open(
+        py: Python<'_>,
+        target: String,
+        create: bool,
+        durability: &str,
+        memory: Option<u64>,
+    ) -> PyResult<Self> {
+        let durability = match durability {
+            "sync" => Durability::Sync,
+            "relaxed" => Durability::Relaxed,
+            other => {
+                let text = format!(
+                    "durability `{other}`: expected sync (each commit survives a power failure) or relaxed (the death of this process)"
+                );
+                return Err(raise(py, &invalid(text)));
+            }
+        };
+        let mut options = OpenOptions::new().create(create).durability(durability);
+        if let Some(bytes) = memory {
+            options = options.memory_bytes(bytes);
+        }
+        let database = work(py, |_| options.open(&target))?;
+        Ok(Self {
+            database: Mutex::new(Some(database)),
+            target,
+        })
+    }
+
+    /// Where it is.
+    #[getter]
+    fn target(&self) -> &str {
+        &self.target
+    }
+
+    /// Lets go of it; again does nothing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let open = self
+            .database
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        match open {
+            Some(database) => work(py, |_| database.close()),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether it was closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.database
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_none()
+    }
+
+    /// `owner`, `attached` or `client`.
+    fn role(&self, py: Python<'_>) -> PyResult<&'static str> {
+        Ok(match self.database(py)?.role() {
+            Role::Owner => "owner",
+            Role::Attached { .. } => "attached",
+            Role::Client { .. } => "client",
+        })
+    }
+
+    /// `(vertex types, edge types)`: `(name, parent, [(attribute, kind)])` and `(name, inverse, source, destination)`.
+    #[expect(
+        clippy::type_complexity,
+        reason = "plain tuples, which Python's side gives names"
+    )]
+    fn schema(
+        &self,
+        py: Python<'_>,
+    ) -> PyResult<(
+        Vec<(String, Option<String>, Vec<(String, String)>)>,
+        Vec<(String, String, String, String)>,
+    )> {
+        let database = self.database(py)?;
+        let schema = work(py, |_| database.schema())?;
+        let vertices = schema.vertex_types().map(|(_, t)| {
+            let attributes = t
+                .attributes
+                .iter()
+                .map(|a| (a.name.clone(), a.kind.name().to_owned()));
+            (
+                t.name.clone(),
+                t.parent.map(|p| vertex_type_name(&schema, p)),
+                attributes.collect(),
+            )
+        });
+        let edges = schema
+            .edge_types()
+            .filter(|(_, t)| t.forward)
+            .map(|(_, t)| {
+                let end = |id| vertex_type_name(&schema, id);
+                (
+                    t.name.clone(),
+                    edge_type_name(&schema, t.inverse),
+                    end(t.source),
+                    end(t.destination),
+                )
+            });
+        Ok((vertices.collect(), edges.collect()))
+    }
+
+    /// Adds a vertex type.
+    fn define_vertex_type(
+        &self,
+        py: Python<'_>,
+        name: String,
+        parent: Option<String>,
+        attributes: Vec<(String, String)>,
+    ) -> PyResult<()> {
+        let database = self.database(py)?;
+        work(py, |_| {
+            let attributes = attributes
+                .into_iter()
+                .map(|(name, kind)| crate::change::definition(name, &kind));
+            let attributes = attributes.collect::<Result<_>>()?;
+            let change = esker_model::SchemaChange::VertexType {
+                name,
+                parent,
+                attributes,
+            };
+            database.define(&[change]).map(drop)
+        })
+    }
+
+    /// Adds an edge type with its inverse.
+    fn define_edge_type(
+        &self,
+        py: Python<'_>,
+        name: String,
+        inverse: String,
+        source: String,
+        destination: String,
+    ) -> PyResult<()> {
+        let database = self.database(py)?;
+        let change = esker_model::SchemaChange::EdgeType {
+            name,
+            inverse,
+            source,
+            destination,
+        };
+        work(py, |_| database.define(&[change]).map(drop))
+    }
+
+    /// Applies changes in one commit: `(version, vertices created, edges created, unchanged)`.
+    #[pyo3(signature = (ops, when=None))]
+    fn apply(
+        &self,
+        py: Python<'_>,
+        ops: Vec<Bound<'_, PyTuple>>,
+        when: Option<&str>,
+    ) -> PyResult<(u64, u64, u64, u64)> {
+        let database = self.database(py)?;
+        let version = at(py, when)?;
+        let mut changes = Vec::with_capacity(ops.len());
+        for op in &ops {
+            changes.push(crate::change::Change::of(op)?);
+        }
+        let commit = work(py, |_| crate::change::apply(&database, changes, version))?;
+        let version = version.unwrap_or(commit.version).0;
+        Ok((
+            version,
+            commit.vertices_created,
+            commit.edges_created,
+            commit.unchanged,
+        ))
+    }
+
+    /// A vertex as `(name, type, version, deleted, attributes, tags)`, or `None`.
+    #[pyo3(signature = (name, when=None))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        when: Option<&str>,
+    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let (database, version) = (self.database(py)?, as_of(py, when)?);
+        let (schema, vertex) = work(py, |_| {
+            let schema = database.schema()?;
+            let (_, vertex) = vertex_of(&database, &schema, name)?;
+            let found = database.read_vertices(&[vertex.id], version)?;
+            Ok((schema, found.into_iter().flatten().next()))
+        })?;
+        vertex.map(|v| vertex_tuple(py, &v, &schema)).transpose()
+    }
+
+    /// The properties of an edge and its version, or `None`.
+    #[pyo3(signature = (source, edge_type, destination, when=None))]
+    fn get_edge<'py>(
+        &self,
+        py: Python<'py>,
+        source: &str,
+        edge_type: &str,
+        destination: &str,
+        when: Option<&str>,
+    ) -> PyResult<Option<(u64, Bound<'py, PyDict>)>> {
+        let (database, version) = (self.database(py)?, as_of(py, when)?);
+        let edge = work(py, |_| {
+            let key = edge_key(&database, source, edge_type, destination)?;
+            Ok(database
+                .read_edges(&[key], version)?
+                .into_iter()
+                .flatten()
+                .next())
+        })?;
+        edge.map(|e: Edge| Ok((e.version.0, dict_of(py, &e.properties)?)))
+            .transpose()
+    }
+
+    /// Edges that leave vertices, or all edges of the database in their defined direction, as columns.
+    #[pyo3(signature = (names, types, when=None, limit=None))]
+    fn edges(
+        &self,
+        py: Python<'_>,
+        names: Option<Vec<String>>,
+        types: Vec<String>,
+        when: Option<&str>,
+        limit: Option<usize>,
+    ) -> PyResult<Columns> {
+        let (database, version) = (self.database(py)?, as_of(py, when)?);
+        let (schema, edges, names) = work(py, |signals| {
+            let schema = database.schema()?;
+            let wanted: Vec<EdgeTypeId> = types
+                .iter()
+                .map(|t| schema.edge_type_id(t))
+                .collect::<std::result::Result<_, _>>()?;
+            let forward = || {
+                schema
+                    .edge_types()
+                    .filter(|(_, t)| t.forward)
+                    .map(|(id, _)| id)
+                    .collect()
+            };
+            let (frontier, types) = match names {
+                Some(names) => {
+                    let refs: Result<Vec<_>> = names
+                        .iter()
+                        .map(|n| vertex_of(&database, &schema, n))
+                        .collect();
+                    (refs?.into_iter().map(|(_, v)| v.id).collect(), wanted)
+                }
+                None => (
+                    all_vertices(&database, &schema, version, signals)?,
+                    if wanted.is_empty() { forward() } else { wanted },
+                ),
+            };
+            let select = EdgeSelect {
+                types,
+                versions: Versions::AsOf(version),
+                properties: true,
+            };
+            let (mut edges, limit) = (Vec::new(), limit.unwrap_or(usize::MAX));
+            for chunk in frontier.chunks(CHUNK) {
+                database.scan_edges(chunk, &select, &mut |_, edge| {
+                    if edges.len() >= limit || signals.cancelled() {
+                        return ControlFlow::Break(());
+                    }
+                    edges.push(edge);
+                    ControlFlow::Continue(())
+                })?;
+                if edges.len() >= limit || signals.cancelled() {
+                    break;
+                }
+            }
+            let ids = edges
+                .iter()
+                .flat_map(|e: &Edge| [e.key.source, e.key.destination]);
+            let names = names_of(&database, &schema, ids)?;
+            Ok((schema, edges, names))
+        })?;
+        let mut table = Table::default();
+        let mut spread = Spread::default();
+        let name = |id: &VertexId| names.get(id);
+        let (mut from, mut kinds, mut to, mut versions) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for e in &edges {
+            from.push(name(&e.key.source));
+            kinds.push(Some(edge_type_name(&schema, e.key.edge_type)));
+            to.push(name(&e.key.destination));
+            versions.push(Some(e.version));
+            spread.push(e.properties.iter());
+        }
+        table
+            .texts("source", &from)
+            .texts("type", &kinds)
+            .texts("destination", &to)
+            .versions("version", &versions);
+        spread.add_to(&mut table, "property:");
+        table.finish(py)
+    }
+
+    /// Vertices of a type that fulfil a filter, as columns.
+    #[pyo3(signature = (type_name, filter="", when=None, select=None, limit=None, deleted=false))]
+    fn vertices(
+        &self,
+        py: Python<'_>,
+        type_name: &str,
+        filter: &str,
+        when: Option<&str>,
+        select: Option<Vec<String>>,
+        limit: Option<usize>,
+        deleted: bool,
+    ) -> PyResult<Columns> {
+        let (database, version) = (self.database(py)?, as_of(py, when)?);
+        let (schema, found) = work(py, |signals| {
+            let schema = database.schema()?;
+            let expr = filter_of(filter)?.with_vertex_types(&schema)?;
+            let prepared = Prepared::new(&expr);
+            let select = VertexSelect {
+                as_of: version,
+                deleted,
+                ..VertexSelect::of(schema.vertex_type_id(type_name)?)
+            };
+            let (mut found, limit) = (Vec::new(), limit.unwrap_or(usize::MAX));
+            database.scan_vertices(&select, &mut |vertex| {
+                if found.len() >= limit || signals.cancelled() {
+                    return ControlFlow::Break(());
+                }
+                if prepared.holds(&VertexFields::new(&vertex, &schema)) {
+                    found.push(vertex);
+                }
+                ControlFlow::Continue(())
+            })?;
+            Ok((schema, found))
+        })?;
+        let mut table = Table::default();
+        let each = || found.iter();
+        let ids: Vec<_> = each().map(|v| Some(v.name(&schema))).collect();
+        let types: Vec<_> = each()
+            .map(|v| Some(vertex_type_name(&schema, v.type_id)))
+            .collect();
+        let versions: Vec<_> = each().map(|v| Some(v.version)).collect();
+        table
+            .texts("id", &ids)
+            .texts("type", &types)
+            .versions("version", &versions);
+        if deleted {
+            let gone: arrow_array::BooleanArray = each().map(|v| Some(v.deleted)).collect();
+            table.add("deleted", Arc::new(gone));
+        }
+        match select {
+            Some(names) => {
+                for name in names
+                    .iter()
+                    .filter(|n| !["id", "type", "version"].contains(&n.as_str()))
+                {
+                    let cell = |v: &Vertex| match name.as_str() {
+                        "key" => Some(Value::String(v.key.clone())),
+                        name => v.attribute(name).cloned(),
+                    };
+                    table.add(name, of_mixed(&each().map(cell).collect::<Vec<_>>()));
+                }
+            }
+            None => {
+                let mut spread = Spread::default();
+                for v in &found {
+                    let user = v
+                        .user
+                        .iter()
+                        .filter(|a| v.attributes.get(&a.name).is_none());
+                    spread.push(
+                        v.attributes
+                            .iter()
+                            .chain(user.map(|a| (a.name.as_str(), &a.value))),
+                    );
+                }
+                spread.add_to(&mut table, "attribute:");
+            }
+        }
+        table.finish(py)
+    }
+
+    /// Objects that fulfil a filter, as columns: `id`, then what was selected, or all that they have.
+    #[pyo3(signature = (filter, select=None, limit=None, lenient=false))]
+    fn objects(
+        &self,
+        py: Python<'_>,
+        filter: &str,
+        select: Option<Vec<String>>,
+        limit: Option<u64>,
+        lenient: bool,
+    ) -> PyResult<Columns> {
+        let database = self.database(py)?;
+        let refuse = |report: &esker_model::object::FindReport| {
+            if lenient || report.unknown.is_empty() {
+                return Ok(());
+            }
+            let each = report.unknown.iter().map(|(name, near)| match near {
+                Some((near, n)) => {
+                    format!("unknown tag `{name}`, did you mean `{near}` ({n} objects)?")
+                }
+                None => format!("unknown tag `{name}`: no object has it"),
+            });
+            Err(invalid(each.collect::<Vec<_>>().join("\n")))
+        };
+        let mut table = Table::default();
+        if let Some(names) = select {
+            let names: Vec<String> = names.into_iter().filter(|n| n != "id").collect();
+            let found = work(py, |signals| {
+                let find = Find {
+                    select: Some(names),
+                    limit,
+                    ..Find::all(filter_of(filter)?)
+                };
+                let found = database.find_columns(&find, signals)?;
+                refuse(&found.report)?;
+                Ok(found)
+            })?;
+            let ids: Vec<_> = found.ids.iter().map(|id| Some(id.to_string())).collect();
+            table.texts("id", &ids);
+            for (name, values) in found.columns {
+                table.add(name, of_values(values));
+            }
+        } else {
+            let (ids, spread) = work(py, |signals| {
+                let find = Find {
+                    limit,
+                    ..Find::all(filter_of(filter)?)
+                };
+                let (mut ids, mut spread) = (Vec::new(), Spread::default());
+                let report = database.find(&find, signals, &mut |found| {
+                    ids.push(Some(found.id.to_string()));
+                    let first = ID_ATTRIBUTES
+                        .iter()
+                        .filter_map(|n| Some((*n, found.attributes.get(n)?)));
+                    let others = found
+                        .attributes
+                        .iter()
+                        .filter(|(n, _)| !ID_ATTRIBUTES.contains(n));
+                    let tags = found
+                        .tags
+                        .iter()
+                        .filter(|(n, _)| found.attributes.get(n).is_none());
+                    spread.push(first.chain(others).chain(tags));
+                    ControlFlow::Continue(())
+                })?;
+                refuse(&report)?;
+                Ok((ids, spread))
+            })?;
+            table.texts("id", &ids);
+            spread.add_to(&mut table, "tag:");
+        }
+        table.finish(py)
+    }
+
+    /// How many objects fulfil a filter.
+    fn count_objects(&self, py: Python<'_>, filter: &str) -> PyResult<u64> {
+        let database = self.database(py)?;
+        work(py, |signals| {
+            let find = Find {
+                count: true,
+                ..Find::all(filter_of(filter)?)
+            };
+            Ok(database
+                .find(&find, signals, &mut |_| ControlFlow::Continue(()))?
+                .matches)
+        })
+    }
+
+    /// Tags all objects that fulfil a filter: `(matches, changed, refused)`.
+    fn tag_where(
+        &self,
+        py: Python<'_>,
+        filter: &str,
+        set: &Bound<'_, PyDict>,
+        remove: Vec<String>,
+    ) -> PyResult<(u64, u64, u64)> {
+        let database = self.database(py)?;
+        let set = properties_of(set)?;
+        work(py, |signals| {
+            let change = TagWhere {
+                filter: filter_of(filter)?,
+                change: TagChange {
+                    set,
+                    keep: false,
+                    remove,
+                },
+                asker: None,
+                dry_run: false,
+                once: None,
+            };
+            let done = database.tag_where(&change, signals)?;
+            Ok((done.matches, done.changed, done.refused))
+        })
+    }
+
+    /// What happened to a vertex, newest first: `(version, what, attributes or (name, value) or None, archived)`.
+    fn history<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyList>> {
+        let database = self.database(py)?;
+        let events = work(py, |_| {
+            let (name, vertex) = vertex_of(&database, &*database.schema()?, name)?;
+            let events = database.vertex_history(vertex.id, VersionRange::ALL)?;
+            if events.is_empty() {
+                return Err(Error::NoVertex {
+                    name: name.to_string(),
+                    hint: String::new(),
+                });
+            }
+            Ok(events)
+        })?;
+        let list = PyList::empty(py);
+        for event in events {
+            let (what, value) = match &event.change {
+                VertexChange::Put(properties) => ("put", dict_of(py, properties)?.into_any()),
+                VertexChange::Deleted => ("deleted", py.None().into_bound(py)),
+                VertexChange::Set(name, value) => (
+                    "set",
+                    (name, to_python(py, value)?).into_pyobject(py)?.into_any(),
+                ),
+                VertexChange::Removed(name) => ("removed", name.into_pyobject(py)?.into_any()),
+            };
+            list.append((event.version.0, what, value, event.archived))?;
+        }
+        Ok(list)
+    }
+
+    /// The versions of an edge, newest first: `(version, deleted, properties, archived)`.
+    fn edge_history<'py>(
+        &self,
+        py: Python<'py>,
+        source: &str,
+        edge_type: &str,
+        destination: &str,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let database = self.database(py)?;
+        let events = work(py, |_| {
+            let key = edge_key(&database, source, edge_type, destination)?;
+            database.edge_history(key, VersionRange::ALL)
+        })?;
+        let list = PyList::empty(py);
+        for e in events {
+            list.append((
+                e.edge.version.0,
+                e.edge.deleted,
+                dict_of(py, &e.edge.properties)?,
+                e.archived,
+            ))?;
+        }
+        Ok(list)
+    }
+
+    /// Vertices and edges by type.
+    fn counts(&self, py: Python<'_>) -> PyResult<(HashMap<String, u64>, HashMap<String, u64>)> {
+        let database = self.database(py)?;
+        let (schema, counts) = work(py, |_| Ok((database.schema()?, database.counts()?)))?;
+        let vertices = counts
+            .vertices
+            .iter()
+            .map(|(id, n)| (vertex_type_name(&schema, *id), *n));
+        let edges = counts
+            .edges
+            .iter()
+            .map(|(id, n)| (edge_type_name(&schema, *id), *n));
+        Ok((vertices.collect(), edges.collect()))
+    }
+
+    /// What differs between two times, as columns.
+    fn diff(&self, py: Python<'_>, before: &str, after: Option<&str>) -> PyResult<Columns> {
+        let database = self.database(py)?;
+        let (before, after) = (as_of(py, Some(before))?, as_of(py, after)?);
+        let (schema, found, names) = work(py, |signals| {
+            if before > after {
+                return Err(invalid(format!(
+                    "{before} is later than {after}: give the earlier time first"
+                )));
+            }
+            let mut found = Vec::new();
+            database.diff(before, after, &mut |difference| -> Flow {
+                found.push(difference);
+                if signals.cancelled() {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            })?;
+            let schema = database.schema()?;
+            let ends = found.iter().filter_map(|d| match d {
+                Difference::Edge(before, after) => before.as_ref().or(after.as_ref()),
+                Difference::Vertex(..) => None,
+            });
+            let names = names_of(
+                &database,
+                &schema,
+                ends.flat_map(|e| [e.key.source, e.key.destination]),
+            )?;
+            Ok((schema, found, names))
+        })?;
+        let mut columns: [Vec<Option<String>>; 7] = Default::default();
+        let all = |v: &Vertex| {
+            let mut all = v.attributes.clone();
+            for a in &v.user {
+                all.set(a.name.as_str(), a.value.clone());
+            }
+            json_of(&all)
+        };
+        for difference in &found {
+            let row = match difference {
+                Difference::Vertex(b, a) => {
+                    let Some(one) = a.as_ref().or(b.as_ref()) else {
+                        continue;
+                    };
+                    let kind = vertex_type_name(&schema, one.type_id);
+                    let change = change_of(b.is_some(), a.is_some());
+                    [
+                        Some(change),
+                        Some("vertex".to_owned()),
+                        Some(one.name(&schema)),
+                        Some(kind),
+                        None,
+                        b.as_ref().map(all),
+                        a.as_ref().map(all),
+                    ]
+                }
+                Difference::Edge(b, a) => {
+                    let Some(one) = a.as_ref().or(b.as_ref()) else {
+                        continue;
+                    };
+                    let name = |id| names.get(&id).cloned();
+                    let json = |e: &Edge| json_of(&e.properties);
+                    let kind = edge_type_name(&schema, one.key.edge_type);
+                    let change = change_of(b.is_some(), a.is_some());
+                    [
+                        Some(change),
+                        Some("edge".to_owned()),
+                        name(one.key.source),
+                        Some(kind),
+                        name(one.key.destination),
+                        b.as_ref().map(json),
+                        a.as_ref().map(json),
+                    ]
+                }
+            };
+            columns
+                .iter_mut()
+                .zip(row)
+                .for_each(|(column, cell)| column.push(cell));
+        }
+        let mut table = Table::default();
+        for (name, column) in [
+            "change",
+            "kind",
+            "id",
+            "type",
+            "destination",
+            "before",
+            "after",
+        ]
+        .iter()
+        .zip(&columns)
+        {
+            table.texts(name, column);
+        }
+        table.finish(py)
+    }
+
+    /// Where a vertex came from, or what came of it.
+    #[pyo3(signature = (name, impact, when=None, since=None, depth=None, max_vertices=None))]
+    fn walk(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        impact: bool,
+        when: Option<&str>,
+        since: Option<&str>,
+        depth: Option<u32>,
+        max_vertices: Option<u64>,
+    ) -> PyResult<Walk> {
+        let database = self.database(py)?;
+        let parse = |text| Version::parse_since(text).map_err(|e| raise(py, &e.into()));
+        let options = options(
+            as_of(py, when)?,
+            since.map(parse).transpose()?,
+            depth,
+            max_vertices,
+        );
+        let direction = if impact {
+            Direction::Impact
+        } else {
+            Direction::Lineage
+        };
+        let (name, vertex) = work(py, |_| vertex_of(&database, &*database.schema()?, name))?;
+        Walk::run(py, &database, vertex.id, direction, &options).map_err(|e| {
+            // The engine knows the id only.
+            let missing = e.get_type(py).name().is_ok_and(|n| n == "MissingError");
+            if missing {
+                raise(
+                    py,
+                    &Error::NoVertex {
+                        name: name.to_string(),
+                        hint: String::new(),
+                    },
+                )
+            } else {
+                e
+            }
+        })
+    }
+
+    /// Runs a chain.
+    #[pyo3(signature = (chain, steps=None, edges=None, memory=None, millis=None))]
+    fn travel(
+        &self,
+        py: Python<'_>,
+        chain: &str,
+        steps: Option<u32>,
+        edges: Option<u64>,
+        memory: Option<u64>,
+        millis: Option<u64>,
+    ) -> PyResult<Travelled> {
+        let database = self.database(py)?;
+        work(py, |signals| {
+            let traversal = Traversal::parse(chain)?;
+            let budget = Budget {
+                steps,
+                edges,
+                bytes: memory,
+                millis,
+                ..Budget::default()
+            };
+            let result = database.travel(&traversal, &budget, signals)?;
+            Travelled::new(&database, database.schema()?, result)
+        })
+    }
+
+    /// Inserts tables: `(vertices, edges, vertices created, edges created, unchanged, version)`.
+    #[pyo3(signature = (vertices, edges, rows, edge_type=None, ensure=true, progress=None))]
+    fn insert_many(
+        &self,
+        py: Python<'_>,
+        vertices: Option<Bound<'_, PyAny>>,
+        edges: Option<Bound<'_, PyAny>>,
+        rows: usize,
+        edge_type: Option<&str>,
+        ensure: bool,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<(u64, u64, u64, u64, u64, u64)> {
+        let database = self.database(py)?;
+        let read = |table: Option<Bound<'_, PyAny>>| {
+            table.map_or_else(|| Ok(Vec::new()), |t| crate::arrays::batches(&t))
+        };
+        let (vertices, edges) = (read(vertices)?, read(edges)?);
+        let total = vertices
+            .iter()
+            .chain(&edges)
+            .map(|b| b.num_rows() as u64)
+            .sum();
+        let options = BulkOptions {
+            rows: rows.max(1),
+            edge_type,
+            ensure,
+            progress,
+        };
+        let Done {
+            vertices,
+            edges,
+            vertices_created,
+            edges_created,
+            unchanged,
+            version,
+        } = work(py, |signals| {
+            let mut loader = Loader::new(&database, options, total, signals)?;
+            let mut row = 0;
+            for batch in &vertices {
+                loader.vertices(batch, row)?;
+                row += batch.num_rows();
+            }
+            row = 0;
+            for batch in &edges {
+                loader.edges(batch, row)?;
+                row += batch.num_rows();
+            }
+            Ok(loader.done())
+        })?;
+        Ok((
+            vertices,
+            edges,
+            vertices_created,
+            edges_created,
+            unchanged,
+            version,
+        ))
+    }
+
+    /// A SPARQL query: columns, or a truth.
+    fn sparql<'py>(&self, py: Python<'py>, query: &str) -> PyResult<Bound<'py, PyAny>> {
+        crate::sparql::query(py, &self.database(py)?, query)
+    }
+
+    /// A SPARQL update: quads added and removed.
+    fn sparql_update(&self, py: Python<'_>, update: &str) -> PyResult<(usize, usize)> {
+        crate::sparql::update(py, &self.database(py)?, update)
+    }
+
+    /// The place of the change feed, or what was touched since one: `(place, names, edges)`; `None` if that cannot be told.
+    #[pyo3(signature = (place=None))]
+    #[expect(
+        clippy::type_complexity,
+        reason = "plain tuples, which Python's side gives names"
+    )]
+    fn news(
+        &self,
+        py: Python<'_>,
+        place: Option<u64>,
+    ) -> PyResult<Option<(u64, Vec<String>, Vec<(String, String, String)>)>> {
+        let database = self.database(py)?;
+        work(py, |_| {
+            let (engine, _) = database.engine().map_err(|_| {
+                Error::Unavailable(
+                    "changes are told by the process that has the database open: watch there"
+                        .into(),
+                )
+            })?;
+            let Some(place) = place else {
+                return Ok(Some((engine.follow(), Vec::new(), Vec::new())));
+            };
+            let Some(news) = engine.news_since(place) else {
+                return Ok(None);
+            };
+            let schema = database.schema()?;
+            let (vertices, edges) = crate::change::touched(&news.touched, &schema);
+            let ends = edges.iter().flat_map(|e| [e.source, e.destination]);
+            let names = names_of(&database, &schema, vertices.iter().copied().chain(ends))?;
+            let name = |id: &VertexId| names.get(id).cloned().unwrap_or_default();
+            let triple = |e: &esker_model::EdgeKey| {
+                (
+                    name(&e.source),
+                    edge_type_name(&schema, e.edge_type),
+                    name(&e.destination),
+                )
+            };
+            Ok(Some((
+                news.until,
+                vertices.iter().map(name).collect(),
+                edges.iter().map(triple).collect(),
+            )))
+        })
+    }
+
+    /// A file's attributes as a dict.
+    fn stat<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyDict>> {
+        crate::files::stat(py, &self.database(py)?, path)
+    }
+
+    /// Names in a directory, sorted.
+    fn listdir(&self, py: Python<'_>, path: &str) -> PyResult<Vec<String>> {
+        crate::files::listdir(py, &self.database(py)?, path)
+    }
+
+    /// Makes a directory, or an empty file.
+    fn make(&self, py: Python<'_>, path: &str, directory: bool, mode: u32) -> PyResult<()> {
+        crate::files::make(py, &self.database(py)?, path, directory, mode)
+    }
+
+    /// Removes a file or an empty directory.
+    fn remove(&self, py: Python<'_>, path: &str) -> PyResult<()> {
+        crate::files::remove(py, &self.database(py)?, path)
+    }
+
+    /// Gives a file another path.
+    fn rename(&self, py: Python<'_>, path: &str, to: &str) -> PyResult<()> {
+        crate::files::rename(py, &self.database(py)?, path, to)
+    }
+}
+
+fn change_of(before: bool, after: bool) -> String {
+    match (before, after) {
+        (false, _) => "added",
+        (true, false) => "removed",
+        (true, true) => "changed",
+    }
+    .to_owned()
+}
+
+fn edge_key(
+    database: &Database,
+    source: &str,
+    edge_type: &str,
+    destination: &str,
+) -> Result<esker_model::EdgeKey> {
+    let schema = database.schema()?;
+    Ok(esker_model::EdgeKey {
+        source: vertex_of(database, &schema, source)?.1.id,
+        edge_type: schema.edge_type_id(edge_type)?,
+        destination: vertex_of(database, &schema, destination)?.1.id,
+    })
+}
+
+fn all_vertices(
+    database: &Database,
+    schema: &Schema,
+    as_of: Version,
+    signals: &crate::cancel::Signals,
+) -> Result<Vec<VertexId>> {
+    let mut ids = Vec::new();
+    for (type_id, _) in schema.vertex_types().filter(|(_, t)| t.parent.is_none()) {
+        // Edges are facts about the past: those of deleted vertices stay.
+        let select = VertexSelect {
+            as_of,
+            deleted: true,
+            ..VertexSelect::of(type_id)
+        };
+        database.scan_vertices(&select, &mut |vertex| {
+            ids.push(vertex.id);
+            if signals.cancelled() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        })?;
+    }
+    Ok(ids)
+}

@@ -1,0 +1,46 @@
+//! What Python raises: one table from the remedy to the exception.
+
+use esker_model::{Error, ErrorKind};
+use pyo3::PyErr;
+use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+
+/// The class in `esker.errors` for a remedy; `None` is Python's own `KeyboardInterrupt`.
+const fn class(kind: ErrorKind) -> Option<&'static str> {
+    match kind {
+        ErrorKind::Missing => Some("MissingError"),
+        ErrorKind::Invalid => Some("InvalidError"),
+        ErrorKind::Unavailable => Some("UnavailableError"),
+        ErrorKind::Storage => Some("StorageError"),
+        ErrorKind::Corrupt => Some("CorruptError"),
+        ErrorKind::Interrupted => None,
+    }
+}
+
+/// An error of the engine as Python raises it.
+pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
+    raise_text(py, error.kind(), error.to_string())
+}
+
+/// The same for a text that is for people already.
+pub(crate) fn raise_text(py: Python<'_>, kind: ErrorKind, text: String) -> PyErr {
+    static MODULE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let Some(name) = class(kind) else {
+        return PyKeyboardInterrupt::new_err(text);
+    };
+    let module = MODULE.get_or_try_init(py, || {
+        py.import("esker.errors").map(|m| m.into_any().unbind())
+    });
+    let found = module.and_then(|m| m.bind(py).getattr(name));
+    match found.and_then(|class| Ok(class.cast_into::<PyType>()?)) {
+        Ok(class) => PyErr::from_type(class, text),
+        Err(e) => e,
+    }
+}
+
+/// A call that makes no sense as it stands.
+pub(crate) fn invalid(text: impl Into<String>) -> Error {
+    Error::Invalid(text.into())
+}
