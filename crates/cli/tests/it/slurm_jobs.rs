@@ -60,8 +60,11 @@ fn jobs(target: &str) -> BTreeMap<String, Json> {
     let rows = told
         .lines()
         .map(|line| serde_json::from_str::<Json>(line).unwrap());
-    rows.filter(|row| row.get("state").is_some_and(Json::is_string))
-        .map(|row| (row["jobid"].as_str().unwrap().to_owned(), row))
+    rows.filter(|row| row["user"]["state"]["value"].is_string())
+        .map(|row| {
+            let id = row["attributes"]["jobid"].as_str().unwrap().to_owned();
+            (id, row)
+        })
         .collect()
 }
 
@@ -134,17 +137,11 @@ fn every_job_that_ends_becomes_a_vertex() {
     assert_eq!(wanted.len(), 100);
     assert!(found.keys().eq(wanted.keys()), "{:?}", found.keys());
     for (id, (state, script)) in &wanted {
-        let job = &found[id];
-        assert_eq!(job["state"].as_str(), Some(*state), "{job}");
-        assert_eq!(
-            job["script"].as_str().map(str::trim_end),
-            Some(script.trim_end()),
-            "{job}"
-        );
-        assert!(
-            job["submit"].is_string() || job["submit"].is_number(),
-            "{job}"
-        );
+        let job = &found[id]["user"];
+        let text = |name: &str| job[name]["value"].as_str().map(str::trim_end);
+        assert_eq!(text("state"), Some(*state), "{job}");
+        assert_eq!(text("script"), Some(script.trim_end()), "{job}");
+        assert!(job["submit"]["value"].is_object(), "{job}");
     }
     // Whoever ran it is a user, by number.
     let one = wanted.keys().next().unwrap();
