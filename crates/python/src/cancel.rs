@@ -57,7 +57,7 @@ impl Cancel for Signals {
         }
         state.0 = Instant::now();
         drop(state);
-        !self.call(|py| py.check_signals())
+        !self.call(Python::check_signals)
     }
 }
 

@@ -453,34 +453,24 @@ impl Core {
             let gone: arrow_array::BooleanArray = each().map(|v| Some(v.deleted)).collect();
             table.add("deleted", Arc::new(gone));
         }
-        match select {
-            Some(names) => {
-                for name in names
-                    .iter()
-                    .filter(|n| !["id", "type", "version"].contains(&n.as_str()))
-                {
-                    let cell = |v: &Vertex| match name.as_str() {
-                        "key" => Some(Value::String(v.key.clone())),
-                        name => v.attribute(name).cloned(),
-                    };
-                    table.add(name, of_mixed(&each().map(cell).collect::<Vec<_>>()));
-                }
+        if let Some(names) = select {
+            let shown = ["id", "type", "version"];
+            for name in names.iter().filter(|n| !shown.contains(&n.as_str())) {
+                let cell = |v: &Vertex| match name.as_str() {
+                    "key" => Some(Value::String(v.key.clone())),
+                    name => v.attribute(name).cloned(),
+                };
+                table.add(name, of_mixed(&each().map(cell).collect::<Vec<_>>()));
             }
-            None => {
-                let mut spread = Spread::default();
-                for v in &found {
-                    let user = v
-                        .user
-                        .iter()
-                        .filter(|a| v.attributes.get(&a.name).is_none());
-                    spread.push(
-                        v.attributes
-                            .iter()
-                            .chain(user.map(|a| (a.name.as_str(), &a.value))),
-                    );
-                }
-                spread.add_to(&mut table, "attribute:");
+        } else {
+            let mut spread = Spread::default();
+            for v in &found {
+                let user = v.user.iter();
+                let user = user.filter(|a| v.attributes.get(&a.name).is_none());
+                let user = user.map(|a| (a.name.as_str(), &a.value));
+                spread.push(v.attributes.iter().chain(user));
             }
+            spread.add_to(&mut table, "attribute:");
         }
         table.finish(py)
     }

@@ -9,7 +9,6 @@
 #![expect(
     clippy::needless_pass_by_value,
     clippy::too_many_arguments,
-    clippy::unnecessary_wraps,
     reason = "arguments of Python's calls are as Python gives them"
 )]
 
