@@ -315,9 +315,10 @@ fn names(
     column: &Column,
     rows: std::ops::Range<usize>,
 ) -> std::result::Result<Vec<VertexName>, Box<(usize, Error)>> {
-    rows.map(|at| match column.text(at) {
-        Some(text) => VertexName::parse(text).map_err(|e| Box::new((at, e.into()))),
-        None => {
+    rows.map(|at| {
+        if let Some(text) = column.text(at) {
+            VertexName::parse(text).map_err(|e| Box::new((at, e.into())))
+        } else {
             let why = format!("`{}` is null or no text: expected TYPE:KEY", column.name());
             Err(Box::new((at, invalid(why))))
         }

@@ -21,6 +21,7 @@ mod database;
 mod error;
 mod files;
 mod sparql;
+mod tables;
 mod value;
 mod walk;
 
