@@ -96,4 +96,4 @@ class Model(RuleBasedStateMachine):
 
 
 TestModel = Model.TestCase
-TestModel.settings = settings(max_examples=25, stateful_step_count=25, deadline=None, derandomize=True)
+TestModel.settings = settings(max_examples=15, stateful_step_count=20, deadline=None, derandomize=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta, timezone
-from typing import Union
 
 from .errors import InvalidError
 
@@ -36,7 +35,7 @@ class Version(int):
         return f"Version('{self}')"
 
 
-Time = Union[str, datetime, date, Version, int, None]
+Time = str | datetime | date | Version | int | None
 
 
 def nanos(when: datetime) -> int:
