@@ -1,6 +1,8 @@
 from collections.abc import Callable
 from typing import Any, final
 
+__all__ = ["VERSION", "Columns", "Core", "Travelled", "Walk"]
+
 VERSION: str
 
 @final
