@@ -45,6 +45,7 @@ test: setup darshan-logs origin-servers slurm ## every test that fits into minut
 	scripts/check-collective.sh
 	scripts/check-sparql-clients.sh
 	scripts/check-fsspec.sh
+	scripts/check-python.sh
 
 test-long: setup darshan-logs origin-servers ## many more random histories and crashes, for an hour or so
 	cargo build --locked --release --bin esker

@@ -2,7 +2,7 @@
 
 use crate::error::raise_text;
 use arrow_array::cast::AsArray as _;
-use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
+use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use arrow_array::types::{
     Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
@@ -34,7 +34,7 @@ pub(crate) fn batches(table: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
     )]
     // SAFETY: the capsule's name says what it points at, and the capsule lives as long as `capsule`. The stream is moved out of
     // it, which leaves it marked as released.
-    let reader = unsafe { ArrowArrayStreamReader::from_raw(pointer) };
+    let reader = unsafe { RecordBatchStreamReader::from_raw(pointer) };
     let reader = reader.map_err(|e| refuse(e.to_string()))?;
     reader
         .map(|batch| batch.map_err(|e| refuse(format!("reading the table: {e}"))))

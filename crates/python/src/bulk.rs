@@ -5,7 +5,7 @@
 //!  edges      source · destination (TYPE:KEY each) · type     version    any other column is a property
 //! ```
 //!
-//! These are the columns of `esker import` ([`esker_import`'s tables]); null is no attribute. A batch is one commit; rows
+//! These are the columns of `esker import`; null is no attribute. A batch is one commit; rows
 //! before a bad one that other batches hold are in the database then, and the error says how many.
 
 use crate::arrays::{Column, is_known};
@@ -154,8 +154,8 @@ impl<'a> Loader<'a> {
         let mut declared: HashMap<u16, Vec<bool>> = HashMap::new();
         for start in (0..table.num_rows()).step_by(self.options.rows) {
             let end = (start + self.options.rows).min(table.num_rows());
-            let names =
-                names(ids, start..end).map_err(|(at, e)| self.wrong("vertices", first + at, &e))?;
+            let names = names(ids, start..end)
+                .map_err(|wrong| self.wrong("vertices", first + wrong.0, &wrong.1))?;
             let refs = self.resolve(&names)?;
             let mut mutations = Vec::with_capacity(2 * refs.len());
             for ((at, name), vertex) in (start..end).zip(names).zip(refs) {
@@ -234,7 +234,7 @@ impl<'a> Loader<'a> {
         let mut type_ids: HashMap<String, EdgeTypeId> = HashMap::new();
         for start in (0..table.num_rows()).step_by(self.options.rows) {
             let end = (start + self.options.rows).min(table.num_rows());
-            let wrong = |(at, e): (usize, Error)| self.wrong("edges", first + at, &e);
+            let wrong = |wrong: Box<(usize, Error)>| self.wrong("edges", first + wrong.0, &wrong.1);
             let mut ends = names(sources, start..end).map_err(wrong)?;
             ends.extend(names(destinations, start..end).map_err(wrong)?);
             let refs = self.resolve(&ends)?;
@@ -246,17 +246,16 @@ impl<'a> Loader<'a> {
                 let version = version_at(versions, at).map_err(wrong)?;
                 let edge_type = match types.and_then(|t| t.text(at)) {
                     None => default.ok_or_else(|| wrong(invalid("`type` is null or no text")))?,
-                    Some(name) => match type_ids.get(name) {
-                        Some(id) => *id,
-                        None => {
-                            let id = self
-                                .schema
-                                .edge_type_id(name)
-                                .map_err(|e| wrong(e.into()))?;
+                    Some(name) => {
+                        if let Some(id) = type_ids.get(name) {
+                            *id
+                        } else {
+                            let id = self.schema.edge_type_id(name);
+                            let id = id.map_err(|e| wrong(e.into()))?;
                             type_ids.insert(name.to_owned(), id);
                             id
                         }
-                    },
+                    }
                 };
                 if self.options.ensure {
                     for (vertex, name) in [
@@ -315,16 +314,14 @@ fn missing(table: &str, what: &str, columns: &[Column]) -> Error {
 fn names(
     column: &Column,
     rows: std::ops::Range<usize>,
-) -> std::result::Result<Vec<VertexName>, (usize, Error)> {
-    rows.map(|at| match column.text(at) {
-        Some(text) => VertexName::parse(text).map_err(|e| (at, e.into())),
-        None => Err((
-            at,
-            invalid(format!(
-                "`{}` is null or no text: expected TYPE:KEY",
-                column.name()
-            )),
-        )),
+) -> std::result::Result<Vec<VertexName>, Box<(usize, Error)>> {
+    rows.map(|at| {
+        if let Some(text) = column.text(at) {
+            VertexName::parse(text).map_err(|e| Box::new((at, e.into())))
+        } else {
+            let why = format!("`{}` is null or no text: expected TYPE:KEY", column.name());
+            Err(Box::new((at, invalid(why))))
+        }
     })
     .collect()
 }

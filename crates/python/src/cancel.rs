@@ -57,7 +57,12 @@ impl Cancel for Signals {
         }
         state.0 = Instant::now();
         drop(state);
-        !self.call(|py| py.check_signals())
+        #[expect(
+            clippy::redundant_closure_for_method_calls,
+            reason = "the method itself is of one lifetime only"
+        )]
+        let goes_on = self.call(|py| py.check_signals());
+        !goes_on
     }
 }
 

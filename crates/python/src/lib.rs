@@ -9,7 +9,6 @@
 #![expect(
     clippy::needless_pass_by_value,
     clippy::too_many_arguments,
-    clippy::unnecessary_wraps,
     reason = "arguments of Python's calls are as Python gives them"
 )]
 
@@ -22,6 +21,7 @@ mod database;
 mod error;
 mod files;
 mod sparql;
+mod tables;
 mod value;
 mod walk;
 

@@ -73,7 +73,7 @@ fn value_of(term: &Term) -> Value {
                 _ => as_text(),
             }
         }
-        other => Value::String(other.to_string()),
+        Term::BlankNode(node) => Value::String(node.to_string()),
     }
 }
 

@@ -1,0 +1,127 @@
+"""A build backend (PEP 517): packs what cargo builds into a wheel, the command `esker` with it.
+
+Not maturin: it builds one package with the features of that package alone, which compiles the engine a second time beside the
+command, and it puts no other package's program into the wheel. Here one call of cargo builds both, with the features that the
+workspace's tests have.
+
+``ESKER_WHEEL_PROFILE=dev`` packs a debug build (what `make test` has compiled already); else it is a release build.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import zipfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+ROOT = HERE.parent
+
+
+def _built() -> tuple[Path, Path]:
+    """Builds; the extension's library and the command."""
+    profile = os.environ.get("ESKER_WHEEL_PROFILE", "release")
+    call = ["cargo", "build", "--locked", "--profile", profile, "--lib", "--bin", "esker"]
+    # A test among the targets makes cargo count the features that tests ask for: nothing is compiled twice.
+    if profile == "dev":
+        call += ["--test", "tidy"]
+    call += ["--message-format", "json-render-diagnostics"]
+    done = subprocess.run(call, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    found: dict[str, Path] = {}
+    for line in done.stdout.splitlines():
+        message = json.loads(line)
+        if message.get("reason") == "compiler-artifact":
+            kinds = message["target"]["kind"]
+            name = message["target"]["name"]
+            if name == "_esker" and "cdylib" in kinds:
+                found["library"] = Path(message["filenames"][0])
+            if name == "esker" and "bin" in kinds and message.get("executable"):
+                found["command"] = Path(message["executable"])
+    return found["library"], found["command"]
+
+
+def _platform() -> str:
+    import sysconfig
+
+    return sysconfig.get_platform().replace("-", "_").replace(".", "_")
+
+
+def _project() -> dict:
+    import tomllib  # Python 3.11, to build; the wheel is for 3.10 too
+
+    return tomllib.loads((HERE / "pyproject.toml").read_text())["project"]
+
+
+def _metadata() -> str:
+    project = _project()
+    lines = [
+        "Metadata-Version: 2.1",
+        f"Name: {project['name']}",
+        f"Version: {project['version']}",
+        f"Summary: {project['description']}",
+        f"Requires-Python: {project['requires-python']}",
+        f"License: {project['license']['text']}",
+    ]
+    for extra, needs in project["optional-dependencies"].items():
+        lines.append(f"Provides-Extra: {extra}")
+        lines += [f'Requires-Dist: {need}; extra == "{extra}"' for need in needs]
+    return "\n".join(lines) + "\n"
+
+
+class _Wheel:
+    def __init__(self, path: Path) -> None:
+        # A debug build is large and lives for one test.
+        level = 1 if os.environ.get("ESKER_WHEEL_PROFILE") == "dev" else 9
+        self.zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=level)
+        self.record: list[str] = []
+
+    def add(self, name: str, data: bytes, mode: int = 0o644) -> None:
+        # The same sources make the same wheel.
+        info = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))
+        info.external_attr = (0o100000 | mode) << 16
+        info.compress_type = zipfile.ZIP_DEFLATED
+        self.zip.writestr(info, data)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        self.record.append(f"{name},sha256={digest},{len(data)}")
+
+    def close(self, name: str) -> None:
+        self.zip.writestr(name, "\n".join([*self.record, f"{name},,", ""]))
+        self.zip.close()
+
+
+def _stripped(path: Path) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / path.name
+        if shutil.which("strip"):
+            subprocess.run(["strip", "--strip-debug", "-o", out, path], check=True)
+            return out.read_bytes()
+    return path.read_bytes()
+
+
+def build_wheel(wheel_directory: str, config_settings=None, metadata_directory=None) -> str:
+    library, command = _built()
+    project = _project()
+    stem = f"{project['name']}-{project['version']}"
+    tag = f"cp310-abi3-{_platform()}"
+    name = f"{stem}-{tag}.whl"
+    wheel = _Wheel(Path(wheel_directory) / name)
+    source = HERE / "src"
+    for path in sorted((source / "esker").rglob("*")):
+        if path.suffix in (".py", ".pyi") or path.name == "py.typed":
+            wheel.add(path.relative_to(source).as_posix(), path.read_bytes())
+    wheel.add("esker/_esker.abi3.so", _stripped(library), 0o755)
+    wheel.add(f"{stem}.data/scripts/esker", _stripped(command), 0o755)
+    wheel.add(f"{stem}.dist-info/METADATA", _metadata().encode())
+    about = f"Wheel-Version: 1.0\nGenerator: esker_build\nRoot-Is-Purelib: false\nTag: {tag}\n"
+    wheel.add(f"{stem}.dist-info/WHEEL", about.encode())
+    wheel.close(f"{stem}.dist-info/RECORD")
+    return name
+
+
+def build_sdist(sdist_directory: str, config_settings=None) -> str:
+    raise NotImplementedError("Esker's package is built from a checkout: pip install ./python")

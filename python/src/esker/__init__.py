@@ -1,0 +1,73 @@
+"""Esker: a versioned property graph for the metadata of scientific computing.
+
+>>> import esker
+>>> with esker.open("lab.esker", create=True) as db:
+...     db.link("job:1", "write", "file:/data/clean.nc", bytes=4096)
+...     print(db.lineage("file:/data/clean.nc"))
+"""
+
+from __future__ import annotations
+
+from ._database import (
+    Batch,
+    Change,
+    Commit,
+    Database,
+    Event,
+    Inserted,
+    Lineage,
+    UserImpact,
+    Vertex,
+)
+from ._esker import VERSION as __version__
+from ._esker import Core as _Core
+from ._table import Table
+from ._times import Version
+from .errors import (
+    CorruptError,
+    EskerError,
+    InvalidError,
+    MissingError,
+    StorageError,
+    UnavailableError,
+)
+
+__all__ = [
+    "Batch",
+    "Change",
+    "Commit",
+    "CorruptError",
+    "Database",
+    "EskerError",
+    "Event",
+    "Inserted",
+    "InvalidError",
+    "Lineage",
+    "MissingError",
+    "StorageError",
+    "Table",
+    "UnavailableError",
+    "UserImpact",
+    "Version",
+    "Vertex",
+    "__version__",
+    "open",
+]
+
+
+def open(target: str, *, create: bool = False, durability: str = "sync", memory: int | None = None) -> Database:
+    """Opens a database.
+
+    Args:
+        target: a folder, or ``esker://host:port``. If another process has the folder open, this one attaches to it.
+        create: makes the folder if it is not there.
+        durability: ``sync`` (a commit survives a power failure) or ``relaxed`` (it survives the death of the process).
+        memory: bytes that caches may have.
+
+    Raises:
+        InvalidError: there is no database there, or none that this version can open.
+        UnavailableError: the server or the owner does not answer.
+    """
+    import os
+
+    return Database(_Core.open(os.fspath(target), create, durability, memory))

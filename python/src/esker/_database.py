@@ -1,0 +1,601 @@
+"""The database as Python has it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ._esker import Core, Walk
+from ._table import Table, to_igraph, to_networkx
+from ._times import Time, Version, text_of
+from .errors import InvalidError, MissingError, UnavailableError
+from .travel import Found, Travel
+
+if TYPE_CHECKING:
+    import networkx
+
+__all__ = ["Batch", "Change", "Commit", "Database", "Event", "Inserted", "Lineage", "UserImpact", "Vertex"]
+
+
+@dataclass(frozen=True)
+class Vertex:
+    """A vertex as of some time."""
+
+    name: str
+    type: str
+    version: Version
+    deleted: bool
+    attributes: dict[str, Any]
+    """Those that the schema declares for its type."""
+    tags: dict[str, Any]
+    """User-defined ones."""
+
+    def __getitem__(self, name: str) -> Any:
+        """An attribute or a tag; ``KeyError`` if there is none."""
+        return self.attributes[name] if name in self.attributes else self.tags[name]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a vertex or an edge."""
+
+    version: Version
+    what: str
+    """``put``, ``set``, ``removed`` or ``deleted``."""
+    value: Any
+    """Attributes that were put, ``(name, value)`` that was set, the name removed; ``None`` for a deletion."""
+    archived: bool
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What a change did."""
+
+    version: Version
+    vertices_created: int
+    edges_created: int
+    unchanged: int
+
+
+@dataclass(frozen=True)
+class Inserted:
+    """What :meth:`Database.insert_many` did."""
+
+    vertices: int
+    """Rows of the table of vertices."""
+    edges: int
+    """Rows of the table of edges."""
+    vertices_created: int
+    edges_created: int
+    unchanged: int
+    version: Version
+
+
+@dataclass(frozen=True)
+class UserImpact:
+    """What came of something, for one user."""
+
+    user: str | None
+    executions: list[str]
+    files: list[str]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Change:
+    """Vertices and edges that commits have touched."""
+
+    vertices: list[str] = field(default_factory=list)
+    edges: list[tuple[str, str, str]] = field(default_factory=list)
+    missed: bool = False
+    """More happened than the feed remembers: read everything again."""
+
+
+class Lineage:
+    """Where something came from, or what came of it."""
+
+    def __init__(self, walk: Walk) -> None:
+        self._walk = walk
+
+    @property
+    def complete(self) -> bool:
+        """Whether no limit stopped the walk."""
+        return self._walk.complete
+
+    @property
+    def stopped(self) -> list[tuple[str, int, list[str]]]:
+        """Where it stopped: reason, level, names."""
+        return self._walk.stopped
+
+    @property
+    def names(self) -> list[str]:
+        """All that was found, the target first."""
+        return self._walk.names()
+
+    def paths(self, limit: int = 10_000) -> list[list[str]]:
+        """Paths of names from the target to where nothing further is known, ``limit`` at most."""
+        return self._walk.paths(limit)
+
+    def by_user(self) -> list[UserImpact]:
+        """Executions, files and bytes by the user who ran them, most files first."""
+        return [UserImpact(*row) for row in self._walk.by_user()]
+
+    def vertices(self) -> Table:
+        """``id type version deleted`` and a column for each attribute."""
+        return Table(self._walk.vertices())
+
+    def edges(self) -> Table:
+        """``source type destination version concurrent properties`` (JSON)."""
+        return Table(self._walk.edges())
+
+    def to_networkx(self) -> networkx.MultiDiGraph:
+        """As a graph of networkx."""
+        return to_networkx(self.edges(), self.vertices())
+
+    def to_json(self) -> str:
+        """As ``esker lineage --format json`` prints it."""
+        return self._walk.json()
+
+    def to_dot(self) -> str:
+        """For Graphviz."""
+        return self._walk.dot()
+
+    def __len__(self) -> int:
+        return len(self._walk)
+
+    def __str__(self) -> str:
+        return self._walk.tree()
+
+    def __repr__(self) -> str:
+        return self._walk.tree()
+
+
+class Batch:
+    """Changes that are gathered and applied together when the ``with`` block ends without an exception."""
+
+    def __init__(self, apply: Callable[[list[tuple[Any, ...]]], Commit]) -> None:
+        self._apply = apply
+        self._ops: list[tuple[Any, ...]] = []
+        self.commit: Commit | None = None
+        """What the commit did, once it was made."""
+
+    def insert(self, name: str, attributes: Mapping[str, Any] | None = None, /, **more: Any) -> None:
+        """As :meth:`Database.insert`."""
+        self._ops.append(("put", name, {**(attributes or {}), **more}))
+
+    def set(self, name: str, attributes: Mapping[str, Any] | None = None, /, *, remove: Sequence[str] = (), **more: Any) -> None:
+        """As :meth:`Database.set`."""
+        self._ops.append(("set", name, {**(attributes or {}), **more}, list(remove)))
+
+    def link(self, source: str, type: str, destination: str, properties: Mapping[str, Any] | None = None, /, **more: Any) -> None:
+        """As :meth:`Database.link`."""
+        self._ops.append(("link", source, type, destination, {**(properties or {}), **more}))
+
+    def delete(self, name: str) -> None:
+        """As :meth:`Database.delete`."""
+        self._ops.append(("delete", name))
+
+    def unlink(self, source: str, type: str, destination: str) -> None:
+        """As :meth:`Database.unlink`."""
+        self._ops.append(("unlink", source, type, destination))
+
+    def __len__(self) -> int:
+        return len(self._ops)
+
+    def __enter__(self) -> Batch:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None and self._ops:
+            self.commit = self._apply(self._ops)
+
+
+class Database:
+    """An open database; see :func:`esker.open`. Close it with :meth:`close` or a ``with`` block.
+
+    Calls may come from several threads; each lets the others run while the engine works. Ctrl-C ends long ones.
+
+    Vertices are named ``type:key``, as in ``file:/scratch/a.h5`` or ``job:4711``. Wherever a time is taken (``as_of=``), it
+    is a text (``"2026-03-01"``, ``"2026-03-01T12:00:00Z"``), a ``datetime`` with a time zone, a ``date`` (its end) or a
+    :class:`Version`; without one it is now.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    # -- the database itself
+
+    @property
+    def target(self) -> str:
+        """The folder or address that was opened."""
+        return self._core.target
+
+    @property
+    def role(self) -> str:
+        """``owner``: this process has the folder; ``attached``: another one has, and answers; ``client``: a server does."""
+        return self._core.role()
+
+    def close(self) -> None:
+        """Lets go of the database; again does nothing."""
+        self._core.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._core.closed
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else self.role
+        return f"<esker.Database {self.target!r}, {state}>"
+
+    def _repr_html_(self) -> str:
+        import html
+
+        return f"<code>{html.escape(repr(self))}</code>"
+
+    def counts(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Exact counts of vertices and of edges by type; an inverse counts under its own type."""
+        return self._core.counts()
+
+    @property
+    def vertex_types(self) -> dict[str, dict[str, str]]:
+        """Vertex types with the attributes that they declare and their kinds, those of their parents not repeated."""
+        return {name: dict(attributes) for name, _, attributes in self._core.schema()[0]}
+
+    @property
+    def edge_types(self) -> dict[str, tuple[str, str, str]]:
+        """Edge types: inverse, type of the source, type of the destination."""
+        return {name: (inverse, source, to) for name, inverse, source, to in self._core.schema()[1]}
+
+    def define_vertex_type(self, name: str, *, parent: str | None = None, attributes: Mapping[str, str] | None = None) -> None:
+        """Adds a vertex type. Kinds of attributes: bool, i64, f64, string, bytes, timestamp, list, any."""
+        self._core.define_vertex_type(name, parent, list((attributes or {}).items()))
+
+    def define_edge_type(self, name: str, *, inverse: str, source: str, destination: str) -> None:
+        """Adds an edge type between two vertex types, with the name of its inverse."""
+        self._core.define_edge_type(name, inverse, source, destination)
+
+    # -- writing
+
+    def _apply(self, ops: list[tuple[Any, ...]], when: Time = None) -> Commit:
+        version, *rest = self._core.apply(ops, text_of(when))
+        return Commit(Version(version), *rest)
+
+    def insert(self, name: str, attributes: Mapping[str, Any] | None = None, /, *, at: Time = None, **more: Any) -> Commit:
+        """Inserts a vertex, or a new version of it.
+
+        Its predefined attributes (those that the schema declares for its type) become exactly these; others are set as
+        tags, beside those that it has.
+
+        Raises:
+            InvalidError: an unknown type, a value of the wrong kind.
+        """
+        return self._apply([("put", name, {**(attributes or {}), **more})], at)
+
+    def set(self, name: str, attributes: Mapping[str, Any] | None = None, /, *, remove: Sequence[str] = (), at: Time = None, **more: Any) -> Commit:
+        """Sets and removes single attributes and tags of a vertex that exists; the others stay.
+
+        Raises:
+            MissingError: there is no such vertex.
+        """
+        return self._apply([("set", name, {**(attributes or {}), **more}, list(remove))], at)
+
+    def link(self, source: str, type: str, destination: str, properties: Mapping[str, Any] | None = None, /, *, at: Time = None, **more: Any) -> Commit:
+        """Inserts an edge, or a new version of it, and its inverse; ends that are missing are made."""
+        return self._apply([("link", source, type, destination, {**(properties or {}), **more})], at)
+
+    def delete(self, name: str, *, at: Time = None) -> Commit:
+        """Marks a vertex as gone; its past and its edges stay."""
+        return self._apply([("delete", name)], at)
+
+    def unlink(self, source: str, type: str, destination: str, *, at: Time = None) -> Commit:
+        """Marks an edge and its inverse as gone."""
+        return self._apply([("unlink", source, type, destination)], at)
+
+    def batch(self, *, at: Time = None) -> Batch:
+        """Changes that apply all or none.
+
+        >>> with db.batch() as b:
+        ...     b.insert("job:1"); b.link("job:1", "read", "file:/a")
+        """
+        return Batch(lambda ops: self._apply(ops, at))
+
+    def insert_many(
+        self,
+        vertices: Any = None,
+        edges: Any = None,
+        *,
+        edge_type: str | None = None,
+        ensure: bool = True,
+        rows: int = 10_000,
+        progress: bool | Callable[[int, int], object] = False,
+    ) -> Inserted:
+        """Inserts tables of polars, pyarrow, pandas, DuckDB or whatever else gives Arrow.
+
+        Args:
+            vertices: a column ``id`` (``type:key``), perhaps ``version``; any other column is an attribute.
+            edges: ``source``, ``destination`` (or ``src``, ``dst``), ``type``, perhaps ``version``; any other column is a
+                property. Null is no value.
+            edge_type: the type where there is no column ``type``.
+            ensure: makes ends of edges that are missing.
+            rows: rows that one commit has. Rows before a bad one that other commits hold are in the database then.
+            progress: called with (rows done, rows in all) after each commit; ``True`` prints a bar.
+
+        Raises:
+            InvalidError: a bad row or column, with its place.
+        """
+        told = _bar if progress is True else (progress or None)
+        done = self._core.insert_many(vertices, edges, rows, edge_type, ensure, told)
+        return Inserted(*done[:5], Version(done[5]))
+
+    # -- reading
+
+    def get(self, name: str, *, as_of: Time = None) -> Vertex | None:
+        """A vertex; ``None`` if there is none, or not any more."""
+        found = self._core.get(name, text_of(as_of))
+        if found is None or found[3]:
+            return None
+        name, kind, version, deleted, attributes, tags = found
+        return Vertex(name, kind, Version(version), deleted, attributes, tags)
+
+    def __contains__(self, name: str) -> bool:
+        return self.get(name) is not None
+
+    def __getitem__(self, name: str) -> Vertex:
+        found = self.get(name)
+        if found is None:
+            raise MissingError(f"no vertex `{name}`")
+        return found
+
+    def edge(self, source: str, type: str, destination: str, *, as_of: Time = None) -> dict[str, Any] | None:
+        """The properties of an edge, or ``None``."""
+        found = self._core.get_edge(source, type, destination, text_of(as_of))
+        return None if found is None else found[1]
+
+    def scan(self, *names: str, types: Sequence[str] = (), as_of: Time = None, limit: int | None = None) -> Table:
+        """Edges that leave vertices (inverses too), of these types or of all: ``source type destination version`` and a
+        column for each property. Without names: all edges of the database, in the direction that the schema defines."""
+        return Table(self._core.edges(list(names) or None, list(types), text_of(as_of), limit))
+
+    def vertices(self, type: str, *, where: str = "", as_of: Time = None, select: Sequence[str] | None = None, limit: int | None = None, deleted: bool = False) -> Table:
+        """Vertices of a type (specialisations too): ``id type version`` and a column for each attribute, or those of
+        ``select``."""
+        chosen = None if select is None else list(select)
+        return Table(self._core.vertices(type, where, text_of(as_of), chosen, limit, deleted))
+
+    def history(self, name: str) -> list[Event]:
+        """All that happened to a vertex, newest first.
+
+        Raises:
+            MissingError: there never was such a vertex.
+        """
+        return [Event(Version(v), what, value, old) for v, what, value, old in self._core.history(name)]
+
+    def edge_history(self, source: str, type: str, destination: str) -> list[Event]:
+        """All versions of an edge, newest first."""
+        rows = self._core.edge_history(source, type, destination)
+        return [Event(Version(v), "deleted" if gone else "put", None if gone else p, old) for v, gone, p, old in rows]
+
+    def find(self, filter: str = "", *, type: str = "Object", select: Sequence[str] | None = None, as_of: Time = None, limit: int | None = None, lenient: bool = False) -> Table:
+        """Searches by attributes and tags.
+
+        Args:
+            filter: as in ``variable = 'tas' and level >= 2``; nothing is all.
+            type: what to search; objects are found by their columns, other types by a scan.
+            select: which attributes to give; with it a search of objects is some ten times as fast.
+            as_of: as they were then (by a scan).
+            limit: rows at most.
+            lenient: names that no object has are no error.
+
+        Raises:
+            InvalidError: the filter is malformed (a caret shows where), or names what nothing has.
+        """
+        chosen = None if select is None else list(select)
+        if type.lower() == "object" and as_of is None:
+            return Table(self._core.objects(filter, chosen, limit, lenient))
+        return self.vertices(type, where=filter, as_of=as_of, select=select, limit=limit)
+
+    def count(self, filter: str = "") -> int:
+        """How many objects fulfil a filter."""
+        return self._core.count_objects(filter)
+
+    # -- questions
+
+    def lineage(self, name: str, *, as_of: Time = None, depth: int | None = None, max_vertices: int | None = None) -> Lineage:
+        """How something came to be: the executions that wrote its version as of then, what those read, and so on.
+
+        Args:
+            name: a data object or an execution.
+            depth: executions to go back through, at most.
+            max_vertices: vertices to find, at most.
+
+        Raises:
+            MissingError: there was no such vertex then.
+        """
+        return Lineage(self._core.walk(name, False, text_of(as_of), None, depth, max_vertices))
+
+    def impact(self, name: str, *, as_of: Time = None, since: Time = None, depth: int | None = None, max_vertices: int | None = None) -> Lineage:
+        """What was made from something, since a time perhaps: of a data object, an execution, an executable or a user."""
+        return Lineage(self._core.walk(name, True, text_of(as_of), text_of(since), depth, max_vertices))
+
+    def diff(self, before: Time, after: Time = None) -> Table:
+        """What differs between two times, or between two vertices.
+
+        Times: ``change kind id type destination before after``, the last two as JSON. Two names (``db.diff("job:1",
+        "job:2")``): ``what name before after``, for attributes, tags and the edges that leave them.
+        """
+        if isinstance(before, str) and isinstance(after, str) and self._names(before) and self._names(after):
+            return self._compare(before, after)
+        start = text_of(before)
+        if start is None:
+            raise InvalidError("expected a time to begin at, or two vertices' names")
+        return Table(self._core.diff(start, text_of(after)))
+
+    @staticmethod
+    def _names(text: str) -> bool:
+        kind, colon, _ = text.partition(":")
+        return bool(colon) and kind[:1].isalpha()
+
+    def _compare(self, first: str, second: str) -> Table:
+        facts: list[dict[tuple[str, str], str]] = []
+        for name in (first, second):
+            vertex = self[name]
+            fact = {("attribute", k): repr(v) for k, v in vertex.attributes.items()}
+            fact |= {("tag", k): repr(v) for k, v in vertex.tags.items()}
+            for row in self.scan(name):
+                fact["edge", f"{row['type']} {row['destination']}"] = "yes"
+            facts.append(fact)
+        a, b = facts
+        changed = [(*key, a.get(key), b.get(key)) for key in sorted(a.keys() | b.keys()) if a.get(key) != b.get(key)]
+        return Table(_Rows(["what", "name", "before", "after"], changed))
+
+    def travel(self, chain: str | None = None, **budget: int) -> Any:
+        """A traversal: without an argument a :class:`~esker.travel.Travel` to put together; with a chain's text
+        (``'v("file:/C").e("wasWrittenBy").v()'``) what it finds. Budgets: see :meth:`~esker.travel.Travel.run`."""
+        if chain is None:
+            return Travel(self)
+        return Found(self._core.travel(chain, **budget))
+
+    def sparql(self, query: str) -> Any:
+        """A SPARQL query: a :class:`Table` for SELECT (numbers and truths typed, all else text) and for CONSTRUCT and
+        DESCRIBE (``subject predicate object``), a ``bool`` for ASK. Folders only.
+
+        Raises:
+            InvalidError: the query is malformed, or is an update.
+        """
+        found = self._core.sparql(query)
+        return found if isinstance(found, bool) else Table(found)
+
+    def sparql_update(self, update: str) -> tuple[int, int]:
+        """A SPARQL update: quads added, quads removed."""
+        return self._core.sparql_update(update)
+
+    # -- objects
+
+    def create_object(self, name: str, *, app: str = "", owner: int | None = None, step: int = 0, tags: Mapping[str, Any] | None = None) -> str:
+        """Creates an object with tags; its number as text.
+
+        Raises:
+            InvalidError: there is one with the same name, app, owner and step.
+        """
+        uid = os.getuid() if owner is None else owner
+        self._apply([("object", name, app, uid, step, dict(tags or {}))])
+        found = self.find(
+            f"name = {_quote(name)} and app = {_quote(app)} and owner = {uid} and step = {step}", select=["name"]
+        )
+        return str(found["id"][0])
+
+    def tag(self, filter: str, tags: Mapping[str, Any] | None = None, *, remove: Sequence[str] = ()) -> int:
+        """Tags all objects that fulfil a filter; how many changed."""
+        return self._core.tag_where(filter, dict(tags or {}), list(remove))[1]
+
+    # -- files
+
+    def stat(self, path: str) -> dict[str, Any]:
+        """A file's attributes in the namespace: ``mode uid gid links size atime_ns mtime_ns version is_dir``; times in
+        nanoseconds since 1970, sizes in bytes."""
+        return self._core.stat(path)
+
+    def listdir(self, path: str = "/") -> list[str]:
+        """Names in a directory, sorted."""
+        return self._core.listdir(path)
+
+    def mkdir(self, path: str, mode: int = 0o755) -> None:
+        """Makes a directory."""
+        self._core.make(path, True, mode)
+
+    def create(self, path: str, mode: int = 0o644) -> None:
+        """Makes an empty file."""
+        self._core.make(path, False, mode)
+
+    def remove(self, path: str) -> None:
+        """Removes a file's name, or an empty directory."""
+        self._core.remove(path)
+
+    def rename(self, path: str, to: str) -> None:
+        """Gives a file or directory another path; its vertex, tags and lineage stay."""
+        self._core.rename(path, to)
+
+    # -- graphs and changes
+
+    def to_networkx(self, *, types: Sequence[str] = (), as_of: Time = None) -> networkx.MultiDiGraph:
+        """All edges (of these types) as a graph of networkx."""
+        return to_networkx(self.scan(types=types, as_of=as_of))
+
+    def to_igraph(self, *, types: Sequence[str] = (), as_of: Time = None) -> Any:
+        """All edges (of these types) as a graph of igraph."""
+        return to_igraph(self.scan(types=types, as_of=as_of))
+
+    def watch(self, *, period: float = 0.2, timeout: float | None = None) -> Iterator[Change]:
+        """Changes as commits make them, from this call on; ends after ``timeout`` seconds without one.
+
+        The process that has the folder open tells them; in others it raises ``UnavailableError``. Commits within
+        ``period`` seconds may come as one.
+        """
+        begun = self._core.news()
+        if begun is None:
+            raise UnavailableError("the change feed tells nothing")
+        return self._changes(begun[0], period, timeout)
+
+    def _changes(self, place: int, period: float, timeout: float | None) -> Iterator[Change]:
+        last = time.monotonic()
+        while True:
+            news = self._core.news(place)
+            if news is None:
+                begun = self._core.news()
+                place = begun[0] if begun else place
+                yield Change(missed=True)
+                last = time.monotonic()
+            elif news[0] != place:
+                place = news[0]
+                if news[1] or news[2]:
+                    yield Change(news[1], news[2])
+                    last = time.monotonic()
+            elif timeout is not None and time.monotonic() - last >= timeout:
+                return
+            else:
+                time.sleep(period)
+
+
+class _Rows:
+    """Rows of texts that were made in Python, as columns."""
+
+    def __init__(self, names: list[str], rows: list[tuple[Any, ...]]) -> None:
+        self.names = names
+        self.types = ["Utf8"] * len(names)
+        self._rows = rows
+
+    def rows(self, start: int, count: int) -> list[tuple[Any, ...]]:
+        return self._rows[start : start + count]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        import pyarrow
+
+        columns = {name: pyarrow.array([r[i] for r in self._rows], pyarrow.string()) for i, name in enumerate(self.names)}
+        return pyarrow.table(columns).__arrow_c_stream__(requested_schema)
+
+
+def _quote(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _bar(done: int, total: int) -> None:
+    import sys
+
+    width = 30
+    full = width * done // max(total, 1)
+    end = "\n" if done >= total else ""
+    print(f"\r[{'#' * full}{' ' * (width - full)}] {done:,} of {total:,} rows", end=end, file=sys.stderr, flush=True)

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Python's package: its wheel built, installed in an environment of its own, and tested there.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+versions='duckdb hypothesis igraph mypy networkx numpy pandas>=2.2 polars>=1 pyarrow>=14 pytest ruff'
+venv=$(realpath -m "${ESKER_PYTHON_DIR:-target/python}")
+if [ "$(cat "$venv/complete" 2>/dev/null)" != "$versions" ]; then
+    rm -rf "$venv"
+    python3 -m venv "$venv"
+    # shellcheck disable=SC2086
+    "$venv/bin/pip" install --quiet --disable-pip-version-check $versions
+    echo "$versions" >"$venv/complete"
+fi
+"$venv/bin/ruff" check --quiet --no-cache python/src python/tests python/build
+# What `cargo test` has compiled is packed; only the extension and the command are linked anew.
+export ESKER_WHEEL_PROFILE=${ESKER_WHEEL_PROFILE:-dev}
+"$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall ./python
+# Not in the repository's folder, so that what was installed is imported.
+tests=$PWD/python
+cd "$venv"
+bin/python -m mypy.stubtest esker._esker --ignore-disjoint-bases
+bin/python -m pytest -q -p no:cacheprovider -c "$tests/pyproject.toml" --rootdir "$tests" "$tests/tests"
