@@ -184,7 +184,7 @@ fn several_servers_are_one_database() {
         ),
         (
             &["backup", cluster.target(0), "b"],
-            "copy its storage folder",
+            "this cluster makes no backups",
         ),
         (
             &["put", cluster.target(0), "user:1", "--durability", "sync"],
