@@ -81,7 +81,7 @@ impl Door {
     pub(crate) fn handle(
         &self,
         request: &Request,
-        node: &Node,
+        node: &Arc<Node>,
         flags: i32,
         new: bool,
     ) -> FileHandle {
