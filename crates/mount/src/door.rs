@@ -81,7 +81,7 @@ impl Door {
     pub(crate) fn handle(
         &self,
         request: &Request,
-        node: &Node,
+        node: &Arc<Node>,
         flags: i32,
         new: bool,
     ) -> FileHandle {
@@ -89,7 +89,9 @@ impl Door {
         let recorded = self.0.recorder.as_ref().map_or(0, |recorder| {
             // Nothing can be read of what was just made but what was written.
             let how = (reads(flags) && !new, write);
-            recorder.opened((request.pid(), request.uid()), node.id, how)
+            let path = self.0.nodes.file(node).ok();
+            let path = path.and_then(|p| String::from_utf8(p.as_bytes().to_vec()).ok());
+            recorder.opened((request.pid(), request.uid()), (node.id, path), how)
         });
         FileHandle(recorded << 1 | u64::from(write))
     }

@@ -19,6 +19,11 @@
     clippy::undocumented_unsafe_blocks,
     reason = "each function is called as the one of C that it stands for, and passes on what it got"
 )]
+#![allow(
+    clippy::single_match_else,
+    reason = "of the target, or of the C library: two equal halves"
+)]
+#![allow(clippy::used_underscore_items, reason = "C's names begin so")]
 
 mod attributes;
 mod descriptors;

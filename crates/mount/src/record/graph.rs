@@ -15,7 +15,7 @@ use esker_model::{
     Batch, EdgeTypeId, Op, Properties, Result, Schema, Value, Version, VertexId, VertexRef,
     VertexTypeId,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// The schema's types that are needed, looked up once.
@@ -55,6 +55,8 @@ impl Types {
 pub(super) struct Access {
     pub(super) process: Arc<Process>,
     pub(super) file: VertexId,
+    /// Where it was when it was opened; what is no UTF-8 names no vertex.
+    pub(super) path: Option<String>,
     pub(super) read: bool,
     pub(super) write: bool,
     pub(super) start: i64,
@@ -125,10 +127,24 @@ impl Writer {
     /// One batch of all of them.
     pub(super) fn batch(&mut self, accesses: &[Access]) -> Batch {
         let mut batch = Batch::new();
+        let mut files = HashSet::new();
         let mut sums: HashMap<(VertexId, EdgeTypeId, VertexId), (VertexRef, Sum)> = HashMap::new();
         for access in accesses {
             let types = self.types;
             let process = self.process(&access.process, &mut batch);
+            if let Some(path) = &access.path
+                && files.insert(access.file)
+            {
+                // A file is a vertex once something is said of it; the database takes the path for the file that is there.
+                let file = named(types.file, "File", path.clone());
+                batch.push_at(
+                    at(access.start),
+                    Op::EnsureVertex {
+                        vertex: file.vertex,
+                        key: file.key,
+                    },
+                );
+            }
             let job = access.process.job.as_ref();
             let job = job.map(|job| named(types.job, "Job", job.clone()).vertex);
             let kinds = [(access.read, types.read), (access.write, types.write)];

@@ -45,6 +45,7 @@ struct Inner {
 struct Opened {
     process: Arc<Process>,
     file: VertexId,
+    path: Option<String>,
     read: bool,
     write: bool,
     start: i64,
@@ -112,7 +113,7 @@ impl Recorder {
     pub(crate) fn opened(
         &self,
         (thread, uid): (u32, u32),
-        file: VertexId,
+        (file, path): (VertexId, Option<String>),
         (read, write): (bool, bool),
     ) -> u64 {
         let Some(process) = self.inner.processes.of(thread, uid) else {
@@ -122,6 +123,7 @@ impl Recorder {
         let opened = Opened {
             process,
             file,
+            path,
             read,
             write,
             start: now(),
@@ -156,6 +158,7 @@ impl Recorder {
         let Some(Opened {
             process,
             file,
+            path,
             read,
             write,
             start,
@@ -171,6 +174,7 @@ impl Recorder {
         state.kept.push(Access {
             process,
             file,
+            path,
             read,
             write,
             start,
