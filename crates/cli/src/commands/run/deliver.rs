@@ -213,7 +213,8 @@ fn report(
     );
     let columns = &["delivered", "left", "going_on"];
     let cells = [runs, left, going_on].map(Cell::Count).into();
-    crate::output::report(context, args.format.format, &sentence, columns, cells)
+    crate::output::report(context, args.format.format, &sentence, columns, cells)?;
+    Ok(())
 }
 
 /// False once somebody has interrupted it.
