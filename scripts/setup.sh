@@ -17,6 +17,8 @@ need_command git || missing+=(git)
 need_command unzip || missing+=(unzip)
 # Tests of collective searches run real MPI ranks.
 need_command mpirun || missing+=(openmpi-bin)
+# Tests of the preload library compile a program of theirs.
+need_command mpicc || missing+=(libopenmpi-dev)
 # Tests of origins run OpenSSH's server and client.
 need_command ssh || missing+=(openssh-client)
 [ -x /usr/sbin/sshd ] || missing+=(openssh-server)

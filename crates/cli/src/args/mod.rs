@@ -196,7 +196,7 @@ pub(crate) enum Command {
     Import(ImportArgs),
     /// Write vertices or edges to CSV, NDJSON or Parquet
     Export(ExportArgs),
-    /// Run a program and record what it was: command, settings, environment, inputs, outputs, how it ended
+    /// Run a program and record it: settings, inputs, outputs, how it ended
     Run(Box<RunArgs>),
     /// List the latest runs that were recorded
     Log(LogArgs),

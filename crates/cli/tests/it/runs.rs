@@ -135,7 +135,7 @@ fn a_program_does_not_notice_and_its_run_is_in_the_graph() {
     // Delivered once, it is no more in the spool.
     let out = lab.said(&["spool", "deliver", "--format", "json"]);
     let left: Json = serde_json::from_slice(&out.stdout).unwrap();
-    assert_eq!(left["left"], 0, "{left}");
+    assert_eq!(left[0]["left"], 0, "{left}");
     assert_eq!(lab.log(&["--failed"]).len(), 1);
     assert_eq!(lab.log(&["--since", "2999-01-01"]).len(), 0);
 }
@@ -264,7 +264,7 @@ fn a_database_that_is_away_gets_its_runs_later() {
         .unwrap();
     until("it is not delivered", || {
         let out = lab.said(&["spool", "deliver", "--format", "json"]);
-        serde_json::from_slice::<Json>(&out.stdout).is_ok_and(|d| d["delivered"] == 1)
+        serde_json::from_slice::<Json>(&out.stdout).is_ok_and(|d| d[0]["delivered"] == 1)
     });
     let out = lab.said(&["log", &target, "--format", "json"]);
     let log: Json = serde_json::from_slice(&out.stdout).unwrap();

@@ -33,6 +33,8 @@ pub struct Sacct<R> {
     zone: TimeZone,
     columns: Vec<String>,
     separator: char,
+    /// Whether lines end with a separator, as --parsable has it.
+    trailing: bool,
     line: u64,
     /// The job whose steps may follow.
     open: Option<Job>,
@@ -48,12 +50,13 @@ impl<R: Read> Sacct<R> {
             zone,
             columns: Vec::new(),
             separator: '|',
+            trailing: false,
             line: 0,
             open: None,
             ended: false,
         };
         let heading = sacct.next_line()?.unwrap_or_default();
-        // --parsable has a separator at the end of lines, too.
+        sacct.trailing = heading.ends_with('|');
         let heading = heading.trim_end_matches('|');
         sacct.columns = heading
             .split('|')
@@ -99,14 +102,16 @@ impl<R: Read> Sacct<R> {
         Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// The cells of a line by column; a cell too many belongs to the one before, where a text holds a separator.
+    /// The cells of a line by column.
     fn cells<'l>(&self, line: &'l str) -> Result<Vec<&'l str>, SacctError> {
+        let line = match line.strip_suffix(self.separator) {
+            Some(rest) if self.trailing => rest,
+            _ => line,
+        };
         let cells: Vec<&str> = line.split(self.separator).collect();
-        let more =
-            cells.len() == self.columns.len() + 1 && cells.last().is_some_and(|c| c.is_empty());
-        if cells.len() != self.columns.len() && !more {
+        if cells.len() != self.columns.len() {
             let what = format!(
-                "{} cells, and the heading has {}; does a job's name hold `{}`? Print with --delimiter or --json",
+                "{} cells, and the heading has {}; does a job's name hold `{}`? Print with --json",
                 cells.len(),
                 self.columns.len(),
                 self.separator

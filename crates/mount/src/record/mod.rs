@@ -21,6 +21,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const AGE: Duration = Duration::from_millis(300);
 /// So many are sent at once.
 const TOGETHER: usize = 2_000;
+/// Processes that one open file is told of.
+const HEIRS_MAX: usize = 64;
 /// So many are kept while the database does not answer; what comes then is lost, and counted.
 const KEPT_MAX: usize = 200_000;
 
@@ -44,6 +46,8 @@ struct Inner {
 /// What somebody has open.
 struct Opened {
     process: Arc<Process>,
+    /// Those that got it from that one, and closed it: a shell may open what its child reads or writes.
+    heirs: Vec<Arc<Process>>,
     file: VertexId,
     path: Option<String>,
     read: bool,
@@ -122,6 +126,7 @@ impl Recorder {
         let number = self.inner.next.fetch_add(1, Ordering::Relaxed);
         let opened = Opened {
             process,
+            heirs: Vec::new(),
             file,
             path,
             read,
@@ -138,11 +143,20 @@ impl Recorder {
         let Some((uid, pid)) = self.owner(number) else {
             return;
         };
-        if let Some(process) = self.inner.processes.of(thread, uid)
-            && process.pid == pid
-            && let Some(opened) = self.inner.open.lock().get_mut(&number)
-        {
+        let Some(process) = self.inner.processes.of(thread, uid) else {
+            return;
+        };
+        let mut open = self.inner.open.lock();
+        let Some(opened) = open.get_mut(&number) else {
+            return;
+        };
+        if process.pid == pid {
             opened.process = process;
+        } else {
+            opened.heirs.retain(|heir| heir.pid != process.pid);
+            if opened.heirs.len() < HEIRS_MAX {
+                opened.heirs.push(process);
+            }
         }
     }
 
@@ -157,6 +171,7 @@ impl Recorder {
         let opened = self.inner.open.lock().remove(&number);
         let Some(Opened {
             process,
+            heirs,
             file,
             path,
             read,
@@ -166,20 +181,25 @@ impl Recorder {
         else {
             return;
         };
+        // What a shell has opened it may have become another program with.
+        let process = self.inner.processes.latest(&process);
+        let end = now();
         let mut state = self.inner.state.lock();
-        if state.kept.len() >= KEPT_MAX {
-            state.lost += 1;
-            return;
+        for process in std::iter::once(process).chain(heirs) {
+            if state.kept.len() >= KEPT_MAX {
+                state.lost += 1;
+                continue;
+            }
+            state.kept.push(Access {
+                process,
+                file,
+                path: path.clone(),
+                read,
+                write,
+                start,
+                end,
+            });
         }
-        state.kept.push(Access {
-            process,
-            file,
-            path,
-            read,
-            write,
-            start,
-            end: now(),
-        });
         let first = state.oldest.is_none();
         state.oldest.get_or_insert_with(Instant::now);
         let enough = state.kept.len() >= TOGETHER;

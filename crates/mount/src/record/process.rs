@@ -81,6 +81,14 @@ impl Processes {
         Some(process)
     }
 
+    /// The program that a process was seen to be last.
+    pub(crate) fn latest(&self, process: &Arc<Process>) -> Arc<Process> {
+        let known = self.known.lock();
+        let last = known.get(&process.pid);
+        let last = last.filter(|last| last.pid == process.pid && last.began == process.began);
+        Arc::clone(last.unwrap_or(process))
+    }
+
     fn look(&self, thread: u32, uid: u32) -> Option<Process> {
         let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
         let group = status.lines().find_map(|l| l.strip_prefix("Tgid:"));
