@@ -43,7 +43,10 @@ impl Drop for Changing<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.holding.changing -= 1;
-        state.wake();
+        // Only who holds the server waits for this. Changes that wait for others would wake each other for ever.
+        if state.holding.held.is_some() {
+            state.wake();
+        }
     }
 }
 
