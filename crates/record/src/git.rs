@@ -60,7 +60,7 @@ fn dirty(tree: &Path) -> Option<bool> {
         .stderr(Stdio::null())
         .output()
         .ok()?;
-    out.status.success().then(|| !out.stdout.is_empty())
+    out.status.success().then_some(!out.stdout.is_empty())
 }
 
 fn remote(common: &Path) -> Option<String> {

@@ -128,8 +128,8 @@ pub fn new_id(start: i64, host: &str, pid: u32) -> String {
     hasher.update(&pid.to_be_bytes());
     hasher.update(&start.to_be_bytes());
     let hash = hasher.finalize();
-    let [a, b, c, d, e, ..] = *hash.as_bytes();
-    let short = u64::from_be_bytes([0, 0, 0, a, b, c, d, e]);
+    let short = hash.as_bytes().iter().take(5);
+    let short = short.fold(0, |sum, byte| sum << 8 | u64::from(*byte));
     let millis = u64::try_from(start / 1_000_000).unwrap_or(0);
     format!("{}{}", letters(millis, 9), letters(short, 8))
 }

@@ -167,7 +167,7 @@ fn look(path: &Path) -> io::Result<Found> {
             at: i64::try_from(at.as_nanos())
                 .unwrap_or(run.start)
                 .max(run.start),
-            why: Some("killed: nobody lived to see how it ended".into()),
+            why: Some("killed, or its end could not be written down".into()),
             ..Ended::default()
         });
     }
@@ -183,6 +183,11 @@ pub(crate) fn began(pid: u32) -> Option<u64> {
 }
 
 impl Entry {
+    /// Its file, as long as the run goes on.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Writes down how it ended: once this has returned, the machine may fail.
     pub fn end(mut self, run: &Run) -> io::Result<PathBuf> {
         self.file.write_all(&line_of(run)?)?;

@@ -145,8 +145,17 @@ impl Moving {
         loop {
             let all = self.rows(&["--members"]);
             let counts: Vec<u64> = all.iter().map(|m| m["stores"].as_u64().unwrap()).collect();
-            let taking = all.iter().filter(|m| m["state"] == "serving").count();
-            if taking == members && self.command(&["status", "lab.toml"]).status.success() {
+            let taking = all.iter().filter(|m| m["state"] == "serving");
+            let has: Vec<u64> = taking.map(|m| m["stores"].as_u64().unwrap()).collect();
+            // A member that is listed has none at first: whoever has too many gives them back only then.
+            let (most, least) = (has.iter().max(), has.iter().min());
+            let even = most
+                .zip(least)
+                .is_some_and(|(most, least)| most - least <= 1);
+            if has.len() == members
+                && even
+                && self.command(&["status", "lab.toml"]).status.success()
+            {
                 return counts;
             }
             assert!(Instant::now() < until, "{all:?}");

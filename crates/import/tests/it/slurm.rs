@@ -137,7 +137,7 @@ fn a_table_of_sacct_has_jobs_with_their_steps() {
          70_7|77|wrf|ada|1000|COMPLETED|0:0|2026-03-01T11:59:00|2026-03-01T12:00:00|2026-03-01T12:00:30|n1|cpu=2|x\n\
          70_7.batch|77.batch|batch|||COMPLETED|0:0|2026-03-01T12:00:00|2026-03-01T12:00:00|2026-03-01T12:00:30|n1|cpu=2|\n\
          70_7.0|77.0|wrf.exe|||FAILED|9:0|2026-03-01T12:00:01|2026-03-01T12:00:01|2026-03-01T12:00:29|n1|cpu=2|\n\
-         70_[8-9]|70|wrf|ada|1000|PENDING|0:0|2026-03-01T11:59:00|Unknown|Unknown|None assigned|||\n\
+         70_[8-9]|70|wrf|ada|1000|PENDING|0:0|2026-03-01T11:59:00|Unknown|Unknown|None assigned||\n\
          79|79|two|names|bob|1001|COMPLETED|0:0|2026-03-01T11:59:00|Unknown|2026-03-01T12:00:00|n1||\n\
          78|78|x|bob|1001|CANCELLED by 1000|0:15|2026-03-01T11:59:00|Unknown|2026-03-01T12:00:00|None assigned||\n",
     );

@@ -95,6 +95,13 @@ impl Connect for Esker {
                 let origin = self.place.to_string().into();
                 let why = shown(e.to_string().as_bytes());
                 match e {
+                    // A server that wants TLS may say so, or just hang up.
+                    esker_model::Error::Unavailable(_)
+                        if self.address.tls.is_none() && why.contains("before any greeting") =>
+                    {
+                        let why = format!("{why} (for an origin over TLS: esker+tls://)").into();
+                        Error::Unreachable { origin, why }
+                    }
                     esker_model::Error::Unavailable(_) => Error::Unreachable { origin, why },
                     // It may be spoken to in another way only.
                     _ if self.address.tls.is_none() => {

@@ -422,7 +422,7 @@ impl Moving {
                 }
                 drop(processes);
                 self.later(group, move |me| {
-                    me.close((process, group), (store, epoch), held)
+                    me.close((process, group), (store, epoch), held);
                 });
             }
             Output::Left => {

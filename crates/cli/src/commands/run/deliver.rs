@@ -156,6 +156,19 @@ pub(super) fn now(spool: &Spool, target: &str, globals: &Globals) {
     }
 }
 
+/// Delivers a run that the spool has no room for.
+pub(super) fn directly(run: &Run, begun: PathBuf, globals: &Globals) -> Result<()> {
+    let options = OpenOptions::new().memory_bytes(globals.memory);
+    let database = options.create(true).open(&run.target)?;
+    let mut problems = Vec::new();
+    apply_all(&database, &[(Box::new(run.clone()), begun)], &mut problems)?;
+    database.close()?;
+    match problems.pop() {
+        Some(problem) => Err(Error::Invalid(problem)),
+        None => Ok(()),
+    }
+}
+
 /// Has a process of its own deliver.
 pub(super) fn beside(spool: &Spool, target: &str) {
     let words = [

@@ -120,10 +120,19 @@ pub(crate) fn main(args: &RunArgs, globals: &Globals) -> u8 {
         },
     });
     if let Ok(entry) = entry {
+        let begun = entry.path().to_owned();
         match entry.end(&run) {
             Ok(_) if args.wait => deliver::now(&spool, &run.target, globals),
             Ok(_) => deliver::beside(&spool, &run.target),
-            Err(e) => warn(globals, &format!("how this run ended is not recorded: {e}")),
+            // A disk that is full by now: the database may take what the spool does not.
+            Err(e) => {
+                if let Err(why) = deliver::directly(&run, begun, globals) {
+                    warn(
+                        globals,
+                        &format!("how this run ended is not recorded: {e}; {why}"),
+                    );
+                }
+            }
         }
     }
     match status {
