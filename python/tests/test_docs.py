@@ -17,6 +17,8 @@ EXAMPLES = [
 
 @pytest.mark.parametrize("code", EXAMPLES)
 def test_an_example_runs(code, tmp_path):
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    (tmp_path / "example.py").write_text(code)
+    run = [sys.executable, "-W", "error", "-W", "ignore::ResourceWarning", "example.py"]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "written by job:1" in done.stdout
+    assert "written by execution:" in done.stdout

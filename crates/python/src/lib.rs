@@ -20,6 +20,7 @@ mod columns;
 mod database;
 mod error;
 mod files;
+mod recording;
 mod sparql;
 mod tables;
 mod value;
@@ -31,6 +32,8 @@ mod _esker {
     use crate::columns::Columns;
     #[pymodule_export]
     use crate::database::Core;
+    #[pymodule_export]
+    use crate::recording::Recording;
     #[pymodule_export]
     use crate::walk::{Travelled, Walk};
 

@@ -49,6 +49,8 @@ const KEPT: [&str; 40] = [
     "APPTAINER_",
     "TZ",
 ];
+/// The variable by which a program knows its own run; what it starts has it as parent.
+pub const OWN_ID: &str = "ESKER_RUN";
 /// A value that is longer is cut.
 const VALUE_BYTES_MAX: usize = 16 << 10;
 /// So many are kept.
@@ -102,9 +104,23 @@ pub fn begin(what: Begin, environment: &[(String, String)], start: i64) -> Run {
         start,
         environment: kept(environment, &variables),
         modules: modules(&variable),
+        parent: variable(OWN_ID),
         slurm: slurm(&variable),
         ..Run::default()
     }
+}
+
+/// Settings as they are kept: of those that are called as secrets are, only that they are there.
+pub fn settings(given: impl IntoIterator<Item = (String, String)>) -> BTreeMap<String, String> {
+    let kept = given.into_iter().map(|(name, value)| {
+        let value = if is_secret_name(&name) {
+            MARK.to_owned()
+        } else {
+            cut(redacted(&value).into_owned())
+        };
+        (name, value)
+    });
+    kept.collect()
 }
 
 /// What this machine calls itself; Slurm's name of the node where there are several on one machine.
@@ -206,6 +222,19 @@ mod tests {
     }
 
     #[test]
+    fn settings_that_are_secrets_are_kept_without_their_values() {
+        let pair = |n: &str, v: &str| (n.to_owned(), v.to_owned());
+        let kept = settings([
+            pair("k", "3"),
+            pair("api_token", "abc"),
+            pair("url", "x?password=y"),
+        ]);
+        assert_eq!(kept["k"], "3");
+        assert_eq!(kept["api_token"], MARK);
+        assert!(!kept["url"].contains('y'), "{kept:?}");
+    }
+
+    #[test]
     fn what_says_how_a_program_runs_is_kept_and_no_secret() {
         let run = begin(
             Begin {
@@ -226,6 +255,7 @@ mod tests {
                 ("LOADEDMODULES", "gcc/13:hdf5/1.14"),
                 ("SLURM_JOB_ID", "77"),
                 ("SLURM_ARRAY_TASK_ID", "3"),
+                ("ESKER_RUN", "0outer"),
                 ("USER", "ada"),
             ]),
             1,
@@ -256,6 +286,7 @@ mod tests {
         assert_eq!(run.environment["SLURM_JWT_TOKEN"], MARK);
         assert_eq!(run.modules, ["gcc/13", "hdf5/1.14"]);
         assert_eq!(run.slurm.unwrap().task.as_deref(), Some("3"));
+        assert_eq!(run.parent.as_deref(), Some("0outer"));
         assert_eq!(
             (run.name.as_str(), run.user.as_deref()),
             ("sh", Some("ada"))

@@ -194,6 +194,10 @@ pub fn batch(run: &Run, types: &Types) -> Batch {
         }
         w.edge(at, (vertex, types.exe, program), properties);
     }
+    if let Some(parent) = run.parent.as_ref().filter(|parent| **parent != run.id) {
+        let parent = w.ensure(at, (types.execution, "Execution"), parent);
+        w.edge(at, (vertex, types.belongs, parent), Properties::new());
+    }
     if let Some(slurm) = &run.slurm {
         let job = w.ensure(at, (types.job, "Job"), &slurm.job);
         w.edge(at, (vertex, types.belongs, job), Properties::new());

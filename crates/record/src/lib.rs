@@ -15,11 +15,11 @@ mod graph;
 mod run;
 mod spool;
 
-pub use capture::{Begin, begin, host_name, modules, resolved};
+pub use capture::{Begin, OWN_ID, begin, host_name, modules, resolved, settings};
 pub use git::git;
 pub use graph::{Types, batch};
 pub use run::{Ended, Git, Run, Slurm, Use, new_id};
-pub use spool::{Entry, Found, Spool};
+pub use spool::{Entry, Found, Spool, usual_folder};
 
 /// Nanoseconds since 1970.
 pub fn now() -> i64 {

@@ -39,6 +39,8 @@ pub struct Run {
     pub params: BTreeMap<String, String>,
     /// What its user says of it: tags.
     pub tags: BTreeMap<String, String>,
+    /// The run that started it, by its id.
+    pub parent: Option<String>,
     /// The job that it is a part of.
     pub slurm: Option<Slurm>,
     /// The source that it was started in.

@@ -61,6 +61,28 @@ fn run_of(line: &[u8]) -> Result<Run, String> {
     serde_json::from_slice(json).map_err(|e| format!("column {}: {e}", e.column() + 17))
 }
 
+/// Where runs wait if nothing else is said: `$ESKER_SPOOL`, else below the user's state (`$XDG_STATE_HOME`, `~/.local/state`), else
+/// below the folder for temporary files.
+pub fn usual_folder() -> PathBuf {
+    let folder = |name: &str| {
+        std::env::var_os(name)
+            .filter(|v| !v.is_empty())
+            .map(PathBuf::from)
+    };
+    if let Some(spool) = folder("ESKER_SPOOL") {
+        return std::path::absolute(&spool).unwrap_or(spool);
+    }
+    let state = folder("XDG_STATE_HOME").filter(|folder| folder.is_absolute());
+    let state = state.or_else(|| Some(folder("HOME")?.join(".local/state")));
+    state.map_or_else(
+        || {
+            let user = rustix::process::getuid().as_raw();
+            std::env::temp_dir().join(format!("esker-spool-{user}"))
+        },
+        |state| state.join("esker/spool"),
+    )
+}
+
 impl Spool {
     /// The spool in a folder, which is made, for its user alone, when something is put there.
     pub fn new(folder: impl Into<PathBuf>) -> Self {

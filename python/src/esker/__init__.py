@@ -21,6 +21,7 @@ from ._database import (
 )
 from ._esker import VERSION as __version__
 from ._esker import Core as _Core
+from ._run import Run, run
 from ._table import Table
 from ._times import Version
 from .errors import (
@@ -44,6 +45,7 @@ __all__ = [
     "InvalidError",
     "Lineage",
     "MissingError",
+    "Run",
     "StorageError",
     "Table",
     "UnavailableError",
@@ -52,6 +54,7 @@ __all__ = [
     "Vertex",
     "__version__",
     "open",
+    "run",
 ]
 
 

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ._esker import Core, Walk
+from ._names import Name, name_of
 from ._table import Table, to_igraph, to_networkx
 from ._times import Time, Version, text_of
 from .errors import InvalidError, MissingError, UnavailableError
@@ -199,7 +200,8 @@ class Database:
 
     Calls may come from several threads; each lets the others run while the engine works. Ctrl-C ends long ones.
 
-    Vertices are named ``type:key``, as in ``file:/scratch/a.h5`` or ``job:4711``. Wherever a time is taken (``as_of=``), it
+    Vertices are named ``type:key``, as in ``file:/scratch/a.h5`` or ``job:4711``. Where one is asked for, a path (``"clean.nc"``, or a
+    ``pathlib.Path``) is that file, by its whole path, as runs record it. Wherever a time is taken (``as_of=``), it
     is a text (``"2026-03-01"``, ``"2026-03-01T12:00:00Z"``), a ``datetime`` with a time zone, a ``date`` (its end) or a
     :class:`Version`; without one it is now.
     """
@@ -340,18 +342,18 @@ class Database:
 
     # -- reading
 
-    def get(self, name: str, *, as_of: Time = None) -> Vertex | None:
+    def get(self, name: Name, *, as_of: Time = None) -> Vertex | None:
         """A vertex; ``None`` if there is none, or not any more."""
-        found = self._core.get(name, text_of(as_of))
+        found = self._core.get(name_of(self._core, name), text_of(as_of))
         if found is None or found[3]:
             return None
-        name, kind, version, deleted, attributes, tags = found
-        return Vertex(name, kind, Version(version), deleted, attributes, tags)
+        whole, kind, version, deleted, attributes, tags = found
+        return Vertex(whole, kind, Version(version), deleted, attributes, tags)
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: Name) -> bool:
         return self.get(name) is not None
 
-    def __getitem__(self, name: str) -> Vertex:
+    def __getitem__(self, name: Name) -> Vertex:
         found = self.get(name)
         if found is None:
             raise MissingError(f"no vertex `{name}`")
@@ -362,10 +364,10 @@ class Database:
         found = self._core.get_edge(source, type, destination, text_of(as_of))
         return None if found is None else found[1]
 
-    def scan(self, *names: str, types: Sequence[str] = (), as_of: Time = None, limit: int | None = None) -> Table:
+    def scan(self, *names: Name, types: Sequence[str] = (), as_of: Time = None, limit: int | None = None) -> Table:
         """Edges that leave vertices (inverses too), of these types or of all: ``source type destination version`` and a
         column for each property. Without names: all edges of the database, in the direction that the schema defines."""
-        return Table(self._core.edges(list(names) or None, list(types), text_of(as_of), limit))
+        return Table(self._core.edges([name_of(self._core, n) for n in names] or None, list(types), text_of(as_of), limit))
 
     def vertices(self, type: str, *, where: str = "", as_of: Time = None, select: Sequence[str] | None = None, limit: int | None = None, deleted: bool = False) -> Table:
         """Vertices of a type (specialisations too): ``id type version`` and a column for each attribute, or those of
@@ -373,13 +375,13 @@ class Database:
         chosen = None if select is None else list(select)
         return Table(self._core.vertices(type, where, text_of(as_of), chosen, limit, deleted))
 
-    def history(self, name: str) -> list[Event]:
+    def history(self, name: Name) -> list[Event]:
         """All that happened to a vertex, newest first.
 
         Raises:
             MissingError: there never was such a vertex.
         """
-        return [Event(Version(v), what, value, old) for v, what, value, old in self._core.history(name)]
+        return [Event(Version(v), what, value, old) for v, what, value, old in self._core.history(name_of(self._core, name))]
 
     def edge_history(self, source: str, type: str, destination: str) -> list[Event]:
         """All versions of an edge, newest first."""
@@ -411,22 +413,22 @@ class Database:
 
     # -- questions
 
-    def lineage(self, name: str, *, as_of: Time = None, depth: int | None = None, max_vertices: int | None = None) -> Lineage:
+    def lineage(self, name: Name, *, as_of: Time = None, depth: int | None = None, max_vertices: int | None = None) -> Lineage:
         """How something came to be: the executions that wrote its version as of then, what those read, and so on.
 
         Args:
-            name: a data object or an execution.
+            name: a data object or an execution; a path is a file.
             depth: executions to go back through, at most.
             max_vertices: vertices to find, at most.
 
         Raises:
             MissingError: there was no such vertex then.
         """
-        return Lineage(self._core.walk(name, False, text_of(as_of), None, depth, max_vertices))
+        return Lineage(self._core.walk(name_of(self._core, name), False, text_of(as_of), None, depth, max_vertices))
 
-    def impact(self, name: str, *, as_of: Time = None, since: Time = None, depth: int | None = None, max_vertices: int | None = None) -> Lineage:
+    def impact(self, name: Name, *, as_of: Time = None, since: Time = None, depth: int | None = None, max_vertices: int | None = None) -> Lineage:
         """What was made from something, since a time perhaps: of a data object, an execution, an executable or a user."""
-        return Lineage(self._core.walk(name, True, text_of(as_of), text_of(since), depth, max_vertices))
+        return Lineage(self._core.walk(name_of(self._core, name), True, text_of(as_of), text_of(since), depth, max_vertices))
 
     def diff(self, before: Time, after: Time = None) -> Table:
         """What differs between two times, or between two vertices.

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from ._names import Name, name_of
 from ._times import Time, text_of
 from .errors import InvalidError
 
@@ -102,9 +103,9 @@ class Travel:
         text = f"{self._text}.{call}" if self._text else call
         return Travel(self._db, text, on_edges=on_edges)
 
-    def v(self, *names: str, type: str | None = None) -> Travel:
+    def v(self, *names: Name, type: str | None = None) -> Travel:
         """Starts from vertices, or from all of a type; behind :meth:`e`, the vertices that it leads to."""
-        return self._call("v", *names, type=type)
+        return self._call("v", *(name_of(self._db._core, name) for name in names), type=type)
 
     def e(self, *types: str) -> Travel:
         """Follows edges of these types; of all types if none is given."""

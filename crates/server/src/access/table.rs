@@ -75,7 +75,7 @@ const OF_CALLS: [(&str, Needs); CALLS.len()] = [
 ];
 
 /// What else is at the port: method (`*` for any), path, who may.
-const OF_PATHS: [(&str, &str, Needs); 46] = [
+const OF_PATHS: [(&str, &str, Needs); 47] = [
     ("GET", "/healthz", Needs::Nothing),
     ("GET", "/readyz", Needs::Nothing),
     ("GET", "/metrics", READ),
@@ -94,6 +94,7 @@ const OF_PATHS: [(&str, &str, Needs); 46] = [
     ("GET", "/api/v1/history", READ),
     ("GET", "/api/v1/lineage", READ),
     ("GET", "/api/v1/impact", READ),
+    ("GET", "/api/v1/view/lineage", READ),
     ("POST", "/api/v1/travel", READ),
     ("POST", "/api/v1/apply", WRITE),
     ("GET", "/api/v1/find", READ),

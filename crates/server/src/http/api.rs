@@ -28,13 +28,17 @@ pub(super) struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     /// The graph, as whoever asks sees it.
-    fn graph(&self) -> Result<Graph<'a>, Refused> {
+    pub(super) fn graph(&self) -> Result<Graph<'a>, Refused> {
         let asker = self.query.asker()?;
         Ok(self.service.graph_as(asker.as_ref()))
     }
 
     /// A vertex by its name: a path is the file that is there now.
-    fn vertex(&self, parameter: &str, schema: &Schema) -> Result<(String, VertexRef), Refused> {
+    pub(super) fn vertex(
+        &self,
+        parameter: &str,
+        schema: &Schema,
+    ) -> Result<(String, VertexRef), Refused> {
         let name = self.query.vertex_name(parameter)?;
         let names = self.service.names_now();
         let found = resolve(&*names, schema, std::slice::from_ref(&name))?;
@@ -58,7 +62,7 @@ impl<'a> Asked<'a> {
 /// What it gives back: JSON text.
 pub(super) type Answer = Result<String, Refused>;
 
-fn missing(name: &str, query: &Query) -> Refused {
+pub(super) fn missing(name: &str, query: &Query) -> Refused {
     let when = match query.get("as_of") {
         Some(time) => format!(" as of {time}"),
         None => String::new(),

@@ -1,198 +1,14 @@
 //! The API's own description, as `OpenAPI` 3.1. It is made from the same table that the routes are.
 
+mod parameters;
 mod rdf;
+mod view;
 
 use super::ops::OPS;
-use super::{API, Endpoint, Run, Verb};
+use super::table::{API, Endpoint, Run, Verb};
+use parameters::parameter;
+pub(super) use parameters::{in_path, shown};
 use serde_json::{Map, Value as Json, json};
-
-/// Whether a parameter is a part of the path.
-pub(super) fn in_path(name: &str) -> bool {
-    name == "object"
-}
-
-/// The name that callers know a parameter by: one name may mean several things.
-pub(super) fn shown(name: &str) -> &str {
-    match name {
-        "vertex_type" => "type",
-        "after_object" | "after_entry" => "after",
-        "object" => "id",
-        "files_filter" => "filter",
-        "levels" => "depth",
-        "path_under" => "path",
-        "slurm_cluster" => "cluster",
-        _ => name,
-    }
-}
-
-/// What a parameter means, by name.
-fn parameter(name: &str) -> Json {
-    let (description, schema, required) = match name {
-        "object" => (
-            "an object's number",
-            json!({"type": "string", "pattern": "^(object:)?[0-9]+$"}),
-            true,
-        ),
-        "filter" => (
-            "what must hold, in the language of docs/book/filters.md; everything does if it is empty",
-            json!({"type": "string", "examples": ["name = 'VPIC' AND step BETWEEN 10 AND 20"]}),
-            false,
-        ),
-        "path" => (
-            "from the root; a byte that is no UTF-8 is `\\xHH`, a backslash is doubled, as in answers",
-            json!({"type": "string", "examples": ["/project/run7"]}),
-            true,
-        ),
-        "path_under" => (
-            "by `dir`: directories from there on",
-            json!({"type": "string", "default": "/"}),
-            false,
-        ),
-        "follow" => (
-            "`true`: if it is a symbolic link, what that leads to",
-            json!({"type": "boolean"}),
-            false,
-        ),
-        "after_entry" => (
-            "go on behind that entry: `next` of the answer before",
-            json!({"type": "string"}),
-            false,
-        ),
-        "files_filter" => (
-            "what must hold, in the language of docs/book/filters.md, of the names that docs/book/namespace.md lists",
-            json!({"type": "string", "examples": ["size > 50MiB AND modified < 30d ago"]}),
-            false,
-        ),
-        "levels" => (
-            "directories below it, so many levels down, too",
-            json!({"type": "integer", "minimum": 0, "default": 0}),
-            false,
-        ),
-        "by" => (
-            "what sums are of",
-            json!({"enum": ["dir", "user", "group", "kind", "type", "age"]}),
-            true,
-        ),
-        "select" => (
-            "attributes and tags to give, with commas; all if it is left out",
-            json!({"type": "string"}),
-            false,
-        ),
-        "count" => ("`true`: only count", json!({"type": "boolean"}), false),
-        "explain" => (
-            "`true`: only say how it would be done",
-            json!({"type": "boolean"}),
-            false,
-        ),
-        "uid" => (
-            "on whose behalf, a user's number: only what they may read is seen",
-            json!({"type": "integer"}),
-            false,
-        ),
-        "gids" => (
-            "the numbers of the groups that they are in, with commas",
-            json!({"type": "string"}),
-            false,
-        ),
-        "slurm_cluster" => (
-            "goes before the job's number, where jobs of several clusters come into one database: `job:NAME/77`",
-            json!({"type": "string"}),
-            false,
-        ),
-        "rank" => (
-            "which share of a search that several clients issue together, from 0",
-            json!({"type": "integer", "minimum": 0}),
-            false,
-        ),
-        "of" => (
-            "how many shares there are: each object is in exactly one",
-            json!({"type": "integer", "minimum": 1}),
-            false,
-        ),
-        "after_object" => (
-            "go on behind that object: `next` of the answer before",
-            json!({"type": "string"}),
-            false,
-        ),
-        "format" => (
-            "`ndjson`: a line for each object as it is found, without a limit unless one is given, and a last line with the \
-             report",
-            json!({"enum": ["json", "ndjson"], "default": "json"}),
-            false,
-        ),
-        "name" => ("ID attribute", json!({"type": "string"}), true),
-        "app" => (
-            "ID attribute: the application",
-            json!({"type": "string", "default": ""}),
-            false,
-        ),
-        "owner" => (
-            "ID attribute: a user's number",
-            json!({"type": "integer"}),
-            true,
-        ),
-        "step" => (
-            "ID attribute: the time step",
-            json!({"type": "integer", "default": 0}),
-            false,
-        ),
-        "id" => (
-            "a vertex, as TYPE:KEY",
-            json!({"type": "string", "examples": ["file:/scratch/a.h5"]}),
-            true,
-        ),
-        "as_of" => (
-            "as it was then: RFC 3339, a date (its end), @SECONDS, or a version that an answer gave",
-            json!({"type": "string"}),
-            false,
-        ),
-        "type" => (
-            "the name of a type; of edge types also several, with commas",
-            json!({"type": "string"}),
-            false,
-        ),
-        "vertex_type" => (
-            "the name of a vertex type; types that specialise it are included",
-            json!({"type": "string"}),
-            true,
-        ),
-        "dst" => (
-            "with `type`: the edge's destination, as TYPE:KEY",
-            json!({"type": "string"}),
-            false,
-        ),
-        "after" => (
-            "go on behind that vertex: `next` of the answer before",
-            json!({"type": "string"}),
-            false,
-        ),
-        "limit" => (
-            "how many items at most",
-            json!({"type": "integer", "minimum": 1, "maximum": 100_000, "default": 1_000}),
-            false,
-        ),
-        "depth" => (
-            "go through that many jobs at most",
-            json!({"type": "integer", "minimum": 0}),
-            false,
-        ),
-        "from" => ("from then on", json!({"type": "string"}), false),
-        "until" => ("before then", json!({"type": "string"}), false),
-        "once" => (
-            "a marker: a batch whose marker was applied before changes nothing, so that a call can be repeated",
-            json!({"type": "string", "maxLength": 256}),
-            false,
-        ),
-        "sync" => (
-            "`true`: answer once it survives a power failure",
-            json!({"type": "boolean"}),
-            false,
-        ),
-        _ => ("", json!({}), false),
-    };
-    let place = if in_path(name) { "path" } else { "query" };
-    json!({"name": shown(name), "in": place, "required": required, "description": description, "schema": schema})
-}
 
 fn schema_of(name: &str) -> Json {
     json!({"$ref": format!("#/components/schemas/{name}")})
@@ -404,7 +220,10 @@ pub(super) fn document() -> Json {
             "OpenApi": {"type": "object", "required": ["openapi", "paths"]},
         }},
     });
-    let schemas = object_schemas().into_iter().chain(file_schemas());
+    let schemas = object_schemas()
+        .into_iter()
+        .chain(file_schemas())
+        .chain(view::schemas());
     for (name, schema) in schemas {
         out["components"]["schemas"][name] = schema;
     }

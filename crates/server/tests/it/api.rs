@@ -101,6 +101,16 @@ fn what_a_person_asks_for() {
     let impact = get("/api/v1/impact?id=file:/in&depth=1");
     assert_eq!(impact["target"], "file:/in");
 
+    let picture = get("/api/v1/view/lineage?id=file:/out&open=file:/in&split=group:0");
+    let boxes = picture["boxes"].as_array().unwrap();
+    let mut columns: Vec<_> = boxes
+        .iter()
+        .map(|b| (b["layer"].as_u64().unwrap(), b["id"].as_str().unwrap()))
+        .collect();
+    columns.sort_unstable();
+    assert_eq!(columns, [(0, "file:/in"), (1, "job:1"), (2, "file:/out")]);
+    assert_eq!(picture["lines"][0]["points"].as_array().unwrap().len(), 2);
+
     let chain = r#"{"chain": "v(\"user:1\").e(run).v().e(write).v()", "profile": true}"#;
     let (status, found) = served.json("POST", "/api/v1/travel", chain);
     assert_eq!(status, 200, "{found}");
@@ -222,6 +232,20 @@ fn mistakes_are_told() {
             404,
             "no vertex `file:/none`",
         ),
+        (
+            "GET",
+            "/api/v1/view/lineage?id=file:/none",
+            "",
+            404,
+            "no vertex `file:/none`",
+        ),
+        (
+            "GET",
+            "/api/v1/view/lineage?id=file:/out&open=out",
+            "",
+            400,
+            "there is no colon",
+        ),
         ("GET", "/api/v1/nothing", "", 404, "/api/v1/openapi.json"),
         (
             "POST",
@@ -299,8 +323,9 @@ fn the_document_describes_the_routes() {
                     ("/api/v1/lineage" | "/api/v1/impact", "id") | (_, "after" | "dst") => {
                         "file:/out"
                     }
-                    (_, "id") => "job:1",
-                    (_, "limit" | "depth") => "3",
+                    (_, "id" | "open") => "job:1",
+                    (_, "split") => "group:1",
+                    (_, "limit" | "depth" | "up" | "down") => "3",
                     (_, "as_of") => "now",
                     (_, "from") => "2020-01-01",
                     (_, "until") => "2100-01-01",

@@ -11,14 +11,16 @@ pub(crate) mod log;
 
 use crate::args::{Globals, RunArgs, SpoolArg};
 use crate::output::Style;
-use esker_record::{Begin, Ended, Run, Spool, Use, begin, git, now};
+use esker_record::{
+    Begin, Ended, OWN_ID, Run, Spool, Use, begin, git, now, settings, usual_folder,
+};
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -36,21 +38,7 @@ pub(crate) fn spool(arg: &SpoolArg) -> Spool {
     if let Some(folder) = &arg.spool {
         return Spool::new(std::path::absolute(folder).unwrap_or_else(|_| folder.clone()));
     }
-    let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
-    let state = state.filter(|folder| folder.is_absolute()).or_else(|| {
-        let home = std::env::var_os("HOME").map(PathBuf::from)?;
-        Some(home.join(".local/state"))
-    });
-    let folder = state.map_or_else(
-        || {
-            std::env::temp_dir().join(format!(
-                "esker-spool-{}",
-                rustix::process::getuid().as_raw()
-            ))
-        },
-        |state| state.join("esker/spool"),
-    );
-    Spool::new(folder)
+    Spool::new(usual_folder())
 }
 
 /// A target that means the same from any folder.
@@ -82,7 +70,7 @@ pub(crate) fn main(args: &RunArgs, globals: &Globals) -> u8 {
         variables: args.keep.clone(),
     };
     let mut run = begin(what, &environment, now());
-    run.params = args.params.iter().cloned().collect();
+    run.params = settings(args.params.iter().cloned());
     run.tags = args.tags.iter().cloned().collect();
     run.inputs = args.inputs.iter().map(|path| Use::of(path)).collect();
     let spool = spool(&args.spool);
@@ -97,7 +85,7 @@ pub(crate) fn main(args: &RunArgs, globals: &Globals) -> u8 {
         .split_first()
         .map_or(("", &[][..]), |(p, w)| (p.as_str(), w));
     let mut command = Command::new(program);
-    command.args(words).env("ESKER_RUN", &run.id);
+    command.args(words).env(OWN_ID, &run.id);
     let status = command.spawn().and_then(|mut started| {
         child.store(started.id(), Ordering::Release);
         started.wait()

@@ -1,0 +1,140 @@
+//! How high an item stands.
+
+use super::{Columns, Gaps, Item, Size};
+
+/// Sweeps over the columns.
+const SWEEPS: usize = 10;
+
+/// The middle of each item, from top to bottom.
+pub(super) fn place(columns: &Columns, sizes: &[Size], gaps: Gaps) -> Vec<f64> {
+    let height = |item: usize| sizes.get(item).map_or(0.0, |size| size.height);
+    let gap = |a: usize, b: usize| match (columns.items[a], columns.items[b]) {
+        (Item::Box(_), Item::Box(_)) => gaps.rows,
+        _ => gaps.lines,
+    };
+    let apart = |a: usize, b: usize| f64::midpoint(height(a), height(b)) + gap(a, b);
+    let mut middle = vec![0.0; columns.items.len()];
+    for column in &columns.columns {
+        let mut last: Option<usize> = None;
+        for item in column {
+            middle[*item] = last.map_or(height(*item) / 2.0, |last| {
+                middle[last] + apart(last, *item)
+            });
+            last = Some(*item);
+        }
+    }
+    let count = columns.columns.len();
+    for sweep in 0..SWEEPS {
+        for step in 0..count {
+            let number = if sweep % 2 == 0 {
+                step
+            } else {
+                count - 1 - step
+            };
+            let column = &columns.columns[number];
+            let wanted: Vec<(f64, f64)> = column
+                .iter()
+                .map(|item| wanted(columns, *item, sweep, &middle))
+                .collect();
+            let apart: Vec<f64> = column.windows(2).map(|w| apart(w[0], w[1])).collect();
+            for (item, at) in column.iter().zip(nearest(&wanted, &apart)) {
+                middle[*item] = at;
+            }
+        }
+    }
+    middle
+}
+
+/// Where an item's neighbours would have it, and how much that weighs: lines through columns are to be straight before all.
+fn wanted(columns: &Columns, item: usize, sweep: usize, middle: &[f64]) -> (f64, f64) {
+    let weight = |other: usize| match (columns.items[item], columns.items[other]) {
+        (Item::Bend(_), Item::Bend(_)) => 8.0,
+        (Item::Box(_), Item::Box(_)) => 1.0,
+        _ => 2.0,
+    };
+    let (mut sum, mut weights) = (0.0, 0.0);
+    let sides: &[&Vec<Vec<usize>>] = match sweep {
+        // First from one side, so that the other comes near; then both.
+        0 | 2 => &[&columns.left],
+        1 | 3 => &[&columns.right],
+        _ => &[&columns.left, &columns.right],
+    };
+    for side in sides {
+        for other in &side[item] {
+            let weight = weight(*other);
+            sum += weight * middle[*other];
+            weights += weight;
+        }
+    }
+    if weights == 0.0 {
+        // It stays, but gives way.
+        (middle[item], 0.01)
+    } else {
+        (sum / weights, weights)
+    }
+}
+
+/// The places nearest to those wanted (weighted least squares) that keep order and distance: the distances taken off, it is
+/// isotonic regression, and pooling adjacent violators solves it.
+fn nearest(wanted: &[(f64, f64)], apart: &[f64]) -> Vec<f64> {
+    /// Items that stand as close as they may: the mean of where they want to be, its weight, how many they are.
+    struct Pool {
+        mean: f64,
+        weight: f64,
+        count: usize,
+    }
+    let mut offsets = Vec::with_capacity(wanted.len());
+    let mut offset = 0.0;
+    let mut pools: Vec<Pool> = Vec::new();
+    for (n, (at, weight)) in wanted.iter().enumerate() {
+        if n > 0 {
+            offset += apart[n - 1];
+        }
+        offsets.push(offset);
+        let mut pool = Pool {
+            mean: at - offset,
+            weight: *weight,
+            count: 1,
+        };
+        while let Some(last) = pools.pop_if(|last| last.mean > pool.mean) {
+            let weight = last.weight + pool.weight;
+            pool = Pool {
+                mean: (last.mean * last.weight + pool.mean * pool.weight) / weight,
+                weight,
+                count: last.count + pool.count,
+            };
+        }
+        pools.push(pool);
+    }
+    let means = pools
+        .iter()
+        .flat_map(|pool| std::iter::repeat_n(pool.mean, pool.count));
+    means
+        .zip(offsets)
+        .map(|(mean, offset)| mean + offset)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_stand_where_they_want_to_if_there_is_room() {
+        let wanted = [(0.0, 1.0), (100.0, 1.0)];
+        assert_eq!(nearest(&wanted, &[50.0]), [0.0, 100.0]);
+    }
+
+    #[test]
+    fn those_that_want_the_same_place_stand_round_it() {
+        let wanted = [(10.0, 1.0), (10.0, 1.0), (10.0, 1.0)];
+        assert_eq!(nearest(&wanted, &[20.0, 20.0]), [-10.0, 10.0, 30.0]);
+    }
+
+    #[test]
+    fn the_heavier_moves_less() {
+        let places = nearest(&[(10.0, 9.0), (10.0, 1.0)], &[20.0]);
+        assert!((places[0] - 8.0).abs() < 1e-9, "{places:?}");
+        assert!((places[1] - 28.0).abs() < 1e-9, "{places:?}");
+    }
+}

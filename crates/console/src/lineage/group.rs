@@ -1,0 +1,267 @@
+//! Boxes that hang together with just the same others, in the same way, become one box with a count: no line of it is untrue.
+
+use super::shown::{One, Seen};
+use super::{Ask, SPLIT_MAX, Shown};
+use crate::label::{directory, last_part, pattern};
+use esker_model::{EdgeTypeId, Version, VertexId, VertexTypeId};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// So many alike become a group.
+const ALIKE_MIN: usize = 8;
+/// Groups that one kind of boxes is divided into, at most; else it is divided more roughly.
+const PARTS_MAX: usize = 8;
+
+/// A line between boxes by their numbers.
+pub(super) struct Grouped {
+    pub(super) boxes: Vec<Shown>,
+    pub(super) lines: Vec<Between>,
+}
+
+pub(super) struct Between {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) edge_type: EdgeTypeId,
+    pub(super) version: Version,
+    pub(super) count: u64,
+    pub(super) concurrent: bool,
+}
+
+/// How a vertex hangs together with others: to whom, by which type of edge, and whether it is the one that data comes from.
+type Ties = BTreeSet<(VertexId, EdgeTypeId, bool)>;
+
+/// What members of a group have in common.
+struct Part {
+    by: &'static str,
+    label: String,
+    detail: String,
+    members: Vec<VertexId>,
+}
+
+pub(super) fn group(seen: &Seen, ask: &Ask) -> Grouped {
+    let mut ties: HashMap<VertexId, Ties> = HashMap::new();
+    for (from, to, edge_type) in seen.lines.keys() {
+        ties.entry(*from)
+            .or_default()
+            .insert((*to, *edge_type, true));
+        ties.entry(*to)
+            .or_default()
+            .insert((*from, *edge_type, false));
+    }
+    let mut alike: BTreeMap<
+        (Vec<(VertexId, EdgeTypeId, bool)>, Option<VertexTypeId>),
+        Vec<VertexId>,
+    > = BTreeMap::new();
+    for id in &seen.order {
+        if *id == ask.focus || ask.open.contains_key(id) {
+            continue;
+        }
+        if let (Some(ties), Some(one)) = (ties.get(id), seen.all.get(id)) {
+            let ties = ties.iter().copied().collect();
+            alike.entry((ties, one.type_id)).or_default().push(*id);
+        }
+    }
+    let mut box_of: HashMap<VertexId, usize> = HashMap::new();
+    let mut boxes: Vec<Shown> = Vec::new();
+    let mut groups: Vec<(String, Part)> = Vec::new();
+    for ((ties, type_id), members) in &alike {
+        if members.len() < ALIKE_MIN {
+            continue;
+        }
+        let root = digest(&format!("{ties:?}{type_id:?}"));
+        for part in parts(seen, members) {
+            let id = format!(
+                "group:{}",
+                digest(&format!("{root}{}{}", part.by, part.label))
+            );
+            if part.members.len() >= ALIKE_MIN || part.by == "type" {
+                groups.push((id, part));
+            }
+        }
+    }
+    let mut in_group: HashMap<VertexId, usize> = HashMap::new();
+    for (number, (id, part)) in groups.iter_mut().enumerate() {
+        if ask.split.contains(id) {
+            part.members
+                .sort_by_key(|m| seen.all.get(m).map(|one| one.key.clone()));
+            if part.members.len() <= SPLIT_MAX {
+                part.members.clear();
+            } else {
+                part.members.drain(..SPLIT_MAX);
+            }
+        }
+        for member in &part.members {
+            in_group.insert(*member, number);
+        }
+    }
+    let mut box_of_group: HashMap<usize, usize> = HashMap::new();
+    for id in &seen.order {
+        let Some(one) = seen.all.get(id) else {
+            continue;
+        };
+        let number = match in_group.get(id) {
+            None => {
+                boxes.push(single(*id, one, ask));
+                boxes.len() - 1
+            }
+            Some(group) => *box_of_group.entry(*group).or_insert_with(|| {
+                let (id, part) = &groups[*group];
+                boxes.push(many(id, part, seen));
+                boxes.len() - 1
+            }),
+        };
+        box_of.insert(*id, number);
+    }
+    let mut lines: BTreeMap<(usize, usize, EdgeTypeId), Between> = BTreeMap::new();
+    for ((from, to, edge_type), flow) in &seen.lines {
+        let (Some(from), Some(to)) = (box_of.get(from), box_of.get(to)) else {
+            continue;
+        };
+        let line = lines.entry((*from, *to, *edge_type)).or_insert(Between {
+            from: *from,
+            to: *to,
+            edge_type: *edge_type,
+            version: flow.version,
+            count: 0,
+            concurrent: true,
+        });
+        line.count += 1;
+        line.version = line.version.max(flow.version);
+        line.concurrent &= flow.concurrent;
+    }
+    Grouped {
+        boxes,
+        lines: lines.into_values().collect(),
+    }
+}
+
+/// A text that stands for another one in an address.
+fn digest(text: &str) -> String {
+    // FNV-1a: it need not be more than unlikely to be the same.
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+/// Divides what is alike: by directory and pattern of the name, if that gives few parts; else by directory; else not.
+fn parts(seen: &Seen, members: &[VertexId]) -> Vec<Part> {
+    let key = |id: &VertexId| seen.all.get(id).map_or("", |one| one.key.as_str());
+    let divided = |by: &dyn Fn(&str) -> (String, String)| {
+        let mut parts: BTreeMap<(String, String), Vec<VertexId>> = BTreeMap::new();
+        for member in members {
+            parts.entry(by(key(member))).or_default().push(*member);
+        }
+        parts
+    };
+    let by_pattern = divided(&|key| {
+        (
+            directory(key).to_owned(),
+            // What is no path is known by what it is called before its numbers: tasks of an array.
+            pattern(last_part(key)),
+        )
+    });
+    // A part of one is no pattern.
+    let large = by_pattern.values().filter(|m| m.len() >= ALIKE_MIN);
+    if by_pattern.len() <= PARTS_MAX && large.count() > 0 {
+        return named(by_pattern, "pattern");
+    }
+    let by_directory = divided(&|key| (directory(key).to_owned(), String::new()));
+    if by_directory.len() <= PARTS_MAX {
+        return named(by_directory, "directory");
+    }
+    let common = members
+        .iter()
+        .map(key)
+        .fold(None, |common: Option<&str>, key| {
+            Some(common.map_or(directory(key), |common| shared(common, key)))
+        });
+    let type_name = members.first().and_then(|m| seen.all.get(m));
+    let type_name = type_name.map_or("", |one| one.label.type_name.as_str());
+    vec![Part {
+        by: "type",
+        label: match common {
+            Some(common) if !common.is_empty() => format!("{common}/…"),
+            _ => type_name.to_owned(),
+        },
+        detail: format!("in {} directories", by_directory.len()),
+        members: members.to_vec(),
+    }]
+}
+
+fn named(parts: BTreeMap<(String, String), Vec<VertexId>>, by: &'static str) -> Vec<Part> {
+    let parts = parts.into_iter().map(|((directory, pattern), members)| {
+        let (label, detail) = match (directory.is_empty(), pattern.is_empty()) {
+            (_, true) => (last_part(&directory).to_owned() + "/", directory),
+            (true, false) => (pattern, String::new()),
+            (false, false) => (pattern, directory),
+        };
+        Part {
+            by,
+            label,
+            detail,
+            members,
+        }
+    });
+    parts.collect()
+}
+
+/// The directory that a directory and a path have in common.
+fn shared<'a>(directory: &'a str, path: &str) -> &'a str {
+    let (mut end, mut at) = (0, 0);
+    for (a, b) in directory.split('/').zip(path.split('/')) {
+        if a != b {
+            break;
+        }
+        end = at + a.len();
+        at = end + 1;
+    }
+    directory.get(..end).unwrap_or("")
+}
+
+fn single(id: VertexId, one: &One, ask: &Ask) -> Shown {
+    Shown {
+        id: one.label.name.clone(),
+        kind: "vertex",
+        type_name: one.label.type_name.clone(),
+        execution: one.execution,
+        label: one.label.label.clone(),
+        detail: one.label.detail.clone(),
+        x: 0.0,
+        y: 0.0,
+        w: 0.0,
+        h: 0.0,
+        layer: 0,
+        focus: id == ask.focus,
+        version: one.version.map(|v| v.to_string()),
+        deleted: one.deleted,
+        up: one.up,
+        down: one.down,
+        members: 1,
+        by: None,
+    }
+}
+
+fn many(id: &str, part: &Part, seen: &Seen) -> Shown {
+    let members = part.members.iter().filter_map(|m| seen.all.get(m));
+    let first = members.clone().next();
+    Shown {
+        id: id.to_owned(),
+        kind: "group",
+        type_name: first.map_or_else(String::new, |one| one.label.type_name.clone()),
+        execution: first.is_some_and(|one| one.execution),
+        label: part.label.clone(),
+        detail: part.detail.clone(),
+        x: 0.0,
+        y: 0.0,
+        w: 0.0,
+        h: 0.0,
+        layer: 0,
+        focus: false,
+        version: None,
+        deleted: false,
+        up: members.clone().map(|one| one.up).sum(),
+        down: members.map(|one| one.down).sum(),
+        members: part.members.len() as u64,
+        by: Some(part.by),
+    }
+}

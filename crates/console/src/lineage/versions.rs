@@ -1,0 +1,60 @@
+//! When something of a picture changed.
+
+use super::shown::Roles;
+use super::{Ask, Tick};
+use esker_model::{EdgeSelect, GraphRead, Result, Version, VersionRange, Versions, VertexChange};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+/// Marks, at most: the newest.
+const TICKS_MAX: usize = 200;
+/// Versions of edges that are looked at.
+const EDGES_MAX: usize = 5_000;
+
+/// The times at which the focus changed, or was read or written, oldest first; and whether there were more.
+pub(super) fn ticks(graph: &dyn GraphRead, roles: &Roles, ask: &Ask) -> Result<(Vec<Tick>, bool)> {
+    let all = VersionRange {
+        from: Version::ZERO,
+        until: Version::MAX,
+    };
+    let mut ticks: BTreeMap<Version, &'static str> = BTreeMap::new();
+    for event in graph.vertex_history(ask.focus, all)? {
+        let what = match event.change {
+            VertexChange::Deleted => "deleted",
+            VertexChange::Set(..) | VertexChange::Removed(_) => "tagged",
+            VertexChange::Put(_) => "changed",
+        };
+        ticks.insert(event.version, what);
+    }
+    let schema = graph.schema()?;
+    let kinds = [
+        (roles.read, "read"),
+        (roles.write, "written"),
+        (roles.exe, "executed"),
+    ];
+    let mut cut = false;
+    for (edge_type, what) in kinds {
+        let select = EdgeSelect {
+            types: vec![edge_type, schema.inverse(edge_type)],
+            versions: Versions::Range(all),
+            properties: false,
+        };
+        let mut looked_at = 0;
+        graph.scan_edges(&[ask.focus], &select, &mut |_, edge| {
+            looked_at += 1;
+            if looked_at > EDGES_MAX {
+                cut = true;
+                return ControlFlow::Break(());
+            }
+            // A write says more than the change of attributes that came with it.
+            ticks.insert(edge.version, if edge.deleted { "taken back" } else { what });
+            ControlFlow::Continue(())
+        })?;
+    }
+    let skip = ticks.len().saturating_sub(TICKS_MAX);
+    let ticks = ticks.into_iter().skip(skip).map(|(version, what)| Tick {
+        version: version.to_string(),
+        what,
+    });
+    Ok((ticks.collect(), cut || skip > 0))
+}

@@ -1,0 +1,183 @@
+"""Runs of Python programs, recorded as ``esker run`` records commands."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import Any, TypeVar
+
+from ._database import Database
+from ._esker import Recording
+from .errors import InvalidError
+
+__all__ = ["Run", "run"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_current: ContextVar[str | None] = ContextVar("esker_run", default=None)
+
+
+def _pairs(given: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    def text(value: Any) -> str:
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    return [(str(name), text(value)) for name, value in (given or {}).items()]
+
+
+def _program() -> dict[str, str]:
+    """What runs here: the interpreter's version, and the script or notebook."""
+    about = {"python": ".".join(map(str, sys.version_info[:3]))}
+    main = sys.modules.get("__main__")
+    script = getattr(main, "__file__", None)
+    notebook = os.environ.get("JPY_SESSION_NAME")
+    if notebook and "ipykernel" in sys.modules:
+        about["notebook"] = os.path.abspath(notebook)
+    elif script:
+        about["script"] = os.path.realpath(script)
+    return about
+
+
+class Run:
+    """A run that is being recorded; see :func:`esker.run`."""
+
+    def __init__(
+        self,
+        name: str,
+        db: Database | str | None,
+        params: Mapping[str, Any] | None,
+        tags: Mapping[str, Any] | None,
+        keep: Sequence[str],
+        spool: str | os.PathLike[str] | None,
+    ) -> None:
+        target = db.target if isinstance(db, Database) else db or os.environ.get("ESKER_TARGET")
+        if not target:
+            raise InvalidError("for which database? Give db= (an open one, a folder, esker://host:port), or set ESKER_TARGET")
+        self._db = db if isinstance(db, Database) else None
+        self._target = os.fspath(target)
+        self._name, self._params, self._tags, self._keep, self._spool = name, params, tags, list(keep), spool
+        self._recording: Recording | None = None
+        self._token: Token[str | None] | None = None
+
+    @property
+    def id(self) -> str:
+        """``execution:…``, once it has begun."""
+        return self._going_on().id
+
+    def _going_on(self) -> Recording:
+        if self._recording is None:
+            raise InvalidError("this run has not begun: use it in a `with` block")
+        return self._recording
+
+    def read(self, path: str | os.PathLike[str], *, tags: Mapping[str, Any] | None = None) -> str:
+        """Notes a file that the run reads, with its size and time of now; gives its path."""
+        self._going_on().read(os.fspath(path), _pairs(tags))
+        return os.fspath(path)
+
+    def write(self, path: str | os.PathLike[str], *, tags: Mapping[str, Any] | None = None) -> str:
+        """Notes a file that the run writes, with the size and time that it has when the run ends; gives its path."""
+        self._going_on().write(os.fspath(path), _pairs(tags))
+        return os.fspath(path)
+
+    def note(self, params: Mapping[str, Any] | None = None, **tags: Any) -> None:
+        """Notes settings and tags that are known only now."""
+        self._going_on().note(_pairs(params), _pairs(tags))
+
+    def __enter__(self) -> Run:
+        if self._recording is not None:
+            raise InvalidError("a run is recorded once: call esker.run again")
+        parent = _current.get()
+        self._recording, problem = Recording.begin(
+            self._target,
+            self._name,
+            list(sys.orig_argv),
+            _pairs(self._params),
+            _pairs({**_program(), **(self._tags or {})}),
+            self._keep,
+            parent and parent.partition(":")[2],
+            self._spool and os.fspath(self._spool),
+        )
+        if problem:
+            _warn(f"this run is not written down before it ends: {problem}")
+        self._token = _current.set(self.id)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._token is not None:
+            _current.reset(self._token)
+        exit, why = _ended(kind, error)
+        core = None if self._db is None or self._db.closed else self._db._core
+        problem = self._going_on().end(exit, why, core)
+        if problem:
+            _warn(problem)
+
+    def __call__(self, function: F) -> F:
+        """As a decorator: each call is a run of its own."""
+
+        @functools.wraps(function)
+        def recorded(*args: Any, **named: Any) -> Any:
+            with Run(self._name, self._db or self._target, self._params, self._tags, self._keep, self._spool):
+                return function(*args, **named)
+
+        return recorded  # type: ignore[return-value]
+
+    def __repr__(self) -> str:
+        state = "not begun" if self._recording is None else self.id
+        return f"<esker.Run {self._name!r}, {state}>"
+
+
+def _ended(kind: type[BaseException] | None, error: BaseException | None) -> tuple[int | None, str | None]:
+    """Exit code, and why if it is not what the program wanted."""
+    if kind is None:
+        return 0, None
+    if isinstance(error, SystemExit):
+        code = error.code
+        if code is None or isinstance(code, int):
+            return (code or 0), None
+        return 1, str(code)
+    text = str(error)
+    return 1, f"{kind.__qualname__}: {text}" if text else kind.__qualname__
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, RuntimeWarning, stacklevel=3)
+
+
+def run(
+    name: str,
+    *,
+    db: Database | str | None = None,
+    params: Mapping[str, Any] | None = None,
+    tags: Mapping[str, Any] | None = None,
+    keep: Sequence[str] = (),
+    spool: str | os.PathLike[str] | None = None,
+) -> Run:
+    """Records a run of this program, or of a part of it: a ``with`` block, or each call of a function.
+
+    >>> with esker.run("preprocess", db=db, params={"k": 3}) as r:
+    ...     r.read("raw.nc")
+    ...     r.write("clean.nc", tags={"variable": "tas"})
+
+    What is recorded is what ``esker run`` records: command, times, host, user, environment (without secrets), modules,
+    git commit, Slurm job, what it reads and writes; beside that the version of Python, the script or notebook, and an
+    exception that ends it. A run within a run (or below ``esker run``) ``belongs`` to that one.
+
+    Recording never fails what is recorded. A run goes to a spool first; if the database does not take it when it
+    ends, it stays there, and ``RuntimeWarning`` says where.
+
+    Args:
+        name: what it is called.
+        db: an open database, a folder, or ``esker://host:port``; ``ESKER_TARGET`` if it is left out.
+        params: settings; values of those that are called as secrets are, are not kept.
+        tags: attributes of the run.
+        keep: names of variables of the environment to keep beside the usual ones.
+        spool: the folder where it waits; as ``esker run`` has it if it is left out.
+
+    Raises:
+        InvalidError: no database is named.
+    """
+    return Run(name, db, params, tags, keep, spool)

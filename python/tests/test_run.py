@@ -1,0 +1,121 @@
+"""Runs of Python programs, recorded."""
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+import esker
+
+
+def write(path, text="x"):
+    Path(path).write_text(text)
+    return path
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ESKER_SPOOL", str(tmp_path / "spool"))
+    return tmp_path
+
+
+def record(db, source, result, **more):
+    with esker.run("preprocess", db=db, params={"k": 3, "api_token": "abc"}, **more) as run:
+        run.read(write(source))
+        run.write(write(result, "clean"), tags={"variable": "tas", "level": 2})
+    return run
+
+
+def test_a_run_explains_its_output(db, here):
+    run = record(db, "raw.nc", "clean.nc")
+    lineage = db.lineage("clean.nc")
+    assert lineage.names[:3] == [f"file:{here}/clean.nc", run.id, f"file:{here}/raw.nc"]
+    assert db.impact(Path("raw.nc")).by_user()[0].files == [f"file:{here}/clean.nc"]
+    paths = db.travel().v("file:clean.nc").e("wasWrittenBy").v().e("read").v().return_fp().paths()
+    assert paths[0][-1] == f"file:{here}/raw.nc"
+    recorded = db[run.id]
+    assert recorded["name"] == "preprocess"
+    assert recorded["settings"] == ["api_token=[redacted]", "k=3"]
+    assert recorded["exit"] == 0
+    assert recorded["python"].startswith("3.")
+    assert db["clean.nc"]["level"] == 2
+    assert db.edge(run.id, "write", f"file:{here}/clean.nc")["size"] == len("clean")
+    assert not list((here / "spool").iterdir()), "what was delivered waits no more"
+
+
+def test_a_run_that_fails_says_why(db, here):
+    with pytest.raises(ValueError, match="no such grid"):
+        with esker.run("model", db=db) as run:
+            raise ValueError("no such grid")
+    recorded = db[run.id]
+    assert (recorded["exit"], recorded["ended"]) == (1, "ValueError: no such grid")
+    with pytest.raises(SystemExit):
+        with esker.run("model", db=db) as run:
+            sys.exit(3)
+    assert db[run.id]["exit"] == 3
+
+
+def test_each_call_of_a_function_is_a_run(db, here):
+    @esker.run("step", db=db)
+    def step(n):
+        return n + 1
+
+    assert [step(1), step(2)] == [2, 3]
+    assert len(db.vertices("Execution", where="name = 'step'")) == 2
+
+
+def test_a_run_within_a_run_belongs_to_it(db, here):
+    with esker.run("outer", db=db) as outer:
+        with esker.run("inner", db=db) as inner:
+            pass
+    assert db.edge(inner.id, "belongs", outer.id) == {}
+
+
+def test_a_database_that_is_away_gets_the_run_later(here):
+    lab = str(here / "lab.esker")
+    with pytest.warns(RuntimeWarning, match="esker spool deliver"):
+        with esker.run("far", db="esker://127.0.0.1:1?timeout=0.2s") as run:
+            run.note({"late": True}, seed=7)
+    waiting = list((here / "spool").iterdir())
+    assert len(waiting) == 1 and waiting[0].suffix == ".done"
+    assert run.id.split(":")[1] in waiting[0].name
+    # A folder is opened for the moment, and made if it is not there.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with esker.run("near", db=lab) as run:
+            run.note({"late": True}, seed=7)
+    with esker.open(lab) as db:
+        assert db[run.id]["settings"] == ["late=true"]
+        assert db[run.id]["seed"] == 7
+
+
+def test_no_room_in_the_spool_is_a_warning(db, here):
+    write("spool")
+    with pytest.warns(RuntimeWarning, match="not written down"):
+        with esker.run("full", db=db) as run:
+            pass
+    assert db[run.id]["exit"] == 0, "the database has it all the same"
+
+
+def test_misuse_is_told(here, monkeypatch):
+    monkeypatch.delenv("ESKER_TARGET", raising=False)
+    with pytest.raises(esker.InvalidError, match="ESKER_TARGET"):
+        esker.run("nowhere")
+    run = esker.run("x", db="lab.esker")
+    with pytest.raises(esker.InvalidError, match="with"):
+        run.read("a")
+
+
+def test_a_script_knows_what_it_is(here):
+    script = write(
+        "job.py",
+        "import esker\nwith esker.run('job', db='lab.esker') as r:\n    print(r.id)\n",
+    )
+    done = subprocess.run([sys.executable, script, "--password", "abc"], capture_output=True, text=True, check=True)
+    with esker.open("lab.esker") as db:
+        recorded = db[done.stdout.strip()]
+        assert recorded["script"] == f"{here}/job.py"
+        assert recorded["command"].endswith("job.py --password [redacted]")
