@@ -1,0 +1,1 @@
+//! Files that a program and its descendants open.
