@@ -1,6 +1,6 @@
 //! What can be said of a run before it begins: from this process, its environment and its arguments.
 
-use crate::run::{Run, Slurm, new_id};
+use crate::run::{Run, Slurm, Use, new_id};
 use esker_import::secrets::{MARK, is_secret_name, redacted};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -93,6 +93,7 @@ pub fn begin(what: Begin, environment: &[(String, String)], start: i64) -> Run {
         id: new_id(start, &host, pid),
         target,
         name: name.unwrap_or_else(|| short.unwrap_or_default().into_owned()),
+        programs: found.iter().map(|p| Use::of(p)).collect(),
         program: found.map(|p| p.to_string_lossy().into_owned()),
         command: without_secrets(&command),
         cwd: cwd.to_string_lossy().into_owned(),

@@ -185,9 +185,10 @@ pub fn batch(run: &Run, types: &Types) -> Batch {
         w.change(at, user, Properties::new().with("name", name.as_str()));
     }
     w.edge(at, (user, types.run, vertex), Properties::new());
-    if let Some(program) = &run.program {
-        let program = w.ensure(at, (types.executable, "Executable"), program);
-        let mut properties = Properties::new();
+    if let Some(path) = &run.program {
+        let program = w.ensure(at, (types.executable, "Executable"), path);
+        let known = run.programs.iter().find(|p| p.path == *path);
+        let mut properties = known.map(state).unwrap_or_default();
         if run.command.len() > 1 {
             let arguments = run.command.iter().skip(1).cloned().collect::<Vec<_>>();
             properties.set("arguments", arguments.join(" "));
@@ -229,6 +230,13 @@ pub fn batch(run: &Run, types: &Types) -> Batch {
         last.set("ended", why.as_str());
     }
     w.set(over, vertex, last);
+    // Those that it started itself are known once it is over.
+    for other in &run.programs {
+        if run.program.as_ref() != Some(&other.path) {
+            let program = w.ensure(over, (types.executable, "Executable"), &other.path);
+            w.edge(over, (vertex, types.exe, program), state(other));
+        }
+    }
     for output in &run.outputs {
         file(&mut w, types, (vertex, types.write), over, output);
     }
@@ -281,6 +289,11 @@ fn file(
 ) {
     let file = w.ensure(at, (types.file, "File"), &used.path);
     w.set(at, file, tags(&used.tags));
+    w.edge(at, (run, how, file), state(used));
+}
+
+/// What a file was then.
+fn state(used: &Use) -> Properties {
     let mut properties = Properties::new();
     if let Some(size) = used.size.and_then(|size| i64::try_from(size).ok()) {
         properties.set("size", size);
@@ -288,5 +301,5 @@ fn file(
     if let Some(mtime) = used.mtime {
         properties.set("mtime", Value::Timestamp(mtime));
     }
-    w.edge(at, (run, how, file), properties);
+    properties
 }

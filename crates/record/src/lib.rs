@@ -7,15 +7,17 @@
 //! Recording never fails or delays what is recorded. A run is written to a spool, a folder of this machine or of the cluster, and whoever has
 //! time brings it to the database; again and again if need be, for the same run twice changes nothing.
 //!
-//! Suggested reading order: [`Run`], [`Spool`], [`batch`].
+//! Suggested reading order: [`Run`], [`Spool`], [`batch`], [`diff_runs`].
 
 mod capture;
+mod diff;
 mod git;
 mod graph;
 mod run;
 mod spool;
 
 pub use capture::{Begin, OWN_ID, begin, host_name, modules, resolved, settings};
+pub use diff::{Change, Part, Row, RunDiff, diff_runs, find_run, is_run};
 pub use git::git;
 pub use graph::{Types, batch};
 pub use run::{Ended, Git, Run, Slurm, Use, new_id};

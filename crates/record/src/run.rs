@@ -45,6 +45,8 @@ pub struct Run {
     pub slurm: Option<Slurm>,
     /// The source that it was started in.
     pub git: Option<Git>,
+    /// The files of programs that were run, in the order in which they were first, with what they were then.
+    pub programs: Vec<Use>,
     /// Files that it read.
     pub inputs: Vec<Use>,
     /// Files that it wrote.

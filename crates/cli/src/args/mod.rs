@@ -268,7 +268,7 @@ pub(crate) enum Command {
     Stats(StatsArgs),
     /// The vertices with the most edges; or who takes most space
     Top(TopArgs),
-    /// What differs between two times
+    /// What differs between two runs, or between two times
     Diff(DiffArgs),
     /// Verify that the database is whole
     Check(CheckArgs),

@@ -153,17 +153,21 @@ pub(crate) struct TopArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = format!("{TIMES}\n\nExample:\n  esker diff lab.esker 2026-02-01 2026-03-01")
+    after_help = format!("Two runs: the number of a job, execution:ID or ID as `esker log` shows it, `last`, or `last~1` for the one before it. \
+                          Settings, arguments, programs, inputs with their versions, outputs, modules, git, environment, host \
+                          and how they ended are laid beside each other.\n\n\
+                          Two times: {TIMES}\n\nExamples:\n  \
+                          esker diff lab.esker 4711 4698\n  \
+                          export ESKER_TARGET=lab.esker; esker diff last~1 last\n  \
+                          esker diff lab.esker 2026-02-01 2026-03-01")
 )]
 pub(crate) struct DiffArgs {
-    #[command(flatten)]
-    pub(crate) target: Target,
-    /// The earlier time
-    #[arg(value_name = "TIME1", value_parser = parse_as_of)]
-    pub(crate) before: Version,
-    /// The later time, or `now`
-    #[arg(value_name = "TIME2", value_parser = parse_as_of)]
-    pub(crate) after: Version,
+    /// The database (or $ESKER_TARGET), then two runs, or two times of which the second may be `now`
+    #[arg(value_name = "[TARGET] ONE OTHER", required = true, num_args = 2..=3)]
+    pub(crate) words: Vec<String>,
+    /// Of two runs: what is the same, too, and what differs between any two
+    #[arg(long)]
+    pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }

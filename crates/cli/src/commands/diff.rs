@@ -1,14 +1,18 @@
-//! `esker diff`: what differs between two times, printed as it is found.
+//! `esker diff`: what differs between two runs; or between two times, printed as it is found.
 
 use super::{is_interrupted, note_if_stopped};
-use crate::args::{DiffArgs, RowFormat};
+use crate::args::{DiffArgs, RowFormat, Target};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::graph::{Names, edge_type_name, vertex_type_name};
 use crate::output::{Cell, Rows, properties_json, vertex_attributes_json};
-use crate::times::moment;
+use crate::times::{moment, parse_as_of};
+use crate::units::counted;
 use esker::Database;
-use esker_model::{Cancel as _, Difference, Edge, GraphRead as _, Properties, Schema, Vertex};
+use esker_model::{
+    Cancel as _, Difference, Edge, GraphRead as _, Properties, Schema, Version, Vertex,
+};
+use esker_record::{Change, diff_runs, find_run, is_run};
 use std::ops::ControlFlow;
 use std::sync::mpsc;
 use std::thread;
@@ -17,14 +21,102 @@ use std::thread;
 const CHUNK: usize = 1024;
 
 pub(crate) fn run(args: &DiffArgs, context: &mut Context) -> anyhow::Result<Outcome> {
-    if args.before > args.after {
+    let (target, [one, other]) = words(args)?;
+    let time = |text: &str| parse_as_of(text);
+    match (time(one), time(other)) {
+        (Ok(before), Ok(after)) => times(args, target, (before, after), context),
+        _ if is_run(one) && is_run(other) => runs(args, target, [one, other], context),
+        // Who gave one time meant two.
+        (Ok(_), Err(e)) | (Err(e), Ok(_)) => Err(usage(e.to_string())),
+        _ => {
+            let wrong = if is_run(one) { other } else { one };
+            Err(usage(format!(
+                "`{wrong}` is neither a run nor a time: expected two runs (4711, execution:ID, last) or two times (2026-02-01, now)"
+            )))
+        }
+    }
+}
+
+/// The database, and the two that are compared.
+fn words(args: &DiffArgs) -> anyhow::Result<(Target, [&str; 2])> {
+    match args.words.as_slice() {
+        [target, one, other] => {
+            let target = target.clone();
+            Ok((Target { target }, [one, other]))
+        }
+        [one, other] => {
+            let target = std::env::var("ESKER_TARGET").ok().filter(|t| !t.is_empty());
+            let target = target.ok_or_else(|| {
+                usage(
+                    "expected the database first: esker diff TARGET ONE OTHER; or set $ESKER_TARGET",
+                )
+            })?;
+            Ok((Target { target }, [one, other]))
+        }
+        _ => Err(usage("expected two runs, or two times")),
+    }
+}
+
+/// Two runs.
+fn runs(
+    args: &DiffArgs,
+    target: Target,
+    [one, other]: [&str; 2],
+    context: &mut Context,
+) -> anyhow::Result<Outcome> {
+    let database = context.open(&target)?;
+    let found = diff_runs(
+        &database,
+        find_run(&database, one)?,
+        find_run(&database, other)?,
+    )?;
+    let format = args.format.format;
+    if format == RowFormat::Table && !args.all {
+        let (before, after) = (&found.before, &found.after);
+        context.note(&format!("before: {before}; after: {after}"));
+    }
+    let columns = &["part", "name", "change", "before", "after"];
+    let mut rows = Rows::new(&mut context.out, format, context.style, columns);
+    for row in &found.rows {
+        let is_told = row.change != Change::Same && !row.expected;
+        if is_told || args.all {
+            let text = |text: &Option<String>| text.clone().map_or(Cell::Empty, Cell::from);
+            rows.row(vec![
+                row.part.name().into(),
+                row.name.as_str().into(),
+                row.change.name().into(),
+                text(&row.before),
+                text(&row.after),
+            ])?;
+        }
+    }
+    rows.finish()?;
+    if format == RowFormat::Table && !args.all {
+        let differ = found.differing().count();
+        let (same, expected) = (found.same(), found.expected());
+        context.note(&format!(
+            "{} differ, {same} are the same, {expected} differ between any two runs: --all shows them",
+            counted(differ as u64, "thing", "things"),
+        ));
+    }
+    Ok(Outcome::Done)
+}
+
+/// Two times.
+fn times(
+    args: &DiffArgs,
+    target: Target,
+    (before, after): (Version, Version),
+    context: &mut Context,
+) -> anyhow::Result<Outcome> {
+    if before > after {
         return Err(usage(format!(
             "{} is later than {}: give the earlier time first",
-            moment(args.before),
-            moment(args.after)
+            moment(before),
+            moment(after)
         )));
     }
-    let database = context.open(&args.target)?;
+    let database = context.open(&target)?;
     let schema = database.schema()?;
     let format = args.format.format;
     let interrupt = context.interrupt.clone();
@@ -40,7 +132,7 @@ pub(crate) fn run(args: &DiffArgs, context: &mut Context) -> anyhow::Result<Outc
         let (sender, chunks) = mpsc::sync_channel::<Vec<Difference>>(4);
         let diff = scope.spawn(|| {
             let (sender, mut chunk) = (sender, Vec::new());
-            let found = database.diff(args.before, args.after, &mut |difference| {
+            let found = database.diff(before, after, &mut |difference| {
                 chunk.push(difference);
                 let gone = chunk.len() >= CHUNK && sender.send(std::mem::take(&mut chunk)).is_err();
                 if gone || interrupt.cancelled() {

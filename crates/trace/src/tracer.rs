@@ -1,0 +1,186 @@
+//! The loop: whoever stops is looked at, and goes on.
+
+use crate::files::Files;
+use crate::filter::{COMPAT, Call};
+use crate::sys::{self, Go, Started};
+use crate::{Options, Outcome};
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::SystemTime;
+
+/// A system call that has begun.
+#[derive(Debug)]
+struct Pending {
+    call: Call,
+    compat: bool,
+    /// The files that it names, where they have to be known before it is done.
+    paths: Vec<PathBuf>,
+}
+
+/// `AT_FDCWD`, as a 32-bit number.
+const HERE: u32 = libc::AT_FDCWD.cast_unsigned();
+/// `RENAME_EXCHANGE`.
+const EXCHANGE: u64 = 2;
+
+/// Observes it, and all that it starts, to the end of the last.
+pub(crate) fn follow(child: Started, options: &Options) -> Outcome {
+    let root = child.pid();
+    let mut files = Files::new(options);
+    files.inherited();
+    let mut pending: HashMap<u32, Pending> = HashMap::new();
+    let mut ended = None;
+    loop {
+        let (pid, status) = match sys::wait() {
+            Ok(Some(found)) => found,
+            Ok(None) => break,
+            Err(e) => return Outcome::Refused(format!("waiting for traced processes: {e}")),
+        };
+        if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
+            pending.remove(&pid);
+            if pid == root {
+                ended = Some((ExitStatus::from_raw(status), SystemTime::now()));
+            }
+            continue;
+        }
+        let (how, signal) = stopped(pid, status, &mut pending, &mut files);
+        sys::go(pid, how, signal);
+    }
+    match (child.failure(), ended) {
+        (Some((e, true)), _) => Outcome::Refused(format!("seccomp's filter is refused here: {e}")),
+        (Some((e, false)), _) => Outcome::NotStarted(e),
+        (None, Some((status, at))) => Outcome::Ran(status, at, files.finish()),
+        (None, None) => Outcome::Refused("the process is somebody else's".into()),
+    }
+}
+
+/// What is to become of one that has stopped.
+fn stopped(
+    pid: u32,
+    status: i32,
+    pending: &mut HashMap<u32, Pending>,
+    files: &mut Files,
+) -> (Go, i32) {
+    let signal = libc::WSTOPSIG(status);
+    match status >> 16 {
+        0 if signal == libc::SIGTRAP | 0x80 => {
+            if let Some(call) = pending.remove(&pid) {
+                end(pid, &call, files);
+            }
+            (Go::On, 0)
+        }
+        // A signal, which it gets.
+        0 => (Go::On, signal),
+        libc::PTRACE_EVENT_SECCOMP => match begin(pid) {
+            Some(call) => {
+                pending.insert(pid, call);
+                (Go::ToEnd, 0)
+            }
+            None => (Go::On, 0),
+        },
+        libc::PTRACE_EVENT_EXEC => {
+            if let Some(was) = sys::message(pid).and_then(|was| u32::try_from(was).ok()) {
+                pending.remove(&was);
+            }
+            pending.remove(&pid);
+            files.ran(pid);
+            (Go::On, 0)
+        }
+        libc::PTRACE_EVENT_STOP => match signal {
+            // Ctrl-Z, or `kill -STOP`: all of it stays stopped.
+            libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => (Go::Stay, 0),
+            _ => (Go::On, 0),
+        },
+        _ => (Go::On, 0),
+    }
+}
+
+fn begin(pid: u32) -> Option<Pending> {
+    let data = u16::try_from(sys::message(pid)?).ok()?;
+    let (call, compat) = (Call::of(data)?, data & COMPAT != 0);
+    let mut paths = Vec::new();
+    if !matches!(
+        call,
+        Call::Open | Call::OpenAt | Call::OpenAt2 | Call::Creat
+    ) {
+        let [a, b, c, d, flags] = sys::registers(pid, compat)?.arguments;
+        let here = u64::from(HERE);
+        let named = match call {
+            Call::Truncate => vec![(here, a)],
+            Call::Rename | Call::Link => vec![(here, a), (here, b)],
+            _ => vec![(a, b), (c, d)],
+        };
+        for (folder, name) in named {
+            paths.push(whole(pid, folder, &sys::text(pid, name)?)?);
+        }
+        if call == Call::RenameAt2 && flags & EXCHANGE != 0 {
+            // Told by a third one.
+            paths.push(PathBuf::new());
+        }
+    }
+    Some(Pending {
+        call,
+        compat,
+        paths,
+    })
+}
+
+/// A name as the process means it: from its own folder, or from one that it has open. Its last part may be a symbolic link, the others are none.
+fn whole(pid: u32, folder: u64, name: &[u8]) -> Option<PathBuf> {
+    // The upper half of the register is of no meaning.
+    let folder = folder as u32;
+    let name = PathBuf::from(OsString::from_vec(name.to_vec()));
+    let from = if name.is_absolute() {
+        PathBuf::from("/")
+    } else if folder == HERE {
+        fs::read_link(format!("/proc/{pid}/cwd")).ok()?
+    } else {
+        fs::read_link(format!("/proc/{pid}/fd/{folder}")).ok()?
+    };
+    if name.as_os_str().is_empty() {
+        return Some(from);
+    }
+    if let Ok(rest) = name.strip_prefix("/proc/self") {
+        return fs::read_link(Path::new("/proc").join(pid.to_string()).join(rest)).ok();
+    }
+    let path = from.join(name);
+    let last = path.file_name()?;
+    Some(fs::canonicalize(path.parent()?).ok()?.join(last))
+}
+
+fn end(pid: u32, pending: &Pending, files: &mut Files) {
+    let Some(registers) = sys::registers(pid, pending.compat) else {
+        return;
+    };
+    let result = if pending.compat {
+        // Of 32 bits, with its sign.
+        i64::from((registers.result as u32).cast_signed())
+    } else {
+        registers.result
+    };
+    if result < 0 {
+        return;
+    }
+    let flags = |at: usize| registers.arguments.get(at).copied().unwrap_or(0);
+    match (pending.call, pending.paths.as_slice()) {
+        (Call::Open, _) => files.opened(pid, result, flags(1)),
+        (Call::OpenAt, _) => files.opened(pid, result, flags(2)),
+        (Call::OpenAt2, _) => {
+            // The first word of what it says.
+            files.opened(pid, result, sys::word(pid, flags(2)).unwrap_or(0));
+        }
+        (Call::Creat, _) => {
+            let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
+            files.opened(pid, result, u64::from(flags.cast_unsigned()));
+        }
+        (Call::Truncate, [path]) => files.wrote(path),
+        (Call::Link | Call::LinkAt, [old, new]) => files.linked(old, new),
+        (_, [old, new]) => files.renamed(old, new),
+        (_, [old, new, _]) => files.exchanged(old, new),
+        _ => {}
+    }
+}
