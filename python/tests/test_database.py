@@ -118,9 +118,9 @@ def test_differences(lab):
     assert [(r["change"], r["before"], r["after"]) for r in rows] == [
         ("changed", '{"k":3,"name":"preprocess"}', '{"k":4,"name":"preprocess"}')
     ]
-    rows = {(r["what"], r["name"]): (r["before"], r["after"]) for r in lab.diff("job:1", "job:2")}
-    assert rows["tag", "k"] == ("4", None)
-    assert rows["edge", "read file:/raw.nc"] == ("yes", None)
+    rows = {(r["part"], r["name"]): (r["change"], r["before"]) for r in lab.diff("job:1", "job:2")}
+    assert rows["tag", "k"] == ("removed", "4")
+    assert rows["input", "/raw.nc"][0] == "removed"
 
 
 def test_objects_and_files(db):

@@ -46,6 +46,21 @@ def test_a_run_explains_its_output(db, here):
     assert not list((here / "spool").iterdir()), "what was delivered waits no more"
 
 
+def test_two_runs_are_compared(db, here):
+    first = record(db, "raw.nc", "clean.nc", tags={"campaign": "winter"})
+    write("raw.nc", "another raw")
+    second = record(db, "more.nc", "clean.nc", tags={"campaign": "summer"})
+    rows = {(r["part"], r["name"].removeprefix(f"{here}/")): r for r in db.diff(first, second)}
+    assert (rows["tag", "campaign"]["before"], rows["tag", "campaign"]["after"]) == ("winter", "summer")
+    assert rows["input", "more.nc"]["change"] == "added"
+    assert rows["input", "raw.nc"]["change"] == "removed"
+    assert ("setting", "k") not in rows
+    everything = db.diff(first.id, "last", all=True).to_polars()
+    assert "same" in everything["change"].to_list()
+    with pytest.raises(esker.InvalidError, match="there is no run `job:4711`"):
+        db.diff(first, "job:4711")
+
+
 def test_a_run_that_fails_says_why(db, here):
     with pytest.raises(ValueError, match="no such grid"):
         with esker.run("model", db=db) as run:

@@ -7,8 +7,8 @@ use esker::{Database, OpenOptions};
 use esker_model::namespace::Settled;
 use esker_model::{Error, GraphRead as _, GraphWrite as _, Result};
 use esker_record::{
-    Begin, Ended, Entry, Git, Run, Spool, Types, Use, batch, begin, git, now, settings,
-    usual_folder,
+    Begin, Ended, Entry, Git, Row, Run, Spool, Types, Use, batch, begin, diff_runs, find_run, git,
+    is_run, now, settings, usual_folder,
 };
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
@@ -19,6 +19,15 @@ use std::time::Duration;
 
 /// How long the state of a source tree may still take once the run has ended.
 const GIT_MAX: Duration = Duration::from_millis(300);
+
+/// Part, name, change, before, after.
+type DiffRow = (
+    &'static str,
+    String,
+    &'static str,
+    Option<String>,
+    Option<String>,
+);
 
 /// A run that goes on.
 #[pyclass(frozen, module = "esker._esker")]
@@ -96,6 +105,44 @@ impl Recording {
         };
         let held = Mutex::new(held);
         (Self { held }, problem)
+    }
+
+    /// Whether a word names a run rather than a time.
+    #[staticmethod]
+    fn is_run(text: &str) -> bool {
+        is_run(text)
+    }
+
+    /// What differs between two runs: their names, and rows of part, name, change, before, after; all rows, or those that differ
+    /// otherwise than any two runs do.
+    #[staticmethod]
+    fn diff(
+        py: Python<'_>,
+        core: &Core,
+        before: String,
+        after: String,
+        all: bool,
+    ) -> PyResult<(String, String, Vec<DiffRow>)> {
+        let database = core.database(py)?;
+        work(py, |_| {
+            let ids = [find_run(&database, &before)?, find_run(&database, &after)?];
+            let found = diff_runs(&database, ids[0], ids[1])?;
+            let row = |row: &Row| {
+                (
+                    row.part.name(),
+                    row.name.clone(),
+                    row.change.name(),
+                    row.before.clone(),
+                    row.after.clone(),
+                )
+            };
+            let rows = if all {
+                found.rows.iter().map(row).collect()
+            } else {
+                found.differing().map(row).collect()
+            };
+            Ok((found.before.clone(), found.after.clone(), rows))
+        })
     }
 
     /// What the run is known by: `execution:ID`.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ._esker import Core, Walk
+from ._esker import Core, Recording, Walk
 from ._names import Name, name_of
 from ._table import Table, to_igraph, to_networkx
 from ._times import Time, Version, text_of
@@ -18,6 +18,8 @@ from .travel import Found, Travel
 
 if TYPE_CHECKING:
     import networkx
+
+    from ._run import Run
 
 __all__ = ["Batch", "Change", "Commit", "Database", "Event", "Inserted", "Lineage", "UserImpact", "Vertex"]
 
@@ -430,36 +432,25 @@ class Database:
         """What was made from something, since a time perhaps: of a data object, an execution, an executable or a user."""
         return Lineage(self._core.walk(name_of(self._core, name), True, text_of(as_of), text_of(since), depth, max_vertices))
 
-    def diff(self, before: Time, after: Time = None) -> Table:
-        """What differs between two times, or between two vertices.
+    def diff(self, before: Time | Run, after: Time | Run = None, *, all: bool = False) -> Table:
+        """What differs between two times, or between two runs.
 
-        Times: ``change kind id type destination before after``, the last two as JSON. Two names (``db.diff("job:1",
-        "job:2")``): ``what name before after``, for attributes, tags and the edges that leave them.
+        Times: ``change kind id type destination before after``, the last two as JSON. Runs (:class:`~esker.Run`, ``"execution:…"``,
+        the number of a job, ``"last"``, ``"last~1"``): ``part name change before after`` for settings, arguments, input files and
+        their versions, modules, environment and so on, as ``esker diff`` prints; with ``all`` also what is the same, or differs
+        between any two runs.
+
+        Raises:
+            InvalidError: there is no such run.
         """
-        if isinstance(before, str) and isinstance(after, str) and self._names(before) and self._names(after):
-            return self._compare(before, after)
-        start = text_of(before)
+        first, second = (getattr(which, "id", which) for which in (before, after))
+        if isinstance(first, str) and isinstance(second, str) and Recording.is_run(first) and Recording.is_run(second):
+            rows = Recording.diff(self._core, first, second, all)[2]
+            return Table(_Rows(["part", "name", "change", "before", "after"], rows))
+        start = text_of(first)
         if start is None:
-            raise InvalidError("expected a time to begin at, or two vertices' names")
-        return Table(self._core.diff(start, text_of(after)))
-
-    @staticmethod
-    def _names(text: str) -> bool:
-        kind, colon, _ = text.partition(":")
-        return bool(colon) and kind[:1].isalpha()
-
-    def _compare(self, first: str, second: str) -> Table:
-        facts: list[dict[tuple[str, str], str]] = []
-        for name in (first, second):
-            vertex = self[name]
-            fact = {("attribute", k): repr(v) for k, v in vertex.attributes.items()}
-            fact |= {("tag", k): repr(v) for k, v in vertex.tags.items()}
-            for row in self.scan(name):
-                fact["edge", f"{row['type']} {row['destination']}"] = "yes"
-            facts.append(fact)
-        a, b = facts
-        changed = [(*key, a.get(key), b.get(key)) for key in sorted(a.keys() | b.keys()) if a.get(key) != b.get(key)]
-        return Table(_Rows(["what", "name", "before", "after"], changed))
+            raise InvalidError("expected a time to begin at, or two runs")
+        return Table(self._core.diff(start, text_of(second)))
 
     def travel(self, chain: str | None = None, **budget: int) -> Any:
         """A traversal: without an argument a :class:`~esker.travel.Travel` to put together; with a chain's text
@@ -572,13 +563,13 @@ class Database:
 class _Rows:
     """Rows of texts that were made in Python, as columns."""
 
-    def __init__(self, names: list[str], rows: list[tuple[Any, ...]]) -> None:
+    def __init__(self, names: list[str], rows: Sequence[tuple[Any, ...]]) -> None:
         self.names = names
         self.types = ["Utf8"] * len(names)
         self._rows = rows
 
     def rows(self, start: int, count: int) -> list[tuple[Any, ...]]:
-        return self._rows[start : start + count]
+        return list(self._rows[start : start + count])
 
     def __len__(self) -> int:
         return len(self._rows)
