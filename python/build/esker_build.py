@@ -4,7 +4,8 @@ Not maturin: it builds one package with the features of that package alone, whic
 command, and it puts no other package's program into the wheel. Here one call of cargo builds both, with the features that the
 workspace's tests have.
 
-``ESKER_WHEEL_PROFILE=dev`` packs a debug build (what `make test` has compiled already); else it is a release build.
+``ESKER_WHEEL_PROFILE=dev`` packs a debug build (what `make test` has compiled already); else it is a build that is small: the
+command lacks SPARQL over several processes, which is half of its size.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ ROOT = HERE.parent
 
 def _built() -> tuple[Path, Path]:
     """Builds; the extension's library and the command."""
-    profile = os.environ.get("ESKER_WHEEL_PROFILE", "release")
-    call = ["cargo", "build", "--locked", "--profile", profile, "--lib", "--bin", "esker"]
-    # A test among the targets makes cargo count the features that tests ask for: nothing is compiled twice.
+    profile = os.environ.get("ESKER_WHEEL_PROFILE", "wheel")
+    call = ["cargo", "build", "--locked", "--profile", profile]
     if profile == "dev":
-        call += ["--test", "tidy"]
+        # A test among the targets makes cargo count the features that tests ask for: nothing is compiled twice.
+        call += ["--lib", "--bin", "esker", "--test", "tidy"]
+    else:
+        call += ["-p", "esker-python", "-p", "esker-cli", "--lib", "--bin", "esker", "--no-default-features"]
     call += ["--message-format", "json-render-diagnostics"]
     done = subprocess.run(call, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     found: dict[str, Path] = {}
@@ -101,6 +104,16 @@ def _stripped(path: Path) -> bytes:
             subprocess.run(["strip", "--strip-debug", "-o", out, path], check=True)
             return out.read_bytes()
     return path.read_bytes()
+
+
+def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings=None) -> str:
+    """What pip asks for first: without it, it would build a wheel to look into."""
+    project = _project()
+    name = f"{project['name']}-{project['version']}.dist-info"
+    folder = Path(metadata_directory) / name
+    folder.mkdir()
+    (folder / "METADATA").write_text(_metadata())
+    return name
 
 
 def build_wheel(wheel_directory: str, config_settings=None, metadata_directory=None) -> str:

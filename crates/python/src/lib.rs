@@ -13,6 +13,7 @@
 )]
 
 mod arrays;
+mod baseline;
 mod bulk;
 mod cancel;
 mod change;
@@ -28,6 +29,8 @@ mod walk;
 
 #[pyo3::pymodule]
 mod _esker {
+    #[pymodule_export]
+    use crate::baseline::insert_baseline;
     #[pymodule_export]
     use crate::columns::Columns;
     #[pymodule_export]

@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any, final
 
-__all__ = ["VERSION", "Columns", "Core", "Recording", "Travelled", "Walk"]
+__all__ = ["VERSION", "Columns", "Core", "Recording", "Travelled", "Walk", "insert_baseline"]
 
 VERSION: str
 
@@ -96,3 +96,5 @@ class Core:
     def make(self, path: str, directory: bool, mode: int) -> None: ...
     def remove(self, path: str) -> None: ...
     def rename(self, path: str, to: str) -> None: ...
+
+def insert_baseline(core: Core, jobs: int, files: int, rows: int) -> float: ...

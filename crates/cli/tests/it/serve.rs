@@ -76,6 +76,12 @@ impl Served {
         Self { child, address }
     }
 
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
     pub(crate) fn target(&self) -> String {
         format!("esker://{}", self.address)
     }

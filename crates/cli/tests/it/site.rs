@@ -402,3 +402,59 @@ fn mistakes_are_told_with_what_helps() {
     assert!(told.contains("it asks sftp://far.example"), "{told}");
     assert_eq!(code, 2);
 }
+
+/// A server that neither answers nor hangs up: what is asked of it fails in time, what is known goes on, and nobody is stuck.
+#[test]
+fn a_server_that_hangs_holds_nobody_up() {
+    if !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root() {
+        eprintln!("left out: needs root and /dev/fuse");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    let served = Served::start(folder, &[]);
+    let target = served.target();
+    for args in [
+        &["mkdir", &target, "-p", "/data/known", "/data/unknown"][..],
+        &["touch", &target, "/data/known/a", "/data/unknown/b"],
+    ] {
+        good(&run(folder, args));
+    }
+    let patience = "[origins]\npatience = \"2s\"\n[cache]\nttl = \"1h\"\nttl_most = \"1h\"\n";
+    let tier = Tier::start(folder, patience, &[]);
+    let url = format!("{target}/data");
+    let at = folder.join("mnt");
+    let place = at.to_str().unwrap();
+    let mount = ["mount", "--origin", &url, place, "--via", &tier.via];
+    good(&run(
+        folder,
+        &[&mount[..], &["--background", "--attr-timeout", "0s"]].concat(),
+    ));
+    assert!(at.join("known/a").metadata().unwrap().is_file());
+    served.signal(rustix::process::Signal::STOP);
+    // Many at once, on all threads that the mount has.
+    let asking: Vec<_> = (0..8)
+        .map(|n| {
+            let path = at.join(format!("unknown/{n}"));
+            std::thread::spawn(move || path.metadata().unwrap_err())
+        })
+        .collect();
+    for answer in asking {
+        let error = answer.join().unwrap();
+        assert_eq!(error.raw_os_error(), Some(5), "{error}");
+    }
+    assert!(at.join("known/a").metadata().unwrap().is_file(), "it is known still");
+    served.signal(rustix::process::Signal::CONT);
+    let until = Instant::now() + Duration::from_secs(30);
+    while at.join("unknown/b").metadata().is_err() {
+        assert!(Instant::now() < until, "it does not come back");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // And it can be unmounted while it hangs.
+    served.signal(rustix::process::Signal::STOP);
+    let path = at.join("unknown/c");
+    let asking = std::thread::spawn(move || path.metadata().map(drop));
+    good(&run(folder, &["umount", "--force", place]));
+    assert!(asking.join().unwrap().is_err());
+    served.signal(rustix::process::Signal::CONT);
+}

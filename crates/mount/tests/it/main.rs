@@ -3,8 +3,10 @@
 #![allow(clippy::print_stderr, reason = "what is left out is told")]
 
 mod basic;
+mod broken;
 mod contents;
 mod death;
+mod failing;
 mod history;
 mod people;
 mod programs;

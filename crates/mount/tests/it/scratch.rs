@@ -91,7 +91,12 @@ impl Scratch {
 
     /// The database is whole, and data folders and namespace agree.
     pub(crate) fn demand_sound(&self) {
-        let folders = Folders::open(&[self.data()]).unwrap();
+        self.demand_sound_in(&self.data());
+    }
+
+    /// The same with that folder.
+    pub(crate) fn demand_sound_in(&self, data: &Path) {
+        let folders = Folders::open(&[data.to_owned()]).unwrap();
         let search = Search {
             repair: false,
             older: Duration::ZERO,

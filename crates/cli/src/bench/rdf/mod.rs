@@ -7,6 +7,7 @@ mod args;
 mod peers;
 mod provenance;
 mod updates;
+#[cfg_attr(not(feature = "workers"), path = "no_workers.rs")]
 mod workers;
 
 pub(crate) use args::RdfBenchArgs;

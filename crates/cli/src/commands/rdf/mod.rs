@@ -5,6 +5,7 @@ mod keep;
 mod load;
 mod remote;
 mod sparql;
+#[cfg_attr(not(feature = "workers"), path = "no_workers.rs")]
 mod workers;
 
 pub(crate) use sparql::sparql;
