@@ -271,6 +271,17 @@ impl Database {
         }
     }
 
+    /// What the server says of itself, if there is one: its release, and its clock in milliseconds since 1970.
+    pub fn about_server(&self) -> Result<Option<(String, u64)>> {
+        self.run(|s| match s {
+            Session::Owner(_) | Session::Attached(_) => Ok(None),
+            Session::Server(c) => {
+                let about = c.about()?;
+                Ok(Some((about.version, about.clock_millis)))
+            }
+        })
+    }
+
     /// For whoever makes many databases one: the engine, which must be let go before the database is closed, and its clock.
     pub fn engine(&self) -> Result<(Arc<crate::engine::Engine>, Arc<dyn crate::engine::Clock>)> {
         match &*self.session()? {

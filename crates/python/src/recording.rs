@@ -4,10 +4,8 @@ use crate::cancel::work;
 use crate::database::Core;
 use crate::error::{invalid, raise};
 use esker::{Database, OpenOptions};
-use esker_model::namespace::Settled;
-use esker_model::{Error, GraphRead as _, GraphWrite as _, Result};
 use esker_record::{
-    Begin, Ended, Entry, Git, Row, Run, Spool, Types, Use, batch, begin, diff_runs, find_run, git,
+    Begin, Ended, Entry, Git, Row, Run, Spool, Use, begin, deliver_one, diff_runs, find_run, git,
     is_run, now, settings, usual_folder,
 };
 use pyo3::prelude::*;
@@ -48,15 +46,6 @@ impl Recording {
     fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn apply(database: &Database, run: &Run) -> Result<()> {
-    let schema = database.schema()?;
-    let types = Types::resolve(&schema).map_err(Error::from)?;
-    let mut batch = batch(run, &types);
-    // Paths are of the files that have them now.
-    Settled::default().settle(database, &schema, &mut batch.mutations)?;
-    database.apply(batch).map(drop)
 }
 
 #[pymethods]
@@ -242,12 +231,12 @@ fn folder_of(file: &Path) -> String {
 
 fn deliver(database: Option<&Database>, run: &Run) -> std::result::Result<(), String> {
     let done = match database {
-        Some(database) => apply(database, run),
+        Some(database) => deliver_one(database, run),
         None => OpenOptions::new()
             .create(true)
             .open(&run.target)
             .and_then(|database| {
-                let applied = apply(&database, run);
+                let applied = deliver_one(&database, run);
                 database.close()?;
                 applied
             }),

@@ -10,6 +10,7 @@
 //! Suggested reading order: [`Run`], [`Spool`], [`batch`], [`diff_runs`].
 
 mod capture;
+mod deliver;
 mod diff;
 mod git;
 mod graph;
@@ -17,6 +18,7 @@ mod run;
 mod spool;
 
 pub use capture::{Begin, OWN_ID, begin, host_name, modules, resolved, settings};
+pub use deliver::{Refused, Target, Waiting, deliver_all, deliver_one};
 pub use diff::{Change, Part, Row, RunDiff, diff_runs, find_run, is_run};
 pub use git::git;
 pub use graph::{Types, batch};

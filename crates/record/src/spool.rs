@@ -8,7 +8,7 @@ use crate::now;
 use crate::run::{Ended, Run};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 const RUN: &str = "run";
@@ -73,7 +73,9 @@ pub fn usual_folder() -> PathBuf {
         return std::path::absolute(&spool).unwrap_or(spool);
     }
     let state = folder("XDG_STATE_HOME").filter(|folder| folder.is_absolute());
-    let state = state.or_else(|| Some(folder("HOME")?.join(".local/state")));
+    // Some users have no home, and some nodes lack it.
+    let home = folder("HOME").filter(|home| home.is_dir());
+    let state = state.or_else(|| Some(home?.join(".local/state")));
     state.map_or_else(
         || {
             let user = rustix::process::getuid().as_raw();
@@ -111,10 +113,12 @@ impl Spool {
         let path = self
             .folder
             .join(format!("{}-{host}-{}.{RUN}", run.id, run.pid));
+        // In a folder that a group shares, whoever serves the group may read it.
+        let shared = fs::metadata(&self.folder)?.mode() & 0o020 != 0;
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
-            .mode(0o600)
+            .mode(if shared { 0o640 } else { 0o600 })
             .open(&path)?;
         if let Err(e) = file.write_all(&line_of(run)?) {
             // Half a file helps nobody.
@@ -126,12 +130,21 @@ impl Spool {
 
     /// Everything that lies there, oldest first.
     pub fn read(&self) -> io::Result<Vec<Found>> {
+        self.read_some(&[RUN, DONE])
+    }
+
+    /// Runs that have ended, oldest first; of the others not even the files are opened.
+    pub fn ended(&self) -> io::Result<Vec<Found>> {
+        self.read_some(&[DONE])
+    }
+
+    fn read_some(&self, kinds: &[&str]) -> io::Result<Vec<Found>> {
         let mut paths: Vec<PathBuf> = match fs::read_dir(&self.folder) {
             Ok(entries) => entries.filter_map(|e| Some(e.ok()?.path())).collect(),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(e) => return Err(e),
         };
-        paths.retain(|p| p.extension().is_some_and(|e| e == RUN || e == DONE));
+        paths.retain(|p| p.extension().is_some_and(|e| kinds.iter().any(|k| e == *k)));
         paths.sort();
         let found = paths.into_iter().filter_map(|path| match look(&path) {
             // Somebody else has delivered it meanwhile.

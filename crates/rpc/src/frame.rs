@@ -254,7 +254,7 @@ mod tests {
             id: 7,
             more: true,
             reply: Some(proto::Reply {
-                reply: Some(proto::reply::Reply::Ping(proto::PingReply {})),
+                reply: Some(proto::reply::Reply::Ping(proto::PingReply::default())),
             }),
         };
         let mut joined = Vec::new();

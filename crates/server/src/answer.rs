@@ -207,7 +207,7 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
     let files = service.names(call.terms.at_least.0);
     let form = call.terms.form;
     Ok(match request {
-        Request::Ping(_) => Reply::Ping(proto::PingReply {}),
+        Request::Ping(_) => pong(),
         Request::Schema(_) => Reply::Schema(convert::schema_out(&*graph.schema()?)),
         Request::Define(request) => {
             let changes: Result<Vec<_>, _> = request
@@ -659,4 +659,13 @@ fn backup(service: &Service, directory: &str) -> Result<Reply, Stop> {
         bytes: done.bytes,
         newest: done.newest.map(|v| v.0),
     }))
+}
+
+/// What a server says of itself.
+pub(crate) fn pong() -> Reply {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    Reply::Ping(proto::PingReply {
+        clock_millis: now.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    })
 }

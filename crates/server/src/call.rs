@@ -406,7 +406,7 @@ mod tests {
     }
 
     fn ping() -> Reply {
-        Reply::Ping(proto::PingReply {})
+        Reply::Ping(proto::PingReply::default())
     }
 
     /// Whoever takes nothing in loses the rest of the answer and is told so; the thread goes on.

@@ -40,7 +40,7 @@ impl Filled for Draft {
 /// The longest promise that files stay as they are: whoever changes one waits for it.
 pub const LEASE_MAX: Duration = Duration::from_mins(1);
 
-pub(crate) const KEYS: [Key<Draft>; 22] = [
+pub(crate) const KEYS: [Key<Draft>; 23] = [
     Key {
         path: "listen",
         expected: "\"HOST:PORT\"",
@@ -72,6 +72,18 @@ pub(crate) const KEYS: [Key<Draft>; 22] = [
         path: "host_key",
         expected: "the path of a file",
         set: |d, v| text(v).map(|t| d.settings.host_key = Some(t.into())),
+    },
+    Key {
+        path: "spools",
+        expected: "a list of absolute paths of folders",
+        set: |d, v| {
+            let folders: Vec<PathBuf> = texts(v)?.into_iter().map(PathBuf::from).collect();
+            if !folders.iter().all(|folder| folder.is_absolute()) {
+                return None;
+            }
+            d.settings.spools = folders;
+            Some(())
+        },
     },
     Key {
         path: "limits.request",

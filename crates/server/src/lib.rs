@@ -26,6 +26,7 @@ mod outbox;
 mod server;
 mod service;
 pub mod settings;
+mod spool;
 mod text;
 mod tls;
 mod unary;

@@ -192,6 +192,8 @@ pub(crate) struct Metrics {
     /// Mutations in one batch.
     pub(crate) batches: Histogram<17>,
     pub(crate) http: Counter,
+    /// Runs from spools.
+    pub(crate) spool: crate::spool::Counts,
     /// Refusals of those who may not, by reason.
     refused: Mutex<BTreeMap<&'static str, u64>>,
     /// Calls, and those that change something, at some moments of the last seconds.
@@ -212,6 +214,7 @@ impl Metrics {
             groups: Histogram::new(1),
             batches: Histogram::new(1),
             http: Counter::default(),
+            spool: crate::spool::Counts::default(),
             refused: Mutex::default(),
             samples: Mutex::default(),
         }
@@ -354,9 +357,35 @@ impl Metrics {
                 "Requests to the HTTP API.",
                 self.http.get(),
             ),
+            (
+                "esker_spool_runs_total",
+                "Runs merged from spools.",
+                self.spool.runs.get(),
+            ),
+            (
+                "esker_spool_aside_total",
+                "Files of spools that were moved aside.",
+                self.spool.aside.get(),
+            ),
+            (
+                "esker_spool_failures_total",
+                "Looks into spools that failed.",
+                self.spool.failures.get(),
+            ),
         ] {
             value_of(out, name, "counter", help, value as f64);
         }
+        value_of(
+            out,
+            "esker_spool_waiting",
+            "gauge",
+            "Runs in spools that go on, or wait.",
+            *self
+                .spool
+                .waiting
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) as f64,
+        );
         value_of(
             out,
             "esker_in_flight",

@@ -11,6 +11,7 @@ use crate::metrics::Metrics;
 use crate::outbox::Outbox;
 use crate::service::Service;
 use crate::settings::Settings;
+use crate::spool::Merger;
 use crate::{access, http, listen, unary};
 use esker::{Database, HttpSocket, Role};
 use esker_cluster::ServerId;
@@ -41,6 +42,8 @@ struct Running {
     stop: watch::Sender<Phase>,
     /// Where processes of this machine ask.
     socket: Option<HttpSocket>,
+    /// What looks into spools.
+    merger: Option<Merger>,
     /// Where it is listed, if its process answers for several stores.
     hub: Option<Arc<Hub>>,
 }
@@ -204,6 +207,14 @@ impl Server {
         let cluster = place
             .map(|(config, me)| Cluster::open(&database, config, me, &runtime, seat.as_ref()))
             .transpose()?;
+        let merger = match settings.spools.as_slice() {
+            [] => None,
+            folders => Some(Merger::start(
+                database.clone(),
+                folders,
+                Arc::clone(&metrics),
+            )?),
+        };
         let lanes = seat.as_ref().map(|seat| seat.hub.lanes());
         let service = Arc::new(Service::new(
             database, cluster, settings, lanes, access, metrics,
@@ -266,6 +277,7 @@ impl Server {
                 writer,
                 stop,
                 socket,
+                merger,
                 hub: seat.map(|seat| seat.hub),
             }),
             address,
@@ -368,6 +380,9 @@ impl Running {
     }
 
     fn stop(mut self) -> Result<bool> {
+        if let Some(merger) = self.merger.take() {
+            merger.stop();
+        }
         if let Some(hub) = self.hub.take() {
             hub.remove(&self.service);
         }

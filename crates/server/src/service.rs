@@ -244,7 +244,7 @@ impl Service {
             return;
         }
         if number == PING {
-            call.done(Reply::Ping(proto::PingReply {}));
+            call.done(answer::pong());
             return;
         }
         if matches!(number, APPLY | CHANGE_FILES) && request.len() <= DECODE_HERE_BYTES {

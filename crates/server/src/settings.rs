@@ -17,6 +17,8 @@ pub struct Settings {
     pub host_key: Option<PathBuf>,
     /// Below which folder clients may have backups made; without one they may not.
     pub backups: Option<PathBuf>,
+    /// Folders of runs that come into the database by themselves.
+    pub spools: Vec<PathBuf>,
     /// How long a stop waits for what is under way.
     pub drain: Duration,
     /// For how long at most clients are promised that files stay as they are; zero for no promises.
@@ -109,6 +111,7 @@ impl Default for Settings {
             limits: Limits::default(),
             tls: None,
             host_key: None,
+            spools: Vec::new(),
             backups: None,
             drain: Duration::from_secs(10),
             lease: Duration::from_secs(1),

@@ -21,6 +21,8 @@ struct State {
     /// As it was when it was read first, before anybody here wrote it.
     read: Option<Seen>,
     written: bool,
+    /// All that is in it was written here.
+    made: bool,
 }
 
 /// Files by path, as the run goes on.
@@ -93,7 +95,7 @@ impl Files {
         let reads = flags & libc::O_ACCMODE != libc::O_WRONLY && flags & libc::O_TRUNC == 0;
         let known = self.by_path.get(&path);
         let is_told = known.is_some_and(|state| {
-            (!writes || state.written) && (!reads || state.read.is_some() || state.written)
+            (!writes || state.written) && (!reads || state.read.is_some() || state.made)
         });
         if is_told {
             return;
@@ -108,10 +110,11 @@ impl Files {
         let Some(state) = self.state(&path) else {
             return;
         };
-        if reads && !is_new && !state.written && state.read.is_none() {
+        if reads && !is_new && !state.made && state.read.is_none() {
             state.read = Some(seen(path, &metadata));
         }
         state.written |= writes;
+        state.made |= is_new || (writes && flags & libc::O_TRUNC != 0);
     }
 
     fn was_made_since(&self, metadata: &Metadata) -> bool {
@@ -137,10 +140,18 @@ impl Files {
         }
     }
 
+    /// A name is a file's that had another one.
+    fn made(&mut self, path: &Path) {
+        self.wrote(path);
+        if let Some(state) = self.by_path.get_mut(path) {
+            state.made = true;
+        }
+    }
+
     fn read_by_name(&mut self, path: &Path, as_it_is: &Metadata) {
         if !self.is_ignored(path)
             && let Some(state) = self.state(path)
-            && !state.written
+            && !state.made
             && state.read.is_none()
         {
             state.read = Some(seen(path.to_owned(), as_it_is));
@@ -156,7 +167,7 @@ impl Files {
             if old.is_absolute() && !old.as_os_str().as_bytes().ends_with(GONE) {
                 self.read_by_name(old, &metadata);
             }
-            self.wrote(new);
+            self.made(new);
         }
     }
 
@@ -170,7 +181,7 @@ impl Files {
         self.by_path.remove(new);
         if moved.is_empty() && metadata.is_file() {
             self.read_by_name(old, &metadata);
-            self.wrote(new);
+            self.made(new);
         }
         for (below, state) in moved {
             let read = state.read.clone();
@@ -183,6 +194,7 @@ impl Files {
                 && (state.written || metadata.is_file())
             {
                 at.written = true;
+                at.made = state.made;
             }
             // What was read was read where it was then.
             if let Some(read) = read

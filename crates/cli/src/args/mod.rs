@@ -58,7 +58,8 @@ pub(crate) use rdf::{
 };
 pub(crate) use read::{DiffArgs, GetArgs, HistoryArgs, ScanArgs, TopArgs, TopBy};
 pub(crate) use run::{
-    LogArgs, RunArgs, SpoolArg, SpoolArgs, SpoolCommand, SpoolDeliverArgs, SpoolListArgs,
+    DoctorArgs, LogArgs, RunArgs, SpoolArg, SpoolArgs, SpoolCommand, SpoolDeliverArgs,
+    SpoolListArgs,
 };
 pub(crate) use serve::{LogFormat, ServeArgs};
 pub(crate) use site::{
@@ -202,6 +203,8 @@ pub(crate) enum Command {
     Log(LogArgs),
     /// Look after runs that wait for their database
     Spool(SpoolArgs),
+    /// Whether this machine and a database are ready: what is wrong, and what to do
+    Doctor(DoctorArgs),
     /// How a file came to be: the jobs, inputs, executables and users behind it
     Lineage(LineageArgs),
     /// What was derived from a file, grouped by user

@@ -22,12 +22,19 @@ pub(crate) struct SpoolArg {
                   be delivered now is later, by the next run, `esker log` or `esker spool deliver`. The run is \
                   the vertex execution:ID.\n\nExamples:\n  \
                   esker run --target lab.esker --in raw.nc --out clean.nc --param k=3 -- ./preprocess raw.nc clean.nc\n  \
+                  esker run --target lab.esker --trace -- make -j8\n  \
                   export ESKER_TARGET=esker://login1:7400; esker run -- srun ./wrf.exe namelist.input"
 )]
 pub(crate) struct RunArgs {
     /// The database: a folder, or esker://HOST:PORT
-    #[arg(long, short, env = "ESKER_TARGET", value_name = "TARGET")]
-    pub(crate) target: String,
+    #[arg(
+        long,
+        short,
+        env = "ESKER_TARGET",
+        value_name = "TARGET",
+        required_unless_present = "leave"
+    )]
+    pub(crate) target: Option<String>,
     /// What the run is called [default: the program's name]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
@@ -46,9 +53,21 @@ pub(crate) struct RunArgs {
     /// A variable of the environment to keep beside those that are known to matter
     #[arg(long = "keep", value_name = "VARIABLE")]
     pub(crate) keep: Vec<String>,
+    /// Follow the program and all that it starts, and record the files that they open and the programs that they run
+    #[arg(long)]
+    pub(crate) trace: bool,
+    /// With --trace: a folder whose files are of no interest, beside the system's (/usr, /etc, /proc …)
+    #[arg(long, value_name = "DIR", requires = "trace")]
+    pub(crate) trace_ignore: Vec<PathBuf>,
+    /// With --trace: the system's files, too
+    #[arg(long, requires = "trace")]
+    pub(crate) trace_system: bool,
     /// Deliver before this command ends
     #[arg(long)]
     pub(crate) wait: bool,
+    /// Leave it in the spool, for a server with `--spool` or `esker spool deliver`
+    #[arg(long, conflicts_with = "wait")]
+    pub(crate) leave: bool,
     #[command(flatten)]
     pub(crate) spool: SpoolArg,
     /// The program and its arguments
@@ -140,6 +159,23 @@ pub(crate) struct SpoolDeliverArgs {
     /// Go on, and deliver what comes, until interrupted
     #[arg(long)]
     pub(crate) watch: bool,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A line for each part: ok; absent, which only those miss who use it; or wrong, with what to do. The exit code is 0 if nothing is \
+                  wrong, else 1. Nothing is changed.\n\nExamples:\n  \
+                  esker doctor\n  \
+                  esker doctor esker://login1:7400 --format json"
+)]
+pub(crate) struct DoctorArgs {
+    /// The database: a folder, or esker://HOST:PORT
+    #[arg(env = "ESKER_TARGET", value_name = "TARGET")]
+    pub(crate) target: Option<String>,
+    #[command(flatten)]
+    pub(crate) spool: SpoolArg,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }

@@ -17,6 +17,7 @@ use std::time::Duration;
                   encrypted then.\n\nExamples:\n  \
                   esker serve lab.esker\n  \
                   esker serve lab.esker --listen 0.0.0.0:7400 --config server.toml\n  \
+                  esker serve lab.esker --spool /scratch/lab/spool\n  \
                   esker serve lab.esker --listen 127.0.0.1:0 --port-file port"
 )]
 pub(crate) struct ServeArgs {
@@ -51,6 +52,9 @@ pub(crate) struct ServeArgs {
     /// For how long at most clients are promised that files stay as they are; 0s for no promises
     #[arg(long, value_name = "TIME", value_parser = parse_lease)]
     pub(crate) lease: Option<Duration>,
+    /// Take in the runs that `esker run --spool DIR` leaves there, every other second
+    #[arg(long, value_name = "DIR")]
+    pub(crate) spool: Vec<PathBuf>,
     /// Let SERVICE in queries ask endpoints whose IRIs begin so
     #[arg(long, value_name = "IRI")]
     pub(crate) allow_service: Vec<String>,

@@ -7,6 +7,7 @@ use super::namespace::NamespaceBenchArgs;
 use super::objects::ObjectsBenchArgs;
 use super::placement::PlacementBenchArgs;
 use super::rdf::RdfBenchArgs;
+use super::run::RunBenchArgs;
 use super::serve::ServeBenchArgs;
 use super::site::SiteBenchArgs;
 use super::source::GraphSource;
@@ -49,6 +50,8 @@ pub(crate) enum Workload {
     Namespace(NamespaceBenchArgs),
     /// Files through a mount, beside a FUSE file system that answers at once
     Mount(MountBenchArgs),
+    /// What recording costs a command, and following the files that it opens; how fast a spool is emptied
+    Run(RunBenchArgs),
     /// Load RDF and answer SPARQL, beside other stores
     Rdf(RdfBenchArgs),
     /// Hits of the site cache, and replays of a trace

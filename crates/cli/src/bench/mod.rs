@@ -5,10 +5,10 @@
 //! scratch folder that is removed after. `docs/book/bench.md` has figures and says how to read them.
 //!
 //! Suggested reading order: [`args`], [`source`] (which graph), [`sides`] (what both sides are given), then a workload:
-//! [`ingest`], [`hot_vertex`], [`read`], [`scan`], [`travel`], [`open`], [`serve`]. [`report`] prints. Nine stand apart:
+//! [`ingest`], [`hot_vertex`], [`read`], [`scan`], [`travel`], [`open`], [`serve`]. [`report`] prints. Ten stand apart:
 //! [`placement`] counts, and neither stores nor times anything; [`cluster`] measures several servers against one;
 //! [`objects`] and [`boss`] measure what SoMeta's paper measured, the latter beside other databases; [`namespace`] measures
-//! files beside file systems, and [`mount`] does so through a mount; [`rdf`] measures queries beside other stores of RDF; [`site`]
+//! files beside file systems, and [`mount`] does so through a mount; [`mod@run`] measures what recording costs; [`rdf`] measures queries beside other stores of RDF; [`site`]
 //! measures the site cache, and [`wan`] far servers and tiers between.
 
 mod args;
@@ -29,6 +29,7 @@ mod rdf;
 mod read;
 mod report;
 mod rmat;
+mod run;
 mod scan;
 mod scratch;
 mod serve;
@@ -78,6 +79,7 @@ pub(crate) fn run(args: &BenchArgs, context: &mut Context) -> anyhow::Result<Out
         Workload::Boss(args) => boss::run(args, context),
         Workload::Namespace(args) => namespace::run(args, context),
         Workload::Mount(args) => mount::run(args, context),
+        Workload::Run(args) => run::run(args, context),
         Workload::Rdf(args) => rdf::run(args, context),
         Workload::Site(args) => site::run(args, context),
         Workload::Wan(args) => wan::run(args, context),

@@ -7,6 +7,7 @@ mod compact;
 mod completions;
 mod delete;
 mod diff;
+mod doctor;
 mod export;
 mod far;
 mod find;
@@ -137,6 +138,7 @@ fn run_command(
         Command::Run(args) => Ok(Outcome::Program(run::main(&args, &context.globals))),
         Command::Log(args) => run::log::run(&args, context),
         Command::Spool(args) => run::deliver::run(&args.command, context),
+        Command::Doctor(args) => doctor::run(&args, context),
         Command::Lineage(args) => lineage::lineage(&args, context),
         Command::Impact(args) => lineage::impact(&args, context),
         Command::Get(args) => get::run(&args, context),

@@ -74,6 +74,10 @@ fn settings(args: &ServeArgs) -> anyhow::Result<Settings> {
     if let Some(lease) = args.lease {
         settings.lease = lease;
     }
+    for folder in &args.spool {
+        let whole = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
+        settings.spools.push(whole);
+    }
     if let (Some(certificate), Some(key)) = (&args.tls_certificate, &args.tls_key) {
         settings.tls = Some(Tls {
             certificate: certificate.clone(),

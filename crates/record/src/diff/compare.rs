@@ -59,6 +59,7 @@ fn row(part: Part, name: String, before: Option<String>, after: Option<String>) 
         Part::Environment => OWN.contains(&name.as_str()),
         Part::Place => matches!(name.as_str(), "job" | "jobid" | "pid" | "slurm_step"),
         Part::Time => name != "seconds",
+        Part::Tag => name.starts_with("trace_"),
         _ => false,
     };
     let change = match (&before, &after) {

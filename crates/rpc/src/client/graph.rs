@@ -50,6 +50,13 @@ impl Client {
         })
     }
 
+    /// What the server says of itself: its release and its clock. One that is older says nothing.
+    pub fn about(&self) -> Result<proto::PingReply> {
+        self.value(Call::Ping(proto::PingRequest {}), SHORT, |reply| {
+            Ok(expected!(reply, Ping, about => Some(about)))
+        })
+    }
+
     /// Counts, sizes, cache figures.
     pub fn stats(&self) -> Result<proto::StatsReply> {
         self.value(Call::Stats(proto::StatsRequest {}), LONG, |reply| {

@@ -1795,8 +1795,15 @@ impl ValueKind {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PingRequest {}
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct PingReply {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PingReply {
+    /// The server's clock: milliseconds since 1970.
+    #[prost(fixed64, tag = "1")]
+    pub clock_millis: u64,
+    /// The server's release.
+    #[prost(string, tag = "2")]
+    pub version: ::prost::alloc::string::String,
+}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StatsRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]

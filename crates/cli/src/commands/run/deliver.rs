@@ -8,17 +8,13 @@ use crate::interrupt::Interrupt;
 use crate::output::{Cell, Rows};
 use crate::units::counted;
 use esker::{Database, OpenOptions};
-use esker_model::namespace::Settled;
-use esker_model::{Batch, Cancel as _, Error, GraphRead as _, GraphWrite as _, Result};
-use esker_record::{Found, Run, Spool, Types, batch};
+use esker_model::{Cancel as _, Error, Result};
+use esker_record::{Found, Run, Spool, deliver_all, deliver_one};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Runs in one batch.
-const TOGETHER: usize = 500;
 /// Between two looks of `--watch`.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 
@@ -52,11 +48,20 @@ pub(crate) fn deliver(
     for found in found {
         match found {
             Found::Run(run, path) => {
-                if only.is_none_or(|only| only == run.target) {
-                    by_target
-                        .entry(run.target.clone())
-                        .or_default()
-                        .push((run, path));
+                // One that names no database is for whoever asks.
+                let target = match only {
+                    Some(only) if run.target.is_empty() => only.to_owned(),
+                    _ => run.target.clone(),
+                };
+                if target.is_empty() {
+                    out.left += 1;
+                    let folder = spool.folder().display();
+                    out.problems.push(format!(
+                        "{} names no database: `esker spool deliver --spool {folder} --target T` or `esker serve --spool {folder}` brings it",
+                        told(&run)
+                    ));
+                } else if only.is_none_or(|only| only == target) {
+                    by_target.entry(target).or_default().push((run, path));
                 }
             }
             Found::GoesOn(_) => out.going_on += 1,
@@ -71,7 +76,10 @@ pub(crate) fn deliver(
         let opened = open.filter(|_| only.is_some()).cloned();
         let database = opened.map_or_else(|| options.clone().create(true).open(&target), Ok);
         let delivered = database.and_then(|database| {
-            let done = apply_all(&database, &runs, &mut out.problems);
+            let mut refused = Vec::new();
+            let done = deliver_all(&database, &runs, &mut refused);
+            let say = |(path, why): (PathBuf, String)| format!("{}: {why}", path.display());
+            out.problems.extend(refused.into_iter().map(say));
             if open.is_none() {
                 database.close()?;
             }
@@ -92,62 +100,6 @@ pub(crate) fn deliver(
     out
 }
 
-/// Applies runs and removes their files; how many.
-fn apply_all(
-    database: &Database,
-    runs: &[(Box<Run>, PathBuf)],
-    problems: &mut Vec<String>,
-) -> Result<u64> {
-    let types = Types::resolve(&*database.schema()?).map_err(Error::from)?;
-    let mut delivered = 0;
-    for chunk in runs.chunks(TOGETHER) {
-        let mut all = Batch::new();
-        for (run, _) in chunk {
-            all.mutations.extend(batch(run, &types).mutations);
-        }
-        match apply(database, all) {
-            Ok(()) => {
-                chunk.iter().for_each(|(_, path)| remove(path));
-                delivered += chunk.len() as u64;
-                continue;
-            }
-            Err(e) if !is_about_input(&e) => return Err(e),
-            Err(_) => {}
-        }
-        // One of them makes no sense there: the others are not to wait for it.
-        for (run, path) in chunk {
-            match apply(database, batch(run, &types)) {
-                Ok(()) => {
-                    remove(path);
-                    delivered += 1;
-                }
-                Err(e) if is_about_input(&e) => {
-                    problems.push(format!("{}: {}: {e}", path.display(), told(run)));
-                }
-                Err(e) => return Err(e),
-            }
-        }
-    }
-    Ok(delivered)
-}
-
-fn is_about_input(error: &Error) -> bool {
-    use esker_model::ErrorKind::{Invalid, Missing};
-    matches!(error.kind(), Invalid | Missing)
-}
-
-fn apply(database: &Database, mut batch: Batch) -> Result<()> {
-    // Paths are of the files that have them now.
-    let schema = database.schema()?;
-    Settled::default().settle(database, &schema, &mut batch.mutations)?;
-    database.apply(batch).map(drop)
-}
-
-/// Somebody else may have delivered it, too: that changes nothing.
-fn remove(path: &PathBuf) {
-    let _ = fs::remove_file(path);
-}
-
 /// Delivers before `esker run` ends.
 pub(super) fn now(spool: &Spool, target: &str, globals: &Globals) {
     let options = OpenOptions::new().memory_bytes(globals.memory);
@@ -156,17 +108,16 @@ pub(super) fn now(spool: &Spool, target: &str, globals: &Globals) {
     }
 }
 
-/// Delivers a run that the spool has no room for.
-pub(super) fn directly(run: &Run, begun: PathBuf, globals: &Globals) -> Result<()> {
+/// Delivers a run that the spool has no room for, and removes what the spool has of it.
+pub(super) fn directly(run: &Run, begun: Option<PathBuf>, globals: &Globals) -> Result<()> {
     let options = OpenOptions::new().memory_bytes(globals.memory);
     let database = options.create(true).open(&run.target)?;
-    let mut problems = Vec::new();
-    apply_all(&database, &[(Box::new(run.clone()), begun)], &mut problems)?;
+    let applied = deliver_one(&database, run);
     database.close()?;
-    match problems.pop() {
-        Some(problem) => Err(Error::Invalid(problem)),
-        None => Ok(()),
-    }
+    applied?;
+    // If it stays, it is delivered again, which changes nothing.
+    let _ = begun.map(std::fs::remove_file);
+    Ok(())
 }
 
 /// Has a process of its own deliver.

@@ -8,11 +8,13 @@
 
 pub(crate) mod deliver;
 pub(crate) mod log;
+mod start;
 
 use crate::args::{Globals, RunArgs, SpoolArg};
 use crate::output::Style;
+use esker_model::Error;
 use esker_record::{
-    Begin, Ended, OWN_ID, Run, Spool, Use, begin, git, now, settings, usual_folder,
+    Begin, Ended, Entry, Run, Spool, Use, begin, git, now, settings, usual_folder,
 };
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -25,6 +27,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// What shells say of a program that was not found, and of one that cannot be run.
@@ -64,7 +67,10 @@ pub(crate) fn main(args: &RunArgs, globals: &Globals) -> u8 {
         .filter_map(|(n, v)| Some((n.into_string().ok()?, v.to_string_lossy().into_owned())))
         .collect();
     let what = Begin {
-        target: whole_target(&args.target),
+        target: args
+            .target
+            .as_deref()
+            .map_or_else(String::new, whole_target),
         name: args.name.clone(),
         command: args.command.clone(),
         variables: args.keep.clone(),
@@ -74,26 +80,13 @@ pub(crate) fn main(args: &RunArgs, globals: &Globals) -> u8 {
     run.tags = args.tags.iter().cloned().collect();
     run.inputs = args.inputs.iter().map(|path| Use::of(path)).collect();
     let spool = spool(&args.spool);
-    let entry = spool.begin(&run);
-    if let Err(e) = &entry {
-        let folder = spool.folder().display();
-        warn(globals, &format!("this run is not recorded: {folder}: {e}"));
-    }
+    let begun = Begun::write(&spool, &run, globals);
     let state = state_of_source(Path::new(&run.cwd));
-    let (program, words) = args
-        .command
-        .split_first()
-        .map_or(("", &[][..]), |(p, w)| (p.as_str(), w));
-    let mut command = Command::new(program);
-    command.args(words).env(OWN_ID, &run.id);
-    let status = command.spawn().and_then(|mut started| {
-        child.store(started.id(), Ordering::Release);
-        started.wait()
-    });
+    let (status, observed) = start::to_the_end(args, globals, &run, &spool, &child);
     child.store(0, Ordering::Release);
-    let at = now();
     run.git = state.recv_timeout(GIT_MAX).ok().flatten();
     run.outputs = args.outputs.iter().map(|path| Use::of(path)).collect();
+    let (at, status) = status;
     run.ended = Some(match &status {
         Ok(status) => Ended {
             at,
@@ -107,33 +100,94 @@ pub(crate) fn main(args: &RunArgs, globals: &Globals) -> u8 {
             ..Ended::default()
         },
     });
-    if let Ok(entry) = entry {
-        let begun = entry.path().to_owned();
-        match entry.end(&run) {
-            Ok(_) if args.wait => deliver::now(&spool, &run.target, globals),
-            Ok(_) => deliver::beside(&spool, &run.target),
-            // A disk that is full by now: the database may take what the spool does not.
-            Err(e) => {
-                if let Err(why) = deliver::directly(&run, begun, globals) {
-                    warn(
-                        globals,
-                        &format!("how this run ended is not recorded: {e}; {why}"),
-                    );
-                }
-            }
-        }
+    if let Some(observed) = observed {
+        start::add(&mut run, observed);
     }
+    begun.end(&spool, &run, args, globals);
     match status {
         Ok(status) => pass_on(status),
         Err(e) => {
             let missing = e.kind() == io::ErrorKind::NotFound;
             let style = Style::new(globals.color, io::stderr().is_terminal());
+            let program = args.command.first().map_or("", String::as_str);
             let _ = writeln!(
                 io::stderr(),
                 "{} `{program}` cannot be started: {e}",
                 style.red("error:")
             );
             if missing { NOT_FOUND } else { NOT_RUN }
+        }
+    }
+}
+
+/// Where the beginning of a run was written down.
+enum Begun {
+    /// In the spool.
+    Spool(Entry),
+    /// The spool does not take it, and why: a thread beside the program has brought it to the database itself.
+    Database(io::Error, Option<JoinHandle<Result<(), Error>>>),
+}
+
+impl Begun {
+    fn write(spool: &Spool, run: &Run, globals: &Globals) -> Self {
+        match spool.begin(run) {
+            Ok(entry) => Self::Spool(entry),
+            Err(e) => {
+                let (run, globals) = (run.clone(), globals.clone());
+                let thread = std::thread::Builder::new()
+                    .name("esker-begin".into())
+                    .spawn(move || deliver::directly(&run, None, &globals));
+                Self::Database(e, thread.ok())
+            }
+        }
+    }
+
+    /// Writes down how it ended, wherever that is possible; what is not is told.
+    fn end(self, spool: &Spool, run: &Run, args: &RunArgs, globals: &Globals) {
+        let folder = spool.folder().display();
+        match self {
+            Self::Spool(entry) => {
+                let begun = entry.path().to_owned();
+                match entry.end(run) {
+                    Ok(_) if args.leave => {}
+                    Ok(_) if args.wait => deliver::now(spool, &run.target, globals),
+                    Ok(_) => deliver::beside(spool, &run.target),
+                    // A disk that is full by now: the database may take what the spool does not.
+                    Err(e) => match deliver::directly(run, Some(begun), globals) {
+                        Ok(()) => warn(
+                            globals,
+                            &format!(
+                                "the spool {folder} takes no more ({e}): this run went straight to {}",
+                                run.target
+                            ),
+                        ),
+                        Err(why) => warn(
+                            globals,
+                            &format!("how this run ended is not recorded: {folder}: {e}; {why}"),
+                        ),
+                    },
+                }
+            }
+            Self::Database(e, thread) => {
+                // In their order, so that nobody sees the end first.
+                let begun = thread.map(JoinHandle::join);
+                match deliver::directly(run, None, globals) {
+                    Ok(()) => warn(
+                        globals,
+                        &format!(
+                            "the spool {folder} takes nothing ({e}): this run went straight to {}",
+                            run.target
+                        ),
+                    ),
+                    Err(why) => {
+                        let lost = match begun {
+                            Some(Ok(Ok(()))) => "how this run ended is not recorded",
+                            _ => "this run is not recorded",
+                        };
+                        warn(globals, &format!("{lost}: {folder}: {e}; {why}"));
+                    }
+                }
+            }
         }
     }
 }

@@ -1,0 +1,325 @@
+//! `esker bench run`: what recording costs a command: nothing, `esker run`, `esker run --trace`, in turn; and how fast a spool is emptied.
+
+mod args;
+mod tree;
+
+pub(crate) use args::RunBenchArgs;
+
+use super::report::{Figure, Report, Target, Unit, median};
+use super::scratch::Scratch;
+use crate::context::Context;
+use crate::exit::Outcome;
+use anyhow::Context as _;
+use esker::OpenOptions;
+use esker_record::{Ended, Found, Run, Spool, deliver_all, new_id, now};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// What `esker run` may add to a command: milliseconds.
+const START_MOST: f64 = 20.0;
+/// The bare build's time, as a part of the observed one's.
+const BUILD_LEAST: f64 = 1.0 / 1.5;
+/// Tasks that are started at the same time.
+const TOGETHER: usize = 16;
+
+/// How a command is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    Bare,
+    Run,
+    Trace,
+}
+
+impl How {
+    const ALL: [Self; 3] = [Self::Bare, Self::Run, Self::Trace];
+}
+
+struct Lab<'a> {
+    scratch: &'a Scratch,
+    context: &'a Context,
+    program: PathBuf,
+    spool: PathBuf,
+}
+
+impl Lab<'_> {
+    fn go_on(&self) -> anyhow::Result<()> {
+        match self.context.interrupt.stopped() {
+            Some(_) => Err(esker_model::Error::Interrupted.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// The command, left in the spool: who delivers is measured apart.
+    fn command(&self, how: How, words: &[&str], folder: &Path) -> Command {
+        let mut command = match how {
+            How::Bare => Command::new(words.first().copied().unwrap_or_default()),
+            How::Run | How::Trace => {
+                let mut command = Command::new(&self.program);
+                command.args(["run", "--leave", "--spool"]).arg(&self.spool);
+                if how == How::Trace {
+                    command.arg("--trace");
+                }
+                command.arg("--").args(words.first());
+                command
+            }
+        };
+        command
+            .args(words.get(1..).unwrap_or_default())
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        command
+    }
+
+    /// Seconds that it takes.
+    fn time(&self, how: How, words: &[&str], folder: &Path) -> anyhow::Result<f64> {
+        self.go_on()?;
+        let mut command = self.command(how, words, folder);
+        let began = Instant::now();
+        let status = command
+            .status()
+            .with_context(|| format!("starting `{}`", words.join(" ")))?;
+        let took = began.elapsed().as_secs_f64();
+        anyhow::ensure!(
+            status.success(),
+            "`{}` ended with {status}",
+            words.join(" ")
+        );
+        Ok(took)
+    }
+}
+
+pub(crate) fn run(args: &RunBenchArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let directory = std::path::absolute(&args.directory)?;
+    let scratch = Scratch::make(&directory, args.keep)?;
+    let mut report = Report::new("run");
+    let lab = Lab {
+        scratch: &scratch,
+        context,
+        program: std::env::current_exe()?,
+        spool: scratch.fresh("spool")?,
+    };
+    let measured = measure(args, &lab, &mut report);
+    let stopped = match measured {
+        Ok(()) => false,
+        Err(error) if super::is_interruption(&error) => true,
+        Err(error) => return Err(error),
+    };
+    let settings = json!({
+        "tree": args.tree,
+        "command": args.command,
+        "starts": args.starts,
+        "files": args.files,
+        "tasks": args.tasks,
+        "rounds": args.rounds,
+    });
+    let how = (args.format.format, args.json.as_deref());
+    report.print(&settings, how, context)?;
+    Ok(Outcome::partly_if(stopped))
+}
+
+fn measure(args: &RunBenchArgs, lab: &Lab<'_>, report: &mut Report) -> anyhow::Result<()> {
+    starts(args, lab, report)?;
+    opens(args, lab, report)?;
+    build(args, lab, report)?;
+    tasks(args, lab, report)?;
+    delivery(args, lab, report)
+}
+
+/// What is added to a command that does nothing.
+fn starts(args: &RunBenchArgs, lab: &Lab<'_>, report: &mut Report) -> anyhow::Result<()> {
+    lab.context.note("starting `true`");
+    let folder = lab.scratch.fresh("starts")?;
+    std::fs::create_dir_all(&folder)?;
+    let mut times: [Vec<f64>; 3] = Default::default();
+    for _ in 0..args.starts {
+        for (how, times) in How::ALL.into_iter().zip(&mut times) {
+            times.push(lab.time(how, &["true"], &folder)? * 1e3);
+        }
+    }
+    let [bare, run, trace] = times.map(median);
+    for (case, took) in [("run", run), ("run --trace", trace)] {
+        let figure = Figure::new(
+            format!("{case}: added to `true`"),
+            Unit::Millis,
+            took - bare,
+        );
+        let figure = figure.note(format!("`true` alone: {bare:.2} ms"));
+        report.add(if case == "run" {
+            figure.target(Target::AtMost(START_MOST))
+        } else {
+            figure
+        });
+    }
+    Ok(())
+}
+
+/// What it costs to see one file opened.
+fn opens(args: &RunBenchArgs, lab: &Lab<'_>, report: &mut Report) -> anyhow::Result<()> {
+    lab.context.note("opening files");
+    let folder = lab.scratch.fresh("files")?;
+    std::fs::create_dir_all(&folder)?;
+    let names: Vec<String> = (0..args.files).map(|n| format!("f{n}")).collect();
+    for name in &names {
+        std::fs::write(folder.join(name), b"x")?;
+    }
+    let mut words = vec!["cat"];
+    words.extend(names.iter().map(String::as_str));
+    let mut times: [Vec<f64>; 3] = Default::default();
+    for _ in 0..args.rounds.max(3) {
+        for (how, times) in How::ALL.into_iter().zip(&mut times) {
+            times.push(lab.time(how, &words, &folder)?);
+        }
+    }
+    let [bare, run, trace] = times.map(median);
+    let each = |seconds: f64| seconds * 1e6 / f64::from(args.files);
+    report.add(
+        Figure::new(
+            "run --trace: a file opened",
+            Unit::Micros,
+            each(trace - run),
+        )
+        .note(format!(
+            "beside {:.1} us that `cat` takes for it",
+            each(bare)
+        )),
+    );
+    Ok(())
+}
+
+/// A real build.
+fn build(args: &RunBenchArgs, lab: &Lab<'_>, report: &mut Report) -> anyhow::Result<()> {
+    let source = match &args.tree {
+        Some(tree) => std::path::absolute(tree)?,
+        None => tree::make(&lab.scratch.fresh("source")?)?,
+    };
+    let mut words: Vec<&str> = args.command.iter().map(String::as_str).collect();
+    if words.is_empty() {
+        words = vec!["make", "-j2"];
+    }
+    let mut times: [Vec<f64>; 3] = Default::default();
+    for round in 0..args.rounds {
+        lab.context.note(&format!("building, round {}", round + 1));
+        for (how, times) in How::ALL.into_iter().zip(&mut times) {
+            let folder = lab.scratch.fresh("build")?;
+            tree::copy(&source, &folder)?;
+            times.push(lab.time(how, &words, &folder)?);
+        }
+    }
+    let [bare, run, trace] = times.map(median);
+    let what = words.join(" ");
+    report.add(Figure::new(format!("run: {what}"), Unit::Seconds, run).raw(bare));
+    let opens = opens_of_last(lab)?;
+    report.add(
+        Figure::new(format!("run --trace: {what}"), Unit::Seconds, trace)
+            .raw(bare)
+            .target(Target::Ratio(BUILD_LEAST))
+            .note(format!("{} files opened", crate::units::count(opens))),
+    );
+    Ok(())
+}
+
+/// How many files the run that was recorded last has opened.
+fn opens_of_last(lab: &Lab<'_>) -> anyhow::Result<u64> {
+    let found = Spool::new(&lab.spool).read()?;
+    let last = found.into_iter().rev().find_map(|f| match f {
+        Found::Run(run, _) => run.tags.get("trace_opens")?.parse().ok(),
+        _ => None,
+    });
+    Ok(last.unwrap_or(0))
+}
+
+/// Many at once, as tasks of an array are.
+fn tasks(args: &RunBenchArgs, lab: &Lab<'_>, report: &mut Report) -> anyhow::Result<()> {
+    lab.context.note("recording at once");
+    let folder = lab.scratch.fresh("tasks")?;
+    std::fs::create_dir_all(&folder)?;
+    let before = Spool::new(&lab.spool).read()?.len();
+    let began = Instant::now();
+    let tasks = args.tasks as usize;
+    std::thread::scope(|scope| -> anyhow::Result<()> {
+        let all: Vec<_> = (0..TOGETHER)
+            .map(|part| {
+                let folder = &folder;
+                scope.spawn(move || -> anyhow::Result<()> {
+                    for _ in (part..tasks).step_by(TOGETHER) {
+                        lab.time(How::Run, &["true"], folder)?;
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        for one in all {
+            one.join()
+                .map_err(|_| anyhow::anyhow!("a thread failed"))??;
+        }
+        Ok(())
+    })?;
+    let took = began.elapsed().as_secs_f64();
+    let there = Spool::new(&lab.spool).read()?.len() - before;
+    anyhow::ensure!(there == tasks, "{there} of {tasks} runs are in the spool");
+    report.add(Figure::new(
+        format!("run --leave: {TOGETHER} at once"),
+        Unit::CallsPerSecond,
+        tasks as f64 / took,
+    ));
+    Ok(())
+}
+
+/// From a spool into a database.
+fn delivery(args: &RunBenchArgs, lab: &Lab<'_>, report: &mut Report) -> anyhow::Result<()> {
+    lab.context.note("delivering");
+    let spool = Spool::new(lab.scratch.fresh("full")?);
+    let start = now();
+    for n in 0..args.tasks {
+        let at = start + i64::from(n) * 1_000_000;
+        let mut run = Run {
+            id: new_id(at, "bench", n),
+            name: "true".into(),
+            command: vec!["true".into(), n.to_string()],
+            cwd: "/scratch".into(),
+            host: "bench".into(),
+            pid: n,
+            start: at,
+            ..Run::default()
+        };
+        let environment = (0..20).map(|v| (format!("OMP_{v}"), n.to_string()));
+        run.environment = environment.collect();
+        let entry = spool.begin(&run)?;
+        run.ended = Some(Ended {
+            at: at + 1_000_000,
+            exit: Some(0),
+            ..Ended::default()
+        });
+        entry.end(&run)?;
+    }
+    let path = lab.scratch.fresh("database")?;
+    let options = OpenOptions::new().memory_bytes(lab.context.globals.memory);
+    let database = options.create(true).open(&path.to_string_lossy())?;
+    let began = Instant::now();
+    let runs: Vec<_> = spool
+        .ended()?
+        .into_iter()
+        .filter_map(|found| match found {
+            Found::Run(run, path) => Some((run, path)),
+            _ => None,
+        })
+        .collect();
+    let mut refused = Vec::new();
+    let delivered = deliver_all(&database, &runs, &mut refused)?;
+    let took = began.elapsed().as_secs_f64();
+    database.close()?;
+    anyhow::ensure!(
+        delivered == u64::from(args.tasks),
+        "{delivered} of {} runs were delivered",
+        args.tasks
+    );
+    report.add(Figure::new(
+        "runs from a spool into a database",
+        Unit::CallsPerSecond,
+        delivered as f64 / took,
+    ));
+    Ok(())
+}
