@@ -1,11 +1,70 @@
-"""What the tests share."""
+"""What the tests share: a database in each of the ways in which one can have it."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
 
 import pytest
 
 import esker
 
+OWNER = """
+import sys, esker
+with esker.open(sys.argv[1], create=True, durability="relaxed"):
+    print("open", flush=True)
+    sys.stdin.read()
+"""
+
+
+def command() -> str:
+    """The command that the wheel brought."""
+    return str(Path(sysconfig.get_path("scripts")) / "esker")
+
 
 @pytest.fixture
-def db(tmp_path):
-    with esker.open(str(tmp_path / "lab.esker"), create=True, durability="relaxed") as db:
+def folder(tmp_path):
+    return str(tmp_path / "lab.esker")
+
+
+@pytest.fixture
+def attached(folder):
+    """A folder that another process has open."""
+    owner = subprocess.Popen([sys.executable, "-c", OWNER, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert owner.stdout.readline() == "open\n"
+    yield folder
+    owner.communicate("")
+    assert owner.returncode == 0
+
+
+@pytest.fixture
+def served(tmp_path, folder):
+    """The address of a server."""
+    port = tmp_path / "port"
+    call = [command(), "serve", folder, "--create", "--listen", "127.0.0.1:0", "--port-file", str(port), "--quiet"]
+    server = subprocess.Popen(call, env={**os.environ, "HOME": str(tmp_path)})
+    until = time.monotonic() + 60
+    while not port.exists():
+        assert server.poll() is None and time.monotonic() < until, "it does not start"
+        time.sleep(0.01)
+    yield f"esker://{port.read_text().strip()}"
+    server.terminate()
+    server.wait(60)
+
+
+@pytest.fixture(params=["owner", "attached", "client"])
+def db(request):
+    """An open database: in this process, in another one, on a server."""
+    how = {"owner": "folder", "attached": "attached", "client": "served"}[request.param]
+    with esker.open(request.getfixturevalue(how), create=request.param == "owner", durability="relaxed") as db:
+        assert db.role == request.param
+        yield db
+
+
+@pytest.fixture
+def own(folder):
+    """One in this process."""
+    with esker.open(folder, create=True, durability="relaxed") as db:
         yield db
