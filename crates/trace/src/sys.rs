@@ -57,7 +57,7 @@ pub(crate) fn start(mut command: Command, filter: Vec<sock_filter>) -> io::Resul
             // SAFETY: these are this process's own copies, which nothing uses after this.
             unsafe { libc::close(end) };
         }
-        let pid = std::process::id().to_ne_bytes();
+        let pid = std::process::id().to_le_bytes();
         nix::unistd::write(&say, &pid)?;
         let mut go = [0];
         if nix::unistd::read(&hear, &mut go)? != 1 {
@@ -89,7 +89,7 @@ pub(crate) fn start(mut command: Command, filter: Vec<sock_filter>) -> io::Resul
             _ => e,
         });
     }
-    let pid = u32::from_ne_bytes(pid);
+    let pid = u32::from_le_bytes(pid);
     let options = Options::PTRACE_O_TRACESYSGOOD
         | Options::PTRACE_O_TRACEFORK
         | Options::PTRACE_O_TRACEVFORK
@@ -222,8 +222,8 @@ pub(crate) fn text(pid: u32, at: u64) -> Option<Vec<u8>> {
     None
 }
 
-/// A number of 8 bytes.
+/// A number of 8 bytes; machines that are traced keep the low one first.
 pub(crate) fn word(pid: u32, at: u64) -> Option<u64> {
     let mut bytes = [0; 8];
-    (memory(pid, at, &mut bytes)? == 8).then_some(u64::from_ne_bytes(bytes))
+    (memory(pid, at, &mut bytes)? == 8).then_some(u64::from_le_bytes(bytes))
 }

@@ -162,7 +162,7 @@ pub(crate) struct TopArgs {
                           esker diff lab.esker 2026-02-01 2026-03-01")
 )]
 pub(crate) struct DiffArgs {
-    /// The database (or $ESKER_TARGET), then two runs, or two times of which the second may be `now`
+    /// The database (or `$ESKER_TARGET`), then two runs, or two times of which the second may be `now`
     #[arg(value_name = "[TARGET] ONE OTHER", required = true, num_args = 2..=3)]
     pub(crate) words: Vec<String>,
     /// Of two runs: what is the same, too, and what differs between any two

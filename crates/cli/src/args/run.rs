@@ -25,6 +25,10 @@ pub(crate) struct SpoolArg {
                   esker run --target lab.esker --trace -- make -j8\n  \
                   export ESKER_TARGET=esker://login1:7400; esker run -- srun ./wrf.exe namelist.input"
 )]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of its own"
+)]
 pub(crate) struct RunArgs {
     /// The database: a folder, or esker://HOST:PORT
     #[arg(

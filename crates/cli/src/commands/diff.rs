@@ -24,8 +24,8 @@ pub(crate) fn run(args: &DiffArgs, context: &mut Context) -> anyhow::Result<Outc
     let (target, [one, other]) = words(args)?;
     let time = |text: &str| parse_as_of(text);
     match (time(one), time(other)) {
-        (Ok(before), Ok(after)) => times(args, target, (before, after), context),
-        _ if is_run(one) && is_run(other) => runs(args, target, [one, other], context),
+        (Ok(before), Ok(after)) => times(args, &target, (before, after), context),
+        _ if is_run(one) && is_run(other) => runs(args, &target, [one, other], context),
         // Who gave one time meant two.
         (Ok(_), Err(e)) | (Err(e), Ok(_)) => Err(usage(e.to_string())),
         _ => {
@@ -60,11 +60,11 @@ fn words(args: &DiffArgs) -> anyhow::Result<(Target, [&str; 2])> {
 /// Two runs.
 fn runs(
     args: &DiffArgs,
-    target: Target,
+    target: &Target,
     [one, other]: [&str; 2],
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
-    let database = context.open(&target)?;
+    let database = context.open(target)?;
     let found = diff_runs(
         &database,
         find_run(&database, one)?,
@@ -105,7 +105,7 @@ fn runs(
 /// Two times.
 fn times(
     args: &DiffArgs,
-    target: Target,
+    target: &Target,
     (before, after): (Version, Version),
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
@@ -116,7 +116,7 @@ fn times(
             moment(after)
         )));
     }
-    let database = context.open(&target)?;
+    let database = context.open(target)?;
     let schema = database.schema()?;
     let format = args.format.format;
     let interrupt = context.interrupt.clone();

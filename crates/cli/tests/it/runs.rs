@@ -12,22 +12,22 @@ use std::time::{Duration, Instant};
 const SOON: Duration = Duration::from_mins(1);
 
 /// A folder with a database and a spool of its own.
-struct Lab {
+pub(crate) struct Lab {
     dir: tempfile::TempDir,
 }
 
 impl Lab {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             dir: tempfile::tempdir().unwrap(),
         }
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    fn esker(&self, words: &[&str]) -> Command {
+    pub(crate) fn esker(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_esker"));
         command
             .args(words)
@@ -38,18 +38,18 @@ impl Lab {
         command
     }
 
-    fn said(&self, words: &[&str]) -> Output {
+    pub(crate) fn said(&self, words: &[&str]) -> Output {
         self.esker(words).output().unwrap()
     }
 
     /// What `log` says, as JSON, the latest run first.
-    fn log(&self, words: &[&str]) -> Vec<Json> {
+    pub(crate) fn log(&self, words: &[&str]) -> Vec<Json> {
         let out = self.said(&[&["log"], words, &["--format", "json"]].concat());
         assert!(out.status.success(), "{out:?}");
         serde_json::from_slice(&out.stdout).unwrap()
     }
 
-    fn get(&self, vertex: &str) -> String {
+    pub(crate) fn get(&self, vertex: &str) -> String {
         let lab = self.at("lab.esker");
         let out = self.said(&["get", lab.to_str().unwrap(), vertex, "--format", "json"]);
         assert!(out.status.success(), "{out:?}");
@@ -57,7 +57,7 @@ impl Lab {
     }
 }
 
-fn until(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + SOON;
     while !done() {
         assert!(Instant::now() < end, "{what}");
@@ -209,23 +209,6 @@ fn a_run_that_is_killed_is_known_to_have_been() {
         "{log:?}"
     );
     assert!(target.exists());
-}
-
-#[test]
-fn a_spool_that_cannot_be_written_stops_nobody() {
-    let lab = Lab::new();
-    fs::write(lab.at("file"), "").unwrap();
-    let out = lab
-        .esker(&["run", "--", "sh", "-c", "echo well; exit 3"])
-        .env("ESKER_SPOOL", lab.at("file").join("spool"))
-        .output()
-        .unwrap();
-    assert_eq!(
-        (out.status.code(), out.stdout.as_slice()),
-        (Some(3), &b"well\n"[..])
-    );
-    let said = String::from_utf8(out.stderr).unwrap();
-    assert!(said.contains("this run is not recorded"), "{said}");
 }
 
 #[test]

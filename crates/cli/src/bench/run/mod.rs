@@ -9,6 +9,7 @@ use super::report::{Figure, Report, Target, Unit, median};
 use super::scratch::Scratch;
 use crate::context::Context;
 use crate::exit::Outcome;
+use crate::interrupt::Interrupt;
 use anyhow::Context as _;
 use esker::OpenOptions;
 use esker_record::{Ended, Found, Run, Spool, deliver_all, new_id, now};
@@ -38,14 +39,14 @@ impl How {
 
 struct Lab<'a> {
     scratch: &'a Scratch,
-    context: &'a Context,
+    interrupt: Interrupt,
     program: PathBuf,
     spool: PathBuf,
 }
 
 impl Lab<'_> {
     fn go_on(&self) -> anyhow::Result<()> {
-        match self.context.interrupt.stopped() {
+        match self.interrupt.stopped() {
             Some(_) => Err(esker_model::Error::Interrupted.into()),
             None => Ok(()),
         }
@@ -97,11 +98,11 @@ pub(crate) fn run(args: &RunBenchArgs, context: &mut Context) -> anyhow::Result<
     let mut report = Report::new("run");
     let lab = Lab {
         scratch: &scratch,
-        context,
+        interrupt: context.interrupt.clone(),
         program: std::env::current_exe()?,
         spool: scratch.fresh("spool")?,
     };
-    let measured = measure(args, &lab, &mut report);
+    let measured = measure(args, context, &lab, &mut report);
     let stopped = match measured {
         Ok(()) => false,
         Err(error) if super::is_interruption(&error) => true,
@@ -120,17 +121,27 @@ pub(crate) fn run(args: &RunBenchArgs, context: &mut Context) -> anyhow::Result<
     Ok(Outcome::partly_if(stopped))
 }
 
-fn measure(args: &RunBenchArgs, lab: &Lab<'_>, report: &mut Report) -> anyhow::Result<()> {
-    starts(args, lab, report)?;
-    opens(args, lab, report)?;
-    build(args, lab, report)?;
-    tasks(args, lab, report)?;
-    delivery(args, lab, report)
+fn measure(
+    args: &RunBenchArgs,
+    context: &Context,
+    lab: &Lab<'_>,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    starts(args, context, lab, report)?;
+    opens(args, context, lab, report)?;
+    build(args, context, lab, report)?;
+    tasks(args, context, lab, report)?;
+    delivery(args, context, lab, report)
 }
 
 /// What is added to a command that does nothing.
-fn starts(args: &RunBenchArgs, lab: &Lab<'_>, report: &mut Report) -> anyhow::Result<()> {
-    lab.context.note("starting `true`");
+fn starts(
+    args: &RunBenchArgs,
+    context: &Context,
+    lab: &Lab<'_>,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    context.note("starting `true`");
     let folder = lab.scratch.fresh("starts")?;
     std::fs::create_dir_all(&folder)?;
     let mut times: [Vec<f64>; 3] = Default::default();
@@ -157,8 +168,13 @@ fn starts(args: &RunBenchArgs, lab: &Lab<'_>, report: &mut Report) -> anyhow::Re
 }
 
 /// What it costs to see one file opened.
-fn opens(args: &RunBenchArgs, lab: &Lab<'_>, report: &mut Report) -> anyhow::Result<()> {
-    lab.context.note("opening files");
+fn opens(
+    args: &RunBenchArgs,
+    context: &Context,
+    lab: &Lab<'_>,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    context.note("opening files");
     let folder = lab.scratch.fresh("files")?;
     std::fs::create_dir_all(&folder)?;
     let names: Vec<String> = (0..args.files).map(|n| format!("f{n}")).collect();
@@ -190,7 +206,12 @@ fn opens(args: &RunBenchArgs, lab: &Lab<'_>, report: &mut Report) -> anyhow::Res
 }
 
 /// A real build.
-fn build(args: &RunBenchArgs, lab: &Lab<'_>, report: &mut Report) -> anyhow::Result<()> {
+fn build(
+    args: &RunBenchArgs,
+    context: &Context,
+    lab: &Lab<'_>,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     let source = match &args.tree {
         Some(tree) => std::path::absolute(tree)?,
         None => tree::make(&lab.scratch.fresh("source")?)?,
@@ -201,7 +222,7 @@ fn build(args: &RunBenchArgs, lab: &Lab<'_>, report: &mut Report) -> anyhow::Res
     }
     let mut times: [Vec<f64>; 3] = Default::default();
     for round in 0..args.rounds {
-        lab.context.note(&format!("building, round {}", round + 1));
+        context.note(&format!("building, round {}", round + 1));
         for (how, times) in How::ALL.into_iter().zip(&mut times) {
             let folder = lab.scratch.fresh("build")?;
             tree::copy(&source, &folder)?;
@@ -232,8 +253,13 @@ fn opens_of_last(lab: &Lab<'_>) -> anyhow::Result<u64> {
 }
 
 /// Many at once, as tasks of an array are.
-fn tasks(args: &RunBenchArgs, lab: &Lab<'_>, report: &mut Report) -> anyhow::Result<()> {
-    lab.context.note("recording at once");
+fn tasks(
+    args: &RunBenchArgs,
+    context: &Context,
+    lab: &Lab<'_>,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    context.note("recording at once");
     let folder = lab.scratch.fresh("tasks")?;
     std::fs::create_dir_all(&folder)?;
     let before = Spool::new(&lab.spool).read()?.len();
@@ -269,8 +295,13 @@ fn tasks(args: &RunBenchArgs, lab: &Lab<'_>, report: &mut Report) -> anyhow::Res
 }
 
 /// From a spool into a database.
-fn delivery(args: &RunBenchArgs, lab: &Lab<'_>, report: &mut Report) -> anyhow::Result<()> {
-    lab.context.note("delivering");
+fn delivery(
+    args: &RunBenchArgs,
+    context: &Context,
+    lab: &Lab<'_>,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    context.note("delivering");
     let spool = Spool::new(lab.scratch.fresh("full")?);
     let start = now();
     for n in 0..args.tasks {
@@ -296,7 +327,7 @@ fn delivery(args: &RunBenchArgs, lab: &Lab<'_>, report: &mut Report) -> anyhow::
         entry.end(&run)?;
     }
     let path = lab.scratch.fresh("database")?;
-    let options = OpenOptions::new().memory_bytes(lab.context.globals.memory);
+    let options = OpenOptions::new().memory_bytes(context.globals.memory);
     let database = options.create(true).open(&path.to_string_lossy())?;
     let began = Instant::now();
     let runs: Vec<_> = spool

@@ -77,7 +77,7 @@ fn options(args: &RunArgs, run: &Run, spool: &Spool) -> Options {
     }
 }
 
-fn used(seen: Seen) -> Use {
+fn used(seen: &Seen) -> Use {
     Use {
         path: seen.path.to_string_lossy().into_owned(),
         size: Some(seen.size),
@@ -92,13 +92,13 @@ pub(super) fn add(run: &mut Run, observed: Observed) {
         let is_new = |one: &Use| !known.iter().any(|k| k.path == one.path);
         found.into_iter().filter(is_new).collect()
     };
-    let inputs = observed.inputs.into_iter().map(used).collect();
+    let inputs = observed.inputs.iter().map(used).collect();
     let inputs = missing(&run.inputs, inputs);
     run.inputs.extend(inputs);
     let outputs = observed.outputs.iter().map(|p| Use::of(p)).collect();
     let outputs = missing(&run.outputs, outputs);
     run.outputs.extend(outputs);
-    let programs = observed.programs.into_iter().map(used).collect();
+    let programs = observed.programs.iter().map(used).collect();
     let programs = missing(&run.programs, programs);
     run.programs.extend(programs);
     let opens = observed.opens.to_string();

@@ -1,0 +1,331 @@
+//! Spools that servers empty, and spools that take nothing: on a disk that is full, in a folder that cannot be.
+
+use crate::runs::{Lab, until};
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// A server that looks into a folder; it is killed in the end.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(lab: &Lab, spool: &Path) -> Self {
+        let port = lab.at("port");
+        let _ = fs::remove_file(&port);
+        let child = lab
+            .esker(&[
+                "serve",
+                "served.esker",
+                "--create",
+                "--listen",
+                "127.0.0.1:0",
+                "--port-file",
+                "port",
+                "--spool",
+            ])
+            .arg(spool)
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(lab.at("server.log")).unwrap())
+            .spawn()
+            .unwrap();
+        until("the server does not start", || port.exists());
+        let address = fs::read_to_string(&port).unwrap().trim().to_owned();
+        Self { child, address }
+    }
+
+    fn target(&self) -> String {
+        format!("esker://{}", self.address)
+    }
+
+    /// One of its counters.
+    fn counts(&self, name: &str) -> u64 {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        write!(
+            stream,
+            "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut all = String::new();
+        stream.read_to_string(&mut all).unwrap();
+        let line = all
+            .lines()
+            .find_map(|l| l.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn done(spool: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(spool).unwrap().map(|e| e.unwrap().path());
+    entries
+        .filter(|p| p.extension().is_some_and(|e| e == "done"))
+        .collect()
+}
+
+/// As tasks of an array on many nodes: they know no server, and there is none while most of them run.
+#[test]
+fn a_server_takes_in_what_tasks_leave() {
+    let lab = Lab::new();
+    let tasks: usize = std::env::var("ESKER_TASKS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(300);
+    let spool = lab.at("shared");
+    let run = |n: usize| {
+        let out = lab
+            .esker(&[
+                "run",
+                "--leave",
+                "--spool",
+                "shared",
+                "--name",
+                &format!("task {n}"),
+                "--",
+                "true",
+            ])
+            .env_remove("ESKER_TARGET")
+            .env("SLURM_JOB_ID", (1000 + n).to_string())
+            .env("SLURM_ARRAY_JOB_ID", "999")
+            .env("SLURM_ARRAY_TASK_ID", n.to_string())
+            .output()
+            .unwrap();
+        assert!(out.status.success() && out.stderr.is_empty(), "{out:?}");
+    };
+    run(0);
+    let kept = done(&spool).pop().unwrap();
+    let copy = fs::read(&kept).unwrap();
+    let server = Server::start(&lab, &spool);
+    std::thread::scope(|scope| {
+        for part in 0..16 {
+            let run = &run;
+            scope.spawn(move || (1..tasks).filter(|n| n % 16 == part).for_each(run));
+        }
+    });
+    until("runs are missing", || {
+        server.counts("esker_spool_runs_total") >= tasks as u64
+    });
+    assert!(done(&spool).is_empty());
+    let target = server.target();
+    let most = (tasks + 10).to_string();
+    let log = lab.log(&[&target, "--limit", &most]);
+    assert_eq!(log.len(), tasks);
+    // Again the same one, and one that is torn, and one that says it is somebody else's.
+    fs::write(&kept, &copy).unwrap();
+    fs::write(spool.join("torn.done"), &copy[..copy.len() / 2 - 3]).unwrap();
+    until("it is not moved aside", || {
+        server.counts("esker_spool_aside_total") == 1
+    });
+    until("it does not go", || done(&spool).is_empty());
+    assert!(spool.join("aside/torn.done").exists());
+    assert_eq!(
+        lab.log(&[&target, "--limit", &most]).len(),
+        tasks,
+        "twice is once"
+    );
+    let said = fs::read_to_string(lab.at("server.log")).unwrap();
+    assert!(said.contains("moved aside"), "{said}");
+    let out = lab.said(&["scan", &target, "job:999", "contains", "--format", "ndjson"]);
+    assert_eq!(
+        String::from_utf8(out.stdout).unwrap().lines().count(),
+        tasks
+    );
+}
+
+#[test]
+fn a_run_that_names_no_database_waits_for_who_does() {
+    let lab = Lab::new();
+    let out = lab
+        .esker(&["run", "--leave", "--", "true"])
+        .env_remove("ESKER_TARGET")
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{out:?}");
+    let out = lab
+        .esker(&["spool", "deliver"])
+        .env_remove("ESKER_TARGET")
+        .output()
+        .unwrap();
+    assert_eq!(out.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&out.stderr).contains("names no database"),
+        "{out:?}"
+    );
+    assert_eq!(lab.log(&[])[0]["state"], "done", "`esker log` brings it");
+}
+
+/// A file system of 64 KiB, until it is dropped.
+struct Small(PathBuf);
+
+impl Small {
+    /// Nothing where only root may mount and this is not root.
+    fn mount(at: &Path) -> Option<Self> {
+        fs::create_dir(at).unwrap();
+        let out = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=64k", "none"])
+            .arg(at)
+            .output()
+            .unwrap();
+        if !out.status.success() {
+            eprintln!("left out, for want of a file system that is full: {out:?}");
+            return None;
+        }
+        Some(Self(at.to_owned()))
+    }
+
+    fn fill(&self) {
+        let mut file = fs::File::create(self.0.join("filler")).unwrap();
+        while file.write_all(&[1; 4096]).is_ok() {}
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// It wants more than a page.
+fn large(lab: &Lab, words: &[&str]) -> std::process::Output {
+    let value = format!("text={}", "x".repeat(9000));
+    let begin = ["run", "--spool", "small/spool", "--param", &value];
+    lab.said(&[&begin, words].concat())
+}
+
+#[test]
+fn on_a_full_disk_runs_go_straight_to_the_database() {
+    let lab = Lab::new();
+    let Some(small) = Small::mount(&lab.at("small")) else {
+        return;
+    };
+    small.fill();
+    let out = large(
+        &lab,
+        &["--name", "full", "--", "sh", "-c", "echo well; exit 3"],
+    );
+    assert_eq!(
+        (out.status.code(), out.stdout.as_slice()),
+        (Some(3), &b"well\n"[..])
+    );
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert!(
+        said.contains("No space left") && said.contains("went straight to"),
+        "{said}"
+    );
+    assert_eq!(lab.log(&["--last"])[0]["state"], "exit 3");
+    // Its beginning is there while it runs.
+    let mut child = lab
+        .esker(&[
+            "run",
+            "--spool",
+            "small/spool",
+            "--name",
+            "long",
+            "--",
+            "sh",
+            "-c",
+            "while [ ! -e go ]; do sleep 0.05; done",
+        ])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    until("its beginning is not recorded", || {
+        let log = lab.log(&["--limit", "9"]);
+        log.iter()
+            .any(|r| r["name"] == "long" && r["state"] == "runs")
+    });
+    fs::write(lab.at("go"), "").unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(lab.log(&["--last"])[0]["state"], "done");
+}
+
+#[test]
+fn a_disk_that_fills_up_meanwhile_loses_no_end() {
+    let lab = Lab::new();
+    let Some(_small) = Small::mount(&lab.at("small")) else {
+        return;
+    };
+    let script = "cat /dev/zero > small/filler 2>/dev/null; exit 4";
+    let out = large(&lab, &["--", "sh", "-c", script]);
+    assert_eq!(out.status.code(), Some(4));
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert!(
+        said.contains("takes no more") && said.contains("went straight to"),
+        "{said}"
+    );
+    assert_eq!(lab.log(&["--last"])[0]["state"], "exit 4");
+    let left = fs::read_dir(lab.at("small/spool")).unwrap().count();
+    assert_eq!(left, 0, "nothing is left that would be delivered again");
+}
+
+#[test]
+fn what_is_lost_is_told_where_no_database_is_either() {
+    let lab = Lab::new();
+    fs::write(lab.at("file"), "").unwrap();
+    let record = |spool: &str, target: &str| {
+        let out = lab.said(&[
+            "run",
+            "--spool",
+            spool,
+            "--target",
+            target,
+            "--",
+            "sh",
+            "-c",
+            "echo well; exit 3",
+        ]);
+        assert_eq!(
+            (out.status.code(), out.stdout.as_slice()),
+            (Some(3), &b"well\n"[..])
+        );
+        String::from_utf8(out.stderr).unwrap()
+    };
+    // Neither takes it: both are named.
+    let said = record("file/spool", "esker://127.0.0.1:1");
+    assert!(
+        said.contains("this run is not recorded")
+            && said.contains("file/spool")
+            && said.contains("127.0.0.1:1"),
+        "{said}"
+    );
+    // The spool takes it, though its database is gone for good.
+    let said = record("spool", "esker://127.0.0.1:1");
+    assert!(said.is_empty(), "{said}");
+    let out = lab.said(&["spool", "list", "--format", "json"]);
+    assert!(String::from_utf8(out.stdout).unwrap().contains("waits"));
+    // A spool that cannot be: the database takes it.
+    let target = lab.at("lab.esker");
+    let said = record("file/spool", target.to_str().unwrap());
+    assert!(said.contains("went straight to"), "{said}");
+    assert_eq!(lab.log(&["--last"])[0]["state"], "exit 3");
+}
+
+#[test]
+fn a_user_without_a_home_has_a_spool_all_the_same() {
+    let lab = Lab::new();
+    let spool = lab.at(&format!(
+        "esker-spool-{}",
+        rustix::process::getuid().as_raw()
+    ));
+    let out = lab
+        .esker(&["run", "--leave", "--", "true"])
+        .env_remove("ESKER_SPOOL")
+        .env_remove("XDG_STATE_HOME")
+        .env("HOME", "/nonexistent")
+        .env("TMPDIR", lab.at(""))
+        .output()
+        .unwrap();
+    assert!(out.status.success() && out.stderr.is_empty(), "{out:?}");
+    assert_eq!(done(&spool).len(), 1);
+    assert!(!Path::new("/nonexistent").exists());
+}
