@@ -229,7 +229,7 @@ fn folder_of(file: &Path) -> String {
     file.parent().unwrap_or(file).display().to_string()
 }
 
-fn deliver(database: Option<&Database>, run: &Run) -> std::result::Result<(), String> {
+fn deliver(database: Option<&Database>, run: &Run) -> Result<(), String> {
     let done = match database {
         Some(database) => deliver_one(database, run),
         None => OpenOptions::new()

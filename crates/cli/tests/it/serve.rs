@@ -76,12 +76,6 @@ impl Served {
         Self { child, address }
     }
 
-    /// Sends it a signal.
-    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, signal).unwrap();
-    }
-
     pub(crate) fn target(&self) -> String {
         format!("esker://{}", self.address)
     }
@@ -90,7 +84,7 @@ impl Served {
         OpenOptions::new().open(&self.target()).unwrap()
     }
 
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
         let sent = Command::new("kill").args([name, &id]).status().unwrap();
         assert!(sent.success());

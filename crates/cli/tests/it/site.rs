@@ -431,7 +431,7 @@ fn a_server_that_hangs_holds_nobody_up() {
         &[&mount[..], &["--background", "--attr-timeout", "0s"]].concat(),
     ));
     assert!(at.join("known/a").metadata().unwrap().is_file());
-    served.signal(rustix::process::Signal::STOP);
+    served.signal("-STOP");
     // Many at once, on all threads that the mount has.
     let asking: Vec<_> = (0..8)
         .map(|n| {
@@ -443,18 +443,21 @@ fn a_server_that_hangs_holds_nobody_up() {
         let error = answer.join().unwrap();
         assert_eq!(error.raw_os_error(), Some(5), "{error}");
     }
-    assert!(at.join("known/a").metadata().unwrap().is_file(), "it is known still");
-    served.signal(rustix::process::Signal::CONT);
+    assert!(
+        at.join("known/a").metadata().unwrap().is_file(),
+        "it is known still"
+    );
+    served.signal("-CONT");
     let until = Instant::now() + Duration::from_secs(30);
     while at.join("unknown/b").metadata().is_err() {
         assert!(Instant::now() < until, "it does not come back");
         std::thread::sleep(Duration::from_millis(100));
     }
     // And it can be unmounted while it hangs.
-    served.signal(rustix::process::Signal::STOP);
+    served.signal("-STOP");
     let path = at.join("unknown/c");
     let asking = std::thread::spawn(move || path.metadata().map(drop));
     good(&run(folder, &["umount", "--force", place]));
     assert!(asking.join().unwrap().is_err());
-    served.signal(rustix::process::Signal::CONT);
+    served.signal("-CONT");
 }

@@ -28,14 +28,23 @@ fn what_a_folder_says_is_what_programs_are_told() {
             });
             kept(&scratch.path("before"), &[1; 50_000]).unwrap();
             kept(&scratch.path("small"), b"in the database").unwrap();
-            let mut open = OpenOptions::new().append(true).open(scratch.path("before")).unwrap();
+            let mut open = OpenOptions::new()
+                .append(true)
+                .open(scratch.path("before"))
+                .unwrap();
 
             failing.fail(true);
             // Whoever writes, or waits until it is safe, is told; nothing is there that was not acknowledged.
-            assert!(is_io(kept(&scratch.path("during"), &[2; 50_000])), "{passthrough}");
+            assert!(
+                is_io(kept(&scratch.path("during"), &[2; 50_000])),
+                "{passthrough}"
+            );
             let appended = open.write_all(&[3; 50_000]).and_then(|()| open.sync_all());
             assert!(is_io(appended), "{passthrough}");
-            assert!(is_io(fs::write(scratch.path("before"), [4; 50_000])), "{passthrough}");
+            assert!(
+                is_io(fs::write(scratch.path("before"), [4; 50_000])),
+                "{passthrough}"
+            );
             // What lies in the database is not held up by it.
             assert_eq!(fs::read(scratch.path("small")).unwrap(), b"in the database");
             fs::create_dir(scratch.path("d")).unwrap();
@@ -45,12 +54,19 @@ fn what_a_folder_says_is_what_programs_are_told() {
             failing.fail(false);
             drop(open);
             let before = fs::read(scratch.path("before")).unwrap();
-            assert!(before.len() <= 100_000 && !before.contains(&2), "{}", before.len());
+            assert!(
+                before.len() <= 100_000 && !before.contains(&2),
+                "{}",
+                before.len()
+            );
             kept(&scratch.path("before"), &[5; 60_000]).unwrap();
             kept(&scratch.path("during"), &[6; 60_000]).unwrap();
             assert_eq!(fs::read(scratch.path("before")).unwrap(), [5; 60_000]);
             assert_eq!(fs::read(scratch.path("during")).unwrap(), [6; 60_000]);
-            assert_eq!(fs::read(scratch.path("d/small")).unwrap(), b"in the database");
+            assert_eq!(
+                fs::read(scratch.path("d/small")).unwrap(),
+                b"in the database"
+            );
             scratch.demand_sound_in(&data);
         }
     });

@@ -1,14 +1,18 @@
 //! A file system for data folders that fails when it is told to: a folder of another one, shown by FUSE.
 
 use fuser::{
-    BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
-    INodeNo, LockOwner, MountOption, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty,
-    ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
+    Generation, INodeNo, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, Session, SessionACL, TimeOrNow,
+    WriteFlags,
 };
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use rustix::fs::{Mode, OFlags};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,9 +45,16 @@ impl Failing {
             fails: Arc::clone(&fails),
             paths: Mutex::new(HashMap::from([(1, PathBuf::new())])),
         };
-        let mut config = Config::default();
-        config.mount_options = vec![MountOption::FSName("failing".into())];
-        let session = fuser::spawn_mount2(shown, at.path(), &config).unwrap();
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let device: OwnedFd = rustix::fs::open("/dev/fuse", flags, Mode::empty()).unwrap();
+        let data = format!(
+            "fd={},rootmode=40000,user_id=0,group_id=0",
+            device.as_raw_fd()
+        );
+        let (kind, options) = (Some("fuse.failing"), Some(data.as_str()));
+        mount(kind, at.path(), kind, MsFlags::empty(), options).unwrap();
+        let session = Session::from_fd(shown, device, SessionACL::All, Config::default());
+        let session = session.unwrap().spawn().unwrap();
         Self {
             at,
             _below: below,
@@ -64,6 +75,7 @@ impl Failing {
 
 impl Drop for Failing {
     fn drop(&mut self) {
+        let _ = umount2(self.at.path(), MntFlags::MNT_DETACH);
         drop(self.session.take());
     }
 }
@@ -77,7 +89,8 @@ fn told<T>(done: io::Result<T>) -> Answer<T> {
 impl Shown {
     fn path(&self, number: INodeNo) -> PathBuf {
         let paths = self.paths.lock().unwrap();
-        self.below.join(paths.get(&number.0).cloned().unwrap_or_default())
+        self.below
+            .join(paths.get(&number.0).cloned().unwrap_or_default())
     }
 
     fn sound(&self) -> Answer<()> {
@@ -118,7 +131,12 @@ impl Shown {
 
     fn open_file(&self, number: INodeNo) -> Answer<File> {
         self.sound()?;
-        told(OpenOptions::new().read(true).write(true).open(self.path(number)))
+        told(
+            OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(self.path(number)),
+        )
     }
 }
 
@@ -170,10 +188,14 @@ impl Filesystem for Shown {
         let path = self.path(ino);
         let set = size
             .map_or(Ok(()), |size| {
-                self.open_file(ino).and_then(|file| told(file.set_len(size)))
+                self.open_file(ino)
+                    .and_then(|file| told(file.set_len(size)))
             })
             .and_then(|()| match mode {
-                Some(mode) => told(fs::set_permissions(&path, fs::Permissions::from_mode(mode & 0o7777))),
+                Some(mode) => told(fs::set_permissions(
+                    &path,
+                    fs::Permissions::from_mode(mode & 0o7777),
+                )),
                 None => Ok(()),
             })
             .and_then(|()| self.look(&path));
@@ -203,7 +225,10 @@ impl Filesystem for Shown {
         _: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let (from, to) = (self.path(parent).join(name), self.path(newparent).join(newname));
+        let (from, to) = (
+            self.path(parent).join(name),
+            self.path(newparent).join(newname),
+        );
         let moved = self.sound().and_then(|()| told(fs::rename(from, &to)));
         done(reply, moved.and_then(|()| self.look(&to).map(drop)));
     }
@@ -222,7 +247,13 @@ impl Filesystem for Shown {
         let made = self.sound().and_then(|()| told(File::create(&path)));
         match made.and_then(|_| self.look(&path)) {
             Ok(found) => {
-                reply.created(&NOW, &found, Generation(0), FileHandle(1), FopenFlags::FOPEN_DIRECT_IO);
+                reply.created(
+                    &NOW,
+                    &found,
+                    Generation(0),
+                    FileHandle(1),
+                    FopenFlags::FOPEN_DIRECT_IO,
+                );
             }
             Err(e) => reply.error(e),
         }
@@ -247,7 +278,9 @@ impl Filesystem for Shown {
         reply: ReplyData,
     ) {
         let mut bytes = vec![0; size as usize];
-        let read = self.open_file(ino).and_then(|file| told(file.read_at(&mut bytes, offset)));
+        let read = self
+            .open_file(ino)
+            .and_then(|file| told(file.read_at(&mut bytes, offset)));
         match read {
             Ok(n) => reply.data(&bytes[..n]),
             Err(e) => reply.error(e),
@@ -266,7 +299,9 @@ impl Filesystem for Shown {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let written = self.open_file(ino).and_then(|file| told(file.write_all_at(data, offset)));
+        let written = self
+            .open_file(ino)
+            .and_then(|file| told(file.write_all_at(data, offset)));
         match written {
             Ok(()) => reply.written(u32::try_from(data.len()).unwrap()),
             Err(e) => reply.error(e),

@@ -13,9 +13,7 @@ mod start;
 use crate::args::{Globals, RunArgs, SpoolArg};
 use crate::output::Style;
 use esker_model::Error;
-use esker_record::{
-    Begin, Ended, Entry, Run, Spool, Use, begin, git, now, settings, usual_folder,
-};
+use esker_record::{Begin, Ended, Entry, Run, Spool, Use, begin, git, now, settings, usual_folder};
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
