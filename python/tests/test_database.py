@@ -1,6 +1,7 @@
 """Writing, reading, questions: through the bindings as a user calls them."""
 
 import asyncio
+import gzip
 import shutil
 import signal
 import subprocess
@@ -148,9 +149,29 @@ def test_sparql(db):
     assert db.sparql("ASK { <urn:b> <urn:n> 'x' }") is True
     with pytest.raises(esker.InvalidError, match="sparql_update"):
         db.sparql("DELETE DATA { <urn:b> <urn:n> 'x' }")
+    triples = db.sparql("CONSTRUCT WHERE { <urn:a> <urn:n> ?n }")
+    assert sorted(triples["subject"]) == ["<urn:a>", "<urn:a>"]
 
 
-def test_changes_are_told(db):
+@pytest.mark.parametrize("packed", [False, True])
+def test_rdf_is_loaded(db, tmp_path, packed):
+    text = b'<urn:a> <urn:n> 1 , 2.5 , true , "x"@en .'
+    path = tmp_path / ("a.ttl.gz" if packed else "a.ttl")
+    path.write_bytes(gzip.compress(text) if packed else text)
+    db.load_rdf(path)
+    db.load_rdf(path, graph="urn:g")
+    found = db.sparql("SELECT (COUNT(*) AS ?n) { GRAPH <urn:g> { ?s ?p ?o } }")
+    assert list(found) == [{"n": 4}]
+    assert db.sparql("SELECT ?o { <urn:a> <urn:n> ?o FILTER(isNumeric(?o)) }").types == {"o": "Float64"}
+    path.write_bytes(gzip.compress(b"<urn:a> <urn:n>") if packed else b"<urn:a> <urn:n>")
+    with pytest.raises(esker.InvalidError):
+        db.load_rdf(path)
+    with pytest.raises(esker.EskerError):
+        db.load_rdf(tmp_path / "a.csv")
+
+
+def test_changes_are_told(own):
+    db = own
     changes = db.watch(period=0.01)
     db.link("job:1", "read", "file:/a")
     seen = next(changes)
@@ -167,7 +188,8 @@ def test_asyncio(tmp_path):
     assert asyncio.run(run())[0]["Job"] == 20
 
 
-def test_a_second_process_attaches(db):
+def test_a_second_process_attaches(own):
+    db = own
     db.insert("job:1", k=1)
     code = f"import esker; db = esker.open({db.target!r}); print(db.role, db['job:1']['k']); db.insert('job:2')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

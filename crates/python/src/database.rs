@@ -138,7 +138,7 @@ impl Core {
 
     /// Where it is.
     #[getter]
-    fn target(&self) -> &str {
+    pub(crate) fn target(&self) -> &str {
         &self.target
     }
 

@@ -20,6 +20,7 @@ mod change;
 mod columns;
 mod database;
 mod error;
+mod far;
 mod files;
 mod recording;
 mod sparql;
@@ -36,7 +37,11 @@ mod _esker {
     #[pymodule_export]
     use crate::database::Core;
     #[pymodule_export]
+    use crate::far::ask;
+    #[pymodule_export]
     use crate::recording::Recording;
+    #[pymodule_export]
+    use crate::sparql::load_rdf;
     #[pymodule_export]
     use crate::walk::{Travelled, Walk};
 

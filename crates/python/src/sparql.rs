@@ -2,15 +2,18 @@
 
 use crate::cancel::{Signals, work};
 use crate::columns::{Columns, Table, of_mixed};
+use crate::database::Core;
 use crate::error::invalid;
 use esker::Database;
-use esker::rdf::{STACK, error, moment};
+use esker::rdf::{Loading, Rules, STACK, error, files, moment};
 use esker_model::{Cancel as _, Error, Result, Value};
 use esker_rdf::id::Id;
+use esker_rdf::infer::Limits;
 use esker_rdf::{Found, Options, Term};
 
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
+use std::path::PathBuf;
 
 /// Bytes that a query may put beside the data.
 const MEMORY: usize = 4 << 30;
@@ -142,6 +145,34 @@ fn ask(
             }
             Answer::Columns(columns.into())
         }
+    })
+}
+
+/// Adds a file to a graph: quads read, and those that are new.
+#[pyfunction]
+pub(crate) fn load_rdf(
+    py: Python<'_>,
+    core: &Core,
+    path: PathBuf,
+    graph: Option<String>,
+) -> PyResult<(u64, u64)> {
+    let database = core.database(py)?;
+    work(py, |signals| {
+        let files = files(&path)?;
+        let stop = || signals.cancelled().then_some("interrupted");
+        let how = Loading {
+            graph: graph.as_deref(),
+            lenient: false,
+            infer: Rules::AsBefore,
+            part: None,
+        };
+        let limits = Limits {
+            memory: MEMORY,
+            stop: &stop,
+        };
+        let mut rdf = database.rdf_to_change()?;
+        let loaded = rdf.load(&files, how, limits, &mut |_| !signals.cancelled())?;
+        Ok((loaded.read, loaded.new))
     })
 }
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ._esker import Core, Recording, Walk
+from ._esker import Core, Recording, Walk, load_rdf
 from ._names import Name, name_of
+from ._sparql import far_load, far_query, far_update
 from ._table import Table, to_igraph, to_networkx
 from ._times import Time, Version, text_of
 from .errors import InvalidError, MissingError, UnavailableError
@@ -461,17 +462,34 @@ class Database:
 
     def sparql(self, query: str) -> Any:
         """A SPARQL query: a :class:`Table` for SELECT (numbers and truths typed, all else text) and for CONSTRUCT and
-        DESCRIBE (``subject predicate object``), a ``bool`` for ASK. Folders only.
+        DESCRIBE (``subject predicate object``), a ``bool`` for ASK. A server's data is asked there.
 
         Raises:
             InvalidError: the query is malformed, or is an update.
         """
+        far = far_query(self._core, query)
+        if far is not None:
+            return far if isinstance(far, bool) else Table(_Rows(*far))
         found = self._core.sparql(query)
         return found if isinstance(found, bool) else Table(found)
 
     def sparql_update(self, update: str) -> tuple[int, int]:
-        """A SPARQL update: quads added, quads removed."""
-        return self._core.sparql_update(update)
+        """A SPARQL update, whole or not at all: quads added, quads removed."""
+        return far_update(self._core, update) or self._core.sparql_update(update)
+
+    def load_rdf(self, path: str | os.PathLike[str], *, graph: str | None = None) -> None:
+        """Adds the triples of a file, all or none: Turtle, N-Triples, RDF/XML or JSON-LD (``.ttl .nt .rdf .jsonld``), perhaps packed
+        (``.gz``); a folder also takes N-Quads and TriG.
+
+        Args:
+            path: the file.
+            graph: the IRI of the graph; the default graph if it is left out.
+
+        Raises:
+            InvalidError: the file is malformed; the message has its line and column.
+        """
+        if not far_load(self._core, path, graph):
+            load_rdf(self._core, os.fspath(path), graph)
 
     # -- objects
 
@@ -561,12 +579,20 @@ class Database:
 
 
 class _Rows:
-    """Rows of texts that were made in Python, as columns."""
+    """Rows of values that were made in Python, as columns."""
 
     def __init__(self, names: list[str], rows: Sequence[tuple[Any, ...]]) -> None:
         self.names = names
-        self.types = ["Utf8"] * len(names)
+        self.types = [self._type({type(row[i]) for row in rows} - {type(None)}) for i in range(len(names))]
         self._rows = rows
+
+    @staticmethod
+    def _type(kinds: set[type]) -> str:
+        if kinds == {int}:
+            return "Int64"
+        if kinds and kinds <= {int, float}:
+            return "Float64"
+        return "Boolean" if kinds == {bool} else "Utf8"
 
     def rows(self, start: int, count: int) -> list[tuple[Any, ...]]:
         return list(self._rows[start : start + count])
@@ -577,7 +603,11 @@ class _Rows:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         import pyarrow
 
-        columns = {name: pyarrow.array([r[i] for r in self._rows], pyarrow.string()) for i, name in enumerate(self.names)}
+        arrow = {"Int64": pyarrow.int64(), "Float64": pyarrow.float64(), "Boolean": pyarrow.bool_(), "Utf8": pyarrow.string()}
+        columns = {}
+        for i, (name, kind) in enumerate(zip(self.names, self.types, strict=True)):
+            values = [row[i] if kind != "Utf8" or row[i] is None else str(row[i]) for row in self._rows]
+            columns[name] = pyarrow.array(values, arrow[kind])
         return pyarrow.table(columns).__arrow_c_stream__(requested_schema)
 
 

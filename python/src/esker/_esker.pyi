@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any, final
 
-__all__ = ["VERSION", "Columns", "Core", "Recording", "Travelled", "Walk", "insert_baseline"]
+__all__ = ["VERSION", "Columns", "Core", "Recording", "Travelled", "Walk", "ask", "insert_baseline", "load_rdf"]
 
 VERSION: str
 
@@ -98,3 +98,5 @@ class Core:
     def rename(self, path: str, to: str) -> None: ...
 
 def insert_baseline(core: Core, jobs: int, files: int, rows: int) -> float: ...
+def ask(core: Core, path: str, headers: list[tuple[str, str]], body: bytes) -> tuple[str, str] | None: ...
+def load_rdf(core: Core, path: str, graph: str | None) -> tuple[int, int]: ...

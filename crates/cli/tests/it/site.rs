@@ -424,6 +424,7 @@ fn a_server_that_hangs_holds_nobody_up() {
     let tier = Tier::start(folder, patience, &[]);
     let url = format!("{target}/data");
     let at = folder.join("mnt");
+    fs::create_dir(&at).unwrap();
     let place = at.to_str().unwrap();
     let mount = ["mount", "--origin", &url, place, "--via", &tier.via];
     good(&run(

@@ -3,8 +3,8 @@
 use fuser::{
     BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
     Generation, INodeNo, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, Session, SessionACL, TimeOrNow,
-    WriteFlags,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, Session, SessionACL,
+    TimeOrNow, WriteFlags,
 };
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use rustix::fs::{Mode, OFlags};
@@ -306,6 +306,34 @@ impl Filesystem for Shown {
             Ok(()) => reply.written(u32::try_from(data.len()).unwrap()),
             Err(e) => reply.error(e),
         }
+    }
+
+    fn readdir(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let path = self.path(ino);
+        let mut names: Vec<_> = match fs::read_dir(&path) {
+            Ok(entries) => entries.map(|e| e.unwrap().file_name()).collect(),
+            Err(e) => return reply.error(e.into()),
+        };
+        names.sort();
+        for (n, name) in names
+            .iter()
+            .enumerate()
+            .skip(usize::try_from(offset).unwrap())
+        {
+            if let Ok(found) = self.look(&path.join(name))
+                && reply.add(found.ino, n as u64 + 1, found.kind, name)
+            {
+                break;
+            }
+        }
+        reply.ok();
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
