@@ -42,12 +42,21 @@ pub(super) fn rows(before: &View, after: &View) -> Vec<Row> {
         let (part, name) = key;
         rows.push(row(*part, name.clone(), told(before), told(after)));
     }
-    arguments(before, after, &mut rows);
+    sequence(
+        (Part::Argument, ""),
+        [&before.arguments, &after.arguments],
+        &mut rows,
+    );
+    sequence(
+        (Part::Script, "line "),
+        [&before.script, &after.script],
+        &mut rows,
+    );
     files(Part::Input, &before.inputs, &after.inputs, &mut rows);
     files(Part::Output, &before.outputs, &after.outputs, &mut rows);
     // Words stay in their order.
     let name = |row: &Row| match row.part {
-        Part::Argument => String::new(),
+        Part::Argument | Part::Script => String::new(),
         _ => row.name.clone(),
     };
     rows.sort_by_cached_key(|row| (row.part, name(row)));
@@ -59,7 +68,8 @@ fn row(part: Part, name: String, before: Option<String>, after: Option<String>) 
         Part::Environment => OWN.contains(&name.as_str()),
         Part::Place => matches!(name.as_str(), "job" | "jobid" | "pid" | "slurm_step"),
         Part::Time => name != "seconds",
-        Part::Tag => name.starts_with("trace_"),
+        // What Slurm says of when: `@submit`, `@queue_wait`.
+        Part::Tag => name.starts_with("trace_") || name.starts_with('@'),
         _ => false,
     };
     let change = match (&before, &after) {
@@ -81,11 +91,15 @@ fn row(part: Part, name: String, before: Option<String>, after: Option<String>) 
     }
 }
 
-/// Words that belong together are laid beside each other, however many stand before them.
-fn arguments(before: &View, after: &View, rows: &mut Vec<Row>) {
+/// Words or lines that belong together are laid beside each other, however many stand before them.
+fn sequence(
+    (part, of): (Part, &str),
+    [before, after]: [&Option<Vec<String>>; 2],
+    rows: &mut Vec<Row>,
+) {
     let none = Vec::new();
-    let b = before.arguments.as_ref().unwrap_or(&none);
-    let a = after.arguments.as_ref().unwrap_or(&none);
+    let b = before.as_ref().unwrap_or(&none);
+    let a = after.as_ref().unwrap_or(&none);
     let same = common(b, a);
     let mut ends = same.clone();
     ends.push((b.len(), a.len()));
@@ -98,13 +112,8 @@ fn arguments(before: &View, after: &View, rows: &mut Vec<Row>) {
                 (n < own).then(|| words.get(at + n).cloned()).flatten()
             };
             let place = if n < own_a { at_a + n } else { at_b + n };
-            let name = (place + 1).to_string();
-            let mut made = row(
-                Part::Argument,
-                name,
-                word(b, at_b, own_b),
-                word(a, at_a, own_a),
-            );
+            let name = format!("{of}{}", place + 1);
+            let mut made = row(part, name, word(b, at_b, own_b), word(a, at_a, own_a));
             made.expected = false;
             rows.push(made);
         }
@@ -112,12 +121,7 @@ fn arguments(before: &View, after: &View, rows: &mut Vec<Row>) {
     }
     for (at, _) in same {
         let word = b.get(at).cloned();
-        rows.push(row(
-            Part::Argument,
-            (at + 1).to_string(),
-            word.clone(),
-            word,
-        ));
+        rows.push(row(part, format!("{of}{}", at + 1), word.clone(), word));
     }
 }
 
@@ -250,6 +254,30 @@ mod tests {
         assert_eq!(
             told("-v in.nc x", "in.nc"),
             ["Removed Some(\"-v\") None", "Removed Some(\"x\") None"]
+        );
+    }
+
+    #[test]
+    fn of_a_script_the_lines_that_differ_are_told() {
+        let view = |text: &str| View {
+            script: Some(text.lines().map(str::to_owned).collect()),
+            ..View::default()
+        };
+        let (before, after) = (
+            view("#!/bin/sh\n#SBATCH -n 4\nsrun ./x"),
+            view("#!/bin/sh\n#SBATCH -n 8\nmodule load hdf5\nsrun ./x"),
+        );
+        let rows = rows(&before, &after);
+        let differ = rows.iter().filter(|r| r.change != Change::Same);
+        let differ: Vec<_> = differ
+            .map(|r| (r.part, r.name.as_str(), r.change))
+            .collect();
+        assert_eq!(
+            differ,
+            [
+                (Part::Script, "line 2", Change::Changed),
+                (Part::Script, "line 3", Change::Added)
+            ]
         );
     }
 

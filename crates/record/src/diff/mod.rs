@@ -30,6 +30,8 @@ pub enum Part {
     Program,
     /// Words of its command line.
     Argument,
+    /// Lines of its batch script.
+    Script,
     /// Files that it read.
     Input,
     /// Files that it wrote.
@@ -55,6 +57,7 @@ impl Part {
             Self::Setting => "setting",
             Self::Program => "program",
             Self::Argument => "argument",
+            Self::Script => "script",
             Self::Input => "input",
             Self::Output => "output",
             Self::Module => "module",

@@ -19,6 +19,8 @@ pub(super) struct View {
     pub(super) values: BTreeMap<(Part, String), BTreeSet<String>>,
     /// The words behind the program's name; nothing if the parts of a job differ in them.
     pub(super) arguments: Option<Vec<String>>,
+    /// The lines of its batch script.
+    pub(super) script: Option<Vec<String>>,
     pub(super) inputs: Files,
     pub(super) outputs: Files,
 }
@@ -203,6 +205,10 @@ fn attributes(vertex: &Vertex, out: &mut View, commands: &mut BTreeSet<Vec<Strin
                 let words = text(value);
                 let words = words.split_whitespace().skip(1).map(str::to_owned);
                 commands.insert(words.collect());
+            }
+            "script" => {
+                let lines = text(value).lines().map(str::to_owned).collect();
+                out.script.get_or_insert(lines);
             }
             "settings" => pairs(value).for_each(|(n, v)| out.add(Part::Setting, n, v)),
             "environment" => pairs(value).for_each(|(n, v)| out.add(Part::Environment, n, v)),

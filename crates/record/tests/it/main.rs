@@ -119,6 +119,38 @@ fn torn_files_are_named_and_the_beginning_counts() {
 }
 
 #[test]
+fn a_group_that_shares_a_folder_may_read_what_lies_there_and_nobody_else() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let mode = |at: &Path| fs::metadata(at).unwrap().permissions().mode() & 0o777;
+    for (folder, wanted) in [(0o700, 0o600), (0o755, 0o600), (0o770, 0o640)] {
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(folder)).unwrap();
+        let first = run(folder);
+        let path = Spool::new(dir.path()).begin(&first).unwrap();
+        let path = path.end(&ended(first)).unwrap();
+        // Whatever is masked out here is not given.
+        assert_eq!(mode(&path) & !wanted, 0, "{folder:o}");
+        assert_eq!(mode(&path) & 0o600, 0o600);
+    }
+}
+
+#[test]
+fn runs_that_have_ended_are_found_without_looking_at_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let spool = Spool::new(dir.path());
+    let goes_on = spool.begin(&run(7)).unwrap();
+    let done = ended(run(8));
+    spool.begin(&run(8)).unwrap().end(&done).unwrap();
+    let found = spool.ended().unwrap();
+    assert!(
+        matches!(&found[..], [Found::Run(run, _)] if **run == done),
+        "{found:?}"
+    );
+    assert_eq!(spool.read().unwrap().len(), 2);
+    drop(goes_on);
+}
+
+#[test]
 fn a_thousand_tasks_share_a_spool() {
     let dir = tempfile::tempdir().unwrap();
     let spool = Spool::new(dir.path());
@@ -172,6 +204,17 @@ fn a_batch_says_all_of_a_run_and_the_same_again() {
             _ => false,
         })
     };
+    // Programs are known by what they were.
+    all.programs.push(esker_record::Use {
+        path: "/opt/bin/cc1".into(),
+        size: Some(7),
+        ..esker_record::Use::default()
+    });
+    let exe = batch(&all, &types).mutations.into_iter().any(|m| {
+        matches!(m.op, Op::PutEdge { properties, .. } if properties.get("size") == Some(&Value::I64(7)))
+    });
+    assert!(exe);
+    all.programs.clear();
     assert!(has("level", &Value::I64(2)) && has("exit", &Value::I64(0)));
     assert!(has(
         "settings",

@@ -110,6 +110,9 @@ pub(super) fn now(spool: &Spool, target: &str, globals: &Globals) {
 
 /// Delivers a run that the spool has no room for, and removes what the spool has of it.
 pub(super) fn directly(run: &Run, begun: Option<PathBuf>, globals: &Globals) -> Result<()> {
+    if run.target.is_empty() {
+        return Err(Error::Invalid("no database is named (--target)".into()));
+    }
     let options = OpenOptions::new().memory_bytes(globals.memory);
     let database = options.create(true).open(&run.target)?;
     let applied = deliver_one(&database, run);

@@ -167,9 +167,15 @@ impl Begun {
                 }
             }
             Self::Database(e, thread) => {
+                // One that has not got there by now is not asked a second time: nobody is to wait twice.
+                let still = thread.as_ref().is_some_and(|t| !t.is_finished());
                 // In their order, so that nobody sees the end first.
                 let begun = thread.map(JoinHandle::join);
-                match deliver::directly(run, None, globals) {
+                let ended = match &begun {
+                    Some(Ok(Err(e))) if still => Err(Error::Unavailable(e.to_string())),
+                    _ => deliver::directly(run, None, globals),
+                };
+                match ended {
                     Ok(()) => warn(
                         globals,
                         &format!(
