@@ -30,7 +30,7 @@ impl Lab {
     }
 
     /// Files made here were made before.
-    fn rest(&self) {
+    fn rest() {
         std::thread::sleep(Duration::from_millis(60));
     }
 
@@ -48,7 +48,7 @@ impl Lab {
     }
 
     fn observe(&self, words: &[&str]) -> (ExitStatus, Observed) {
-        self.rest();
+        Self::rest();
         match run(self.command(words), &Self::options(), &|_| {}) {
             Outcome::Ran(status, _, observed) => (status, observed),
             other => panic!("{other:?}"),
@@ -105,7 +105,7 @@ fn a_file_is_told_by_the_name_that_it_has_at_the_end() {
     let lab = Lab::new();
     lab.put("old", "1");
     fs::create_dir_all(lab.at("a/b")).unwrap();
-    lab.rest();
+    Lab::rest();
     let (_, observed) = lab.sh(
         "echo x > draft; mv draft final; mv old moved; echo y > a/b/deep; mv a c; ln final second; : > gone; mv gone c/gone; rm c/gone",
     );

@@ -99,7 +99,7 @@ pub(crate) fn main(args: &RunArgs, globals: &Globals) -> u8 {
         },
     });
     if let Some(observed) = observed {
-        start::add(&mut run, observed);
+        start::add(&mut run, &observed);
     }
     begun.end(&spool, &run, args, globals);
     match status {

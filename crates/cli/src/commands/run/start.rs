@@ -87,7 +87,7 @@ fn used(seen: &Seen) -> Use {
 }
 
 /// Adds what was observed to what its user said: of files that both name, the user's word stays.
-pub(super) fn add(run: &mut Run, observed: Observed) {
+pub(super) fn add(run: &mut Run, observed: &Observed) {
     let missing = |known: &[Use], found: Vec<Use>| -> Vec<Use> {
         let is_new = |one: &Use| !known.iter().any(|k| k.path == one.path);
         found.into_iter().filter(is_new).collect()
