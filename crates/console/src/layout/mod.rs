@@ -88,7 +88,7 @@ pub(crate) enum Item {
 pub(crate) struct Columns {
     pub(crate) items: Vec<Item>,
     /// Items of each column, in order.
-    pub(crate) columns: Vec<Vec<usize>>,
+    pub(crate) stacks: Vec<Vec<usize>>,
     /// Items to the left of each item.
     pub(crate) left: Vec<Vec<usize>>,
     /// Items to the right of each item.
@@ -116,12 +116,12 @@ fn columns(
     let count = layered.layer.iter().max().map_or(0, |last| last + 1);
     let mut out = Columns {
         items: (0..boxes).map(Item::Box).collect(),
-        columns: vec![Vec::new(); count],
+        stacks: vec![Vec::new(); count],
         left: vec![Vec::new(); boxes],
         right: vec![Vec::new(); boxes],
     };
     for (item, layer) in layered.layer.iter().enumerate() {
-        out.columns[*layer].push(item);
+        out.stacks[*layer].push(item);
     }
     let mut ways = Vec::with_capacity(lines.len());
     for (number, (from, to)) in lines.iter().enumerate() {
@@ -137,7 +137,7 @@ fn columns(
                 out.items.push(Item::Bend(number));
                 out.left.push(Vec::new());
                 out.right.push(Vec::new());
-                out.columns[layer].push(bend);
+                out.stacks[layer].push(bend);
                 way.push(bend);
             }
             way.push(to);
@@ -163,10 +163,10 @@ fn put_together(
     middles: &[f64],
     gaps: Gaps,
 ) -> Drawing {
-    let mut left = Vec::with_capacity(columns.columns.len());
-    let mut widths = Vec::with_capacity(columns.columns.len());
+    let mut left = Vec::with_capacity(columns.stacks.len());
+    let mut widths = Vec::with_capacity(columns.stacks.len());
     let mut x = 0.0;
-    for column in &columns.columns {
+    for column in &columns.stacks {
         let boxes = column.iter().filter_map(|item| sizes.get(*item));
         let width = boxes.map(|size| size.width).fold(0.0, f64::max);
         left.push(x);

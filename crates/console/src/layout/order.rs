@@ -11,14 +11,14 @@ const PATIENCE: usize = 4;
 pub(super) fn order(columns: &mut Columns) {
     let mut place = vec![0; columns.items.len()];
     note(columns, &mut place);
-    let mut best = (total(columns, &place), columns.columns.clone());
+    let mut best = (total(columns, &place), columns.stacks.clone());
     let mut tired = 0;
     for sweep in 0..SWEEPS {
         if best.0 == 0 || tired == PATIENCE {
             break;
         }
         let to_right = sweep % 2 == 0;
-        let count = columns.columns.len();
+        let count = columns.stacks.len();
         for step in 1..count {
             let number = if to_right { step } else { count - 1 - step };
             by_medians(columns, number, to_right, &mut place);
@@ -26,17 +26,17 @@ pub(super) fn order(columns: &mut Columns) {
         exchange(columns, &mut place);
         let crossings = total(columns, &place);
         if crossings < best.0 {
-            best = (crossings, columns.columns.clone());
+            best = (crossings, columns.stacks.clone());
             tired = 0;
         } else {
             tired += 1;
         }
     }
-    columns.columns = best.1;
+    columns.stacks = best.1;
 }
 
 fn note(columns: &Columns, place: &mut [usize]) {
-    for column in &columns.columns {
+    for column in &columns.stacks {
         for (at, item) in column.iter().enumerate() {
             place[*item] = at;
         }
@@ -50,7 +50,7 @@ fn by_medians(columns: &mut Columns, number: usize, to_right: bool, place: &mut 
     } else {
         &columns.right
     };
-    let column = &columns.columns[number];
+    let column = &columns.stacks[number];
     let mut with: Vec<(f64, usize)> = Vec::with_capacity(column.len());
     for item in column {
         let mut places: Vec<usize> = beside[*item].iter().map(|n| place[*n]).collect();
@@ -74,7 +74,7 @@ fn by_medians(columns: &mut Columns, number: usize, to_right: bool, place: &mut 
     for (at, item) in ordered.iter().enumerate() {
         place[*item] = at;
     }
-    columns.columns[number] = ordered;
+    columns.stacks[number] = ordered;
 }
 
 /// The middle; of an even number of places nearer to where they lie close together (Gansner and others, 1993, section 3).
@@ -97,11 +97,11 @@ fn median(places: &[usize]) -> f64 {
 
 /// Exchanges neighbours in a column as long as fewer lines cross then.
 fn exchange(columns: &mut Columns, place: &mut [usize]) {
-    for number in 0..columns.columns.len() {
+    for number in 0..columns.stacks.len() {
         for _ in 0..4 {
             let mut changed = false;
-            for at in 1..columns.columns[number].len() {
-                let (a, b) = (columns.columns[number][at - 1], columns.columns[number][at]);
+            for at in 1..columns.stacks[number].len() {
+                let (a, b) = (columns.stacks[number][at - 1], columns.stacks[number][at]);
                 let (mut now, mut then) = (0, 0);
                 for beside in [&columns.left, &columns.right] {
                     let (ab, ba) = pair(&beside[a], &beside[b], place);
@@ -109,7 +109,7 @@ fn exchange(columns: &mut Columns, place: &mut [usize]) {
                     then += ba;
                 }
                 if then < now {
-                    columns.columns[number].swap(at - 1, at);
+                    columns.stacks[number].swap(at - 1, at);
                     place[a] = at;
                     place[b] = at - 1;
                     changed = true;
@@ -145,7 +145,7 @@ fn pair(a: &[usize], b: &[usize], place: &[usize]) -> (u64, u64) {
 }
 
 fn total(columns: &Columns, place: &[usize]) -> u64 {
-    let pairs = columns.columns.iter().map(|column| {
+    let pairs = columns.stacks.iter().map(|column| {
         let mut ends: Vec<(usize, usize)> = Vec::new();
         for (at, item) in column.iter().enumerate() {
             ends.extend(columns.right[*item].iter().map(|to| (at, place[*to])));

@@ -14,7 +14,7 @@ pub(super) fn place(columns: &Columns, sizes: &[Size], gaps: Gaps) -> Vec<f64> {
     };
     let apart = |a: usize, b: usize| f64::midpoint(height(a), height(b)) + gap(a, b);
     let mut middle = vec![0.0; columns.items.len()];
-    for column in &columns.columns {
+    for column in &columns.stacks {
         let mut last: Option<usize> = None;
         for item in column {
             middle[*item] = last.map_or(height(*item) / 2.0, |last| {
@@ -23,7 +23,7 @@ pub(super) fn place(columns: &Columns, sizes: &[Size], gaps: Gaps) -> Vec<f64> {
             last = Some(*item);
         }
     }
-    let count = columns.columns.len();
+    let count = columns.stacks.len();
     for sweep in 0..SWEEPS {
         for step in 0..count {
             let number = if sweep % 2 == 0 {
@@ -31,7 +31,7 @@ pub(super) fn place(columns: &Columns, sizes: &[Size], gaps: Gaps) -> Vec<f64> {
             } else {
                 count - 1 - step
             };
-            let column = &columns.columns[number];
+            let column = &columns.stacks[number];
             let wanted: Vec<(f64, f64)> = column
                 .iter()
                 .map(|item| wanted(columns, *item, sweep, &middle))

@@ -12,7 +12,7 @@ const TICKS_MAX: usize = 200;
 const EDGES_MAX: usize = 5_000;
 
 /// The times at which the focus changed, or was read or written, oldest first; and whether there were more.
-pub(super) fn ticks(graph: &dyn GraphRead, roles: &Roles, ask: &Ask) -> Result<(Vec<Tick>, bool)> {
+pub(super) fn ticks(graph: &dyn GraphRead, roles: Roles, ask: &Ask) -> Result<(Vec<Tick>, bool)> {
     let all = VersionRange {
         from: Version::ZERO,
         until: Version::MAX,

@@ -26,7 +26,7 @@ fn what_a_folder_says_is_what_programs_are_told() {
                 o.passthrough = passthrough;
                 o.data = vec![data.clone()];
             });
-            kept(&scratch.path("before"), &[1; 50_000]).unwrap();
+            kept(&scratch.path("before"), &vec![1; 50_000]).unwrap();
             kept(&scratch.path("small"), b"in the database").unwrap();
             let mut open = OpenOptions::new()
                 .append(true)
@@ -36,13 +36,13 @@ fn what_a_folder_says_is_what_programs_are_told() {
             failing.fail(true);
             // Whoever writes, or waits until it is safe, is told; nothing is there that was not acknowledged.
             assert!(
-                is_io(kept(&scratch.path("during"), &[2; 50_000])),
+                is_io(kept(&scratch.path("during"), &vec![2; 50_000])),
                 "{passthrough}"
             );
-            let appended = open.write_all(&[3; 50_000]).and_then(|()| open.sync_all());
+            let appended = open.write_all(&vec![3; 50_000]).and_then(|()| open.sync_all());
             assert!(is_io(appended), "{passthrough}");
             assert!(
-                is_io(fs::write(scratch.path("before"), [4; 50_000])),
+                is_io(fs::write(scratch.path("before"), vec![4; 50_000])),
                 "{passthrough}"
             );
             // What lies in the database is not held up by it.
@@ -59,10 +59,10 @@ fn what_a_folder_says_is_what_programs_are_told() {
                 "{}",
                 before.len()
             );
-            kept(&scratch.path("before"), &[5; 60_000]).unwrap();
-            kept(&scratch.path("during"), &[6; 60_000]).unwrap();
-            assert_eq!(fs::read(scratch.path("before")).unwrap(), [5; 60_000]);
-            assert_eq!(fs::read(scratch.path("during")).unwrap(), [6; 60_000]);
+            kept(&scratch.path("before"), &vec![5; 60_000]).unwrap();
+            kept(&scratch.path("during"), &vec![6; 60_000]).unwrap();
+            assert_eq!(fs::read(scratch.path("before")).unwrap(), vec![5; 60_000]);
+            assert_eq!(fs::read(scratch.path("during")).unwrap(), vec![6; 60_000]);
             assert_eq!(
                 fs::read(scratch.path("d/small")).unwrap(),
                 b"in the database"
