@@ -11,4 +11,6 @@ mod history;
 mod people;
 mod programs;
 mod rules;
+mod rules_names;
+mod rules_table;
 mod scratch;
