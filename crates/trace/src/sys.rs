@@ -1,14 +1,16 @@
 //! What is asked of the kernel directly. `nix` knows no real-time signals, and would lose a process that is stopped by one.
 
+use nix::errno::Errno;
 use nix::sys::ptrace::{self, Options};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use seccompiler::sock_filter;
 use std::fs::File;
 use std::io::{self, IoSliceMut, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc;
 
 /// Room for a path.
@@ -32,18 +34,36 @@ impl Started {
         self.pid
     }
 
-    /// Once it has ended: whether its program was started, else why not; the second says that it is not the program's fault.
-    pub(crate) fn failure(mut self) -> Option<(io::Error, bool)> {
+    /// It has ended without having become its program: why.
+    pub(crate) fn failure(mut self) -> Failure {
         match self.spawned.recv() {
-            Ok(Ok(_)) => None,
+            // Somebody killed it before.
+            Ok(Ok(mut child)) => match child.wait() {
+                Ok(status) => Failure::Killed(status),
+                Err(e) => Failure::NotStarted(e),
+            },
             Ok(Err(e)) => {
                 let mut said = [0];
                 let filter = self.said.read(&mut said).is_ok_and(|n| n == 1);
-                Some((e, filter && said == [NO_FILTER]))
+                if filter && said == [NO_FILTER] {
+                    Failure::NoFilter(e)
+                } else {
+                    Failure::NotStarted(e)
+                }
             }
-            Err(_) => Some((io::Error::other("its thread is gone"), false)),
+            Err(_) => Failure::NotStarted(io::Error::other("its thread is gone")),
         }
     }
+}
+
+/// Why a process did not become its program.
+pub(crate) enum Failure {
+    /// There is no such program, or it cannot be run.
+    NotStarted(io::Error),
+    /// The kernel refused the filter.
+    NoFilter(io::Error),
+    /// A signal came first.
+    Killed(ExitStatus),
 }
 
 /// Starts a command that waits, before it becomes its program, until it is traced and has put on the filter.
@@ -118,19 +138,46 @@ pub(crate) fn to_pid(pid: u32) -> Pid {
     Pid::from_raw(pid.cast_signed())
 }
 
+/// Waits for one that has not become its program yet: what `waitpid` says of it. Nothing if it has ended: `Command::spawn` waits for it then, and must find it.
+pub(crate) fn wait_first(pid: u32) -> Option<i32> {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED | WaitPidFlag::WNOWAIT;
+    loop {
+        match waitid(Id::Pid(to_pid(pid)), flags | WaitPidFlag::__WALL) {
+            Err(Errno::EINTR) => continue,
+            Err(Errno::ECHILD) | Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) => {
+                return None;
+            }
+            // A signal without a name among them.
+            Err(_) | Ok(_) => {}
+        }
+        let mut status = 0;
+        // SAFETY: `status` is there for the call to write to.
+        let found = unsafe {
+            libc::waitpid(
+                pid.cast_signed(),
+                &raw mut status,
+                libc::__WALL | libc::WNOHANG,
+            )
+        };
+        match found {
+            0 => {}
+            1.. => return Some(status),
+            _ => return None,
+        }
+    }
+}
+
 /// Waits for any process that this thread traces: its number, and what `waitpid` says of it. Nothing once there is none left.
-pub(crate) fn wait() -> io::Result<Option<(u32, i32)>> {
+pub(crate) fn wait() -> Option<(u32, i32)> {
     let mut status = 0;
     loop {
         // SAFETY: `status` is there for the call to write to.
         let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };
         if let Ok(pid @ 1..) = u32::try_from(pid) {
-            return Ok(Some((pid, status)));
+            return Some((pid, status));
         }
-        match io::Error::last_os_error() {
-            e if e.raw_os_error() == Some(libc::ECHILD) => return Ok(None),
-            e if e.kind() == io::ErrorKind::Interrupted => {}
-            e => return Err(e),
+        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            return None;
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::files::Files;
 use crate::filter::{COMPAT, Call};
-use crate::sys::{self, Go, Started};
+use crate::sys::{self, Failure, Go, Started};
 use crate::{Options, Outcome};
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -34,12 +34,28 @@ pub(crate) fn follow(child: Started, options: &Options) -> Outcome {
     files.inherited();
     let mut pending: HashMap<u32, Pending> = HashMap::new();
     let mut ended = None;
-    loop {
-        let (pid, status) = match sys::wait() {
-            Ok(Some(found)) => found,
-            Ok(None) => break,
-            Err(e) => return Outcome::Refused(format!("waiting for traced processes: {e}")),
+    // Until it is its program, it is alone.
+    while ended.is_none() {
+        let Some(status) = sys::wait_first(root) else {
+            return match child.failure() {
+                Failure::NotStarted(e) => Outcome::NotStarted(e),
+                Failure::NoFilter(e) => {
+                    Outcome::Refused(format!("seccomp's filter is refused here: {e}"))
+                }
+                Failure::Killed(status) => Outcome::Ran(status, SystemTime::now(), files.finish()),
+            };
         };
+        if libc::WIFSTOPPED(status) {
+            let (how, signal) = stopped(root, status, &mut pending, &mut files);
+            sys::go(root, how, signal);
+            if status >> 16 == libc::PTRACE_EVENT_EXEC {
+                break;
+            }
+        } else {
+            ended = Some((ExitStatus::from_raw(status), SystemTime::now()));
+        }
+    }
+    while let Some((pid, status)) = sys::wait() {
         if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
             pending.remove(&pid);
             if pid == root {
@@ -50,12 +66,8 @@ pub(crate) fn follow(child: Started, options: &Options) -> Outcome {
         let (how, signal) = stopped(pid, status, &mut pending, &mut files);
         sys::go(pid, how, signal);
     }
-    match (child.failure(), ended) {
-        (Some((e, true)), _) => Outcome::Refused(format!("seccomp's filter is refused here: {e}")),
-        (Some((e, false)), _) => Outcome::NotStarted(e),
-        (None, Some((status, at))) => Outcome::Ran(status, at, files.finish()),
-        (None, None) => Outcome::Refused("the process is somebody else's".into()),
-    }
+    let (status, at) = ended.unwrap_or((ExitStatus::default(), SystemTime::now()));
+    Outcome::Ran(status, at, files.finish())
 }
 
 /// What is to become of one that has stopped.

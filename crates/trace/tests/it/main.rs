@@ -150,6 +150,26 @@ fn how_it_ends_is_its_own() {
     );
 }
 
+/// What happened: the tracer took the end of a process whose program was not there, for which `Command::spawn` waited, too, and which then panicked.
+/// That end is left to it now.
+#[test]
+fn what_cannot_be_started_says_so_however_fast_it_ends() {
+    let lab = Lab::new();
+    for _ in 0..200 {
+        let outcome = run(lab.command(&["./nothing"]), &Lab::options(), &|_| {});
+        assert!(
+            matches!(&outcome, Outcome::NotStarted(e) if e.raw_os_error() == Some(2)),
+            "{outcome:?}"
+        );
+    }
+    lab.put("no-program", "");
+    let outcome = run(lab.command(&["./no-program"]), &Lab::options(), &|_| {});
+    assert!(
+        matches!(&outcome, Outcome::NotStarted(e) if e.raw_os_error() == Some(13)),
+        "{outcome:?}"
+    );
+}
+
 #[test]
 fn those_who_outlive_the_program_are_observed_to_their_end() {
     let lab = Lab::new();
