@@ -39,7 +39,9 @@ fn what_a_folder_says_is_what_programs_are_told() {
                 is_io(kept(&scratch.path("during"), &vec![2; 50_000])),
                 "{passthrough}"
             );
-            let appended = open.write_all(&vec![3; 50_000]).and_then(|()| open.sync_all());
+            let appended = open
+                .write_all(&vec![3; 50_000])
+                .and_then(|()| open.sync_all());
             assert!(is_io(appended), "{passthrough}");
             assert!(
                 is_io(fs::write(scratch.path("before"), vec![4; 50_000])),
