@@ -54,6 +54,11 @@ test-long: setup darshan-logs origin-servers ## many more random histories and c
 	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/release/esker scripts/check-sparql-clients-long.sh
 	ESKER_ETCD=$${ESKER_ETCD:-$${ESKER_FTP_SERVERS_DIR:-target/ftp-servers}/etcd-server/usr/bin/etcd} $(abspath $(or $(CARGO_TARGET_DIR),target))/release/esker bench cluster soak --minutes $${ESKER_SOAK_MINUTES:-30} $(abspath $(or $(CARGO_TARGET_DIR),target))
 
+.PHONY: test-spark
+test-spark: setup darshan-logs ## Apache Spark reads an exported graph: installs some 400 MB from PyPI, needs Java
+	cargo build --locked --bin esker
+	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/debug/esker scripts/check-spark.sh
+
 test-rocksdb: setup ## the RocksDB back end: compiles some 350 C++ files first
 	scripts/setup.sh rocksdb
 	# In one call: two would compile the C++ twice, for each has features of its own.

@@ -3,6 +3,7 @@
 //! Parsers here take bytes and give mutations; the host opens files, starts threads and shows progress.
 
 pub mod darshan;
+pub mod graphar;
 pub mod secrets;
 pub mod slurm;
 pub mod table;

@@ -25,6 +25,23 @@ pub(crate) enum ImportCommand {
     Vertices(ImportTableArgs),
     /// Read edges from tables
     Edges(ImportTableArgs),
+    /// Read a whole graph that `esker export graphar` has written
+    Graphar(ImportGrapharArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Importing it twice changes nothing. Data that other programs write in this layout is refused: it lacks names and versions.\n\n\
+                  Example:\n  esker import graphar copy.esker lab-graphar"
+)]
+pub(crate) struct ImportGrapharArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// The folder
+    #[arg(value_name = "FOLDER")]
+    pub(crate) folder: PathBuf,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
 }
 
 #[derive(Debug, Args)]
@@ -168,6 +185,9 @@ pub(crate) struct ImportTableArgs {
     /// Write sorted tables and hand them to the store whole: faster for a lot of data
     #[arg(long)]
     pub(crate) bulk: bool,
+    /// Pass over columns of single attributes: others say it all.
+    #[arg(skip)]
+    pub(crate) whole_only: bool,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }
@@ -196,6 +216,27 @@ pub(crate) enum ExportCommand {
                       esker export edges lab.esker - --output ndjson | head")
     )]
     Edges(ExportTableArgs),
+    /// Write the whole graph in the layout of Apache GraphAr, for Spark and other engines
+    #[command(
+        after_help = "Parquet in chunks, with a file of YAML for each type, as of one moment; `esker import graphar` reads it back, versions and \
+                      tags included. Spark reads the folders of Parquet as they are.\n\nExample:\n  esker export graphar lab.esker lab-graphar"
+    )]
+    Graphar(ExportGrapharArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportGrapharArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// The folder to write; it must not exist
+    #[arg(value_name = "FOLDER")]
+    pub(crate) folder: PathBuf,
+    /// As it was then
+    #[arg(long, value_name = "TIME", value_parser = parse_as_of)]
+    pub(crate) as_of: Option<Version>,
+    /// Vertices in a file; edges are 16 times as many
+    #[arg(long, value_name = "N", default_value_t = 1 << 18, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    pub(crate) chunk_size: u32,
 }
 
 const EXPORT: &str = "The format is told by the ending: .csv, .ndjson or .jsonl, .parquet. `-` is standard output. The \

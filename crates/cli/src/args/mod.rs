@@ -37,8 +37,9 @@ pub(crate) use find::{
     TagChangeArgs, TagCommand, TagHow, TagListArgs, TagRemoveArgs, TagWhom,
 };
 pub(crate) use import::{
-    ExportArgs, ExportCommand, ExportTableArgs, ImportArgs, ImportCommand, ImportDarshanArgs,
-    ImportSacctArgs, ImportTableArgs, TableFormatArg, TableKind,
+    ExportArgs, ExportCommand, ExportGrapharArgs, ExportTableArgs, ImportArgs, ImportCommand,
+    ImportDarshanArgs, ImportGrapharArgs, ImportSacctArgs, ImportTableArgs, TableFormatArg,
+    TableKind,
 };
 pub(crate) use mount::{MountArgs, UmountArgs};
 pub(crate) use names::{

@@ -31,6 +31,7 @@ pub(crate) fn run(command: &ExportCommand, context: &mut Context) -> anyhow::Res
     let (args, kind, deleted) = match command {
         ExportCommand::Vertices(args) => (&args.table, TableKind::Vertices, args.deleted),
         ExportCommand::Edges(args) => (args, TableKind::Edges, false),
+        ExportCommand::Graphar(args) => return super::graphar::export(args, context),
     };
     let format = format_of(args)?;
     let stdout = args.file == Path::new("-");

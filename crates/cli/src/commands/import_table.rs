@@ -47,16 +47,25 @@ pub(crate) fn run(
     // All files are looked at before the first is imported: a typing mistake leaves nothing half done.
     let mut inputs = Vec::with_capacity(args.files.len());
     for path in &args.files {
-        inputs.push((path, format_of(path, args)?));
+        inputs.push((path.as_path(), format_of(path, args)?, kind));
         if path != Path::new("-") && !path.is_file() {
             return Err(usage(format!("{}: there is no such file", path.display())));
         }
     }
+    run_all(args, inputs, context)
+}
+
+/// The same of files of which it is known what they are, in their order.
+pub(super) fn run_all(
+    args: &ImportTableArgs,
+    inputs: Vec<(&Path, Format, TableKind)>,
+    context: &mut Context,
+) -> anyhow::Result<Outcome> {
     let database = context.open_or_create(&args.target)?;
     let began = Instant::now();
     let progress = Progress::rows(context.globals.quiet, "records");
     let mut sums = Sums::default();
-    for (path, format) in inputs {
+    for (path, format, kind) in inputs {
         import_file(
             path, format, args, kind, &database, context, &progress, &mut sums,
         )?;
@@ -121,6 +130,7 @@ fn import_file(
     options.vertex_type.clone_from(&args.vertex_type);
     options.edge_type.clone_from(&args.edge_type);
     options.strict = args.strict;
+    options.whole_only = args.whole_only;
     options.version = args.at;
     let schema = database.schema()?;
     let reader = if stdin {

@@ -13,6 +13,7 @@ mod far;
 mod find;
 mod get;
 mod grant;
+mod graphar;
 mod history;
 mod import_darshan;
 mod import_sacct;
@@ -132,6 +133,7 @@ fn run_command(
             ImportCommand::Edges(args) => {
                 import_table::run(&args, crate::args::TableKind::Edges, context)
             }
+            ImportCommand::Graphar(args) => graphar::import(args, context),
         },
         Command::Export(args) => export::run(&args.command, context),
         // In the shell; elsewhere it has not come here.

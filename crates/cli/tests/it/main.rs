@@ -16,6 +16,7 @@ mod cluster_same;
 mod doctor;
 mod failover;
 mod faults;
+mod graphar;
 mod mount;
 mod moving;
 mod names;

@@ -24,6 +24,8 @@ pub(super) enum Column {
     User,
     /// All properties of an edge, as a JSON object.
     Properties,
+    /// Says nothing that others do not say.
+    Passed,
     /// One attribute or property, of that kind if the heading says so.
     Named(String, Option<ValueKind>),
 }
@@ -72,7 +74,11 @@ impl Column {
         options: &ReadOptions,
     ) -> Result<Vec<Self>, RecordError> {
         let headings: Vec<&str> = headings.collect();
-        let columns: Vec<Self> = headings.iter().map(|h| Self::of(h, options.rows)).collect();
+        let column = |heading: &&str| match Self::of(heading, options.rows) {
+            Self::Named(..) if options.whole_only => Self::Passed,
+            column => column,
+        };
+        let columns: Vec<Self> = headings.iter().map(column).collect();
         let needed: &[(Self, &str)] = match options.rows {
             Rows::Vertices => &[(Self::Id, "id")],
             Rows::Edges => &[(Self::Source, "source"), (Self::Destination, "destination")],
@@ -106,6 +112,7 @@ impl Column {
         }
         let twice = columns.iter().enumerate().find_map(|(i, c)| {
             let same = |other: &Self| match (c, other) {
+                (Self::Passed, _) => false,
                 (Self::Named(a, _), Self::Named(b, _)) => a == b,
                 (a, b) => a == b,
             };

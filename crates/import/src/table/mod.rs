@@ -32,7 +32,7 @@ mod record;
 mod text;
 mod typed;
 mod value;
-mod write;
+pub(crate) mod write;
 
 #[cfg(test)]
 mod objects_tests;
@@ -143,6 +143,8 @@ pub struct ReadOptions {
     pub infer: bool,
     /// Columns that must be there, beside those that the rows need anyhow.
     pub needed: Vec<String>,
+    /// Pass over columns that have names of their own: `attributes`, `user` and `properties` say it all.
+    pub whole_only: bool,
 }
 
 impl ReadOptions {
@@ -158,6 +160,7 @@ impl ReadOptions {
             strict: false,
             infer: true,
             needed: Vec::new(),
+            whole_only: false,
         }
     }
 }

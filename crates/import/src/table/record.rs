@@ -375,6 +375,7 @@ fn parts(row: Row) -> Result<Parts, String> {
             Column::Attributes | Column::Properties => {
                 parts.attributes = object(cell, "attributes")?;
             }
+            Column::Passed => {}
             Column::User => parts.user = object(cell, "user")?,
             Column::Named(name, kind) => parts.named.push((name.clone(), *kind, cell)),
         }

@@ -2,7 +2,7 @@
 
 use super::value::value_to_json;
 use super::write::TableError;
-use esker_model::Value;
+use esker_model::{Value, ValueKind};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::file::properties::WriterProperties;
@@ -23,8 +23,22 @@ enum Kind {
     I64,
     F64,
     Timestamp,
+    /// A time, as readers want it that know no nanoseconds.
+    Millis,
     /// Text as it is; anything else as JSON.
     Text,
+}
+
+impl Kind {
+    const fn of(kind: ValueKind) -> Self {
+        match kind {
+            ValueKind::Bool => Self::Bool,
+            ValueKind::I64 => Self::I64,
+            ValueKind::F64 => Self::F64,
+            ValueKind::Timestamp => Self::Millis,
+            _ => Self::Text,
+        }
+    }
 }
 
 /// Writes rows of values as Parquet: a column a name. What a column holds is what its values in the first row group are:
@@ -63,6 +77,24 @@ impl<W: Write + Send> TypedWriter<W> {
             bytes: 0,
             rows: 0,
         }
+    }
+
+    /// With columns of these names and kinds, whatever the rows are; times to the
+    /// millisecond; kinds that Parquet's columns have not (bytes, lists, any) are text.
+    ///
+    /// # Errors
+    /// If the output fails.
+    pub fn of(out: W, columns: &[(String, ValueKind)]) -> Result<Self, TableError> {
+        let names: Vec<String> = columns.iter().map(|(name, _)| name.clone()).collect();
+        let kinds: Vec<Kind> = columns.iter().map(|(_, kind)| Kind::of(*kind)).collect();
+        let writer = Box::new(begin(out, &names, &kinds)?);
+        Ok(Self {
+            names,
+            state: State::Begun(writer, kinds),
+            waiting: Vec::new(),
+            bytes: 0,
+            rows: 0,
+        })
     }
 
     /// Adds a row: a value for each column, or nothing.
@@ -164,6 +196,7 @@ fn begin<W: Write + Send>(
             Kind::I64 => (Physical::INT64, None),
             Kind::F64 => (Physical::DOUBLE, None),
             Kind::Timestamp => (Physical::INT64, Some(nanos())),
+            Kind::Millis => (Physical::INT64, Some(millis())),
             Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
         };
         Type::primitive_type_builder(name, physical)
@@ -190,6 +223,10 @@ fn begin<W: Write + Send>(
 
 fn nanos() -> LogicalType {
     LogicalType::timestamp(true, parquet::basic::TimeUnit::NANOS)
+}
+
+fn millis() -> LogicalType {
+    LogicalType::timestamp(true, parquet::basic::TimeUnit::MILLIS)
 }
 
 fn write_group<W: Write + Send>(
@@ -226,6 +263,10 @@ fn write_group<W: Write + Send>(
             }),
             Kind::Timestamp => write::<Int64Type>(&mut column, cells, wrong, |v| match v {
                 Value::Timestamp(n) => Some(*n),
+                _ => None,
+            }),
+            Kind::Millis => write::<Int64Type>(&mut column, cells, wrong, |v| match v {
+                Value::Timestamp(n) => Some(n.div_euclid(1_000_000)),
                 _ => None,
             }),
             Kind::F64 => write::<DoubleType>(&mut column, cells, wrong, |v| match v {

@@ -3,6 +3,7 @@
 use super::parquet::ParquetSink;
 use super::value::value_to_json;
 use super::{Format, Rows};
+use esker_model::record::UserAttribute;
 use esker_model::{Edge, Properties, Schema, Vertex};
 use serde_json::{Map, Value as Json};
 use std::io::{BufWriter, Write};
@@ -137,16 +138,7 @@ impl<W: Write + Send> TableWriter<W> {
         let name = vertex.name(schema);
         let version = vertex.version.to_string();
         let attributes = object(&vertex.attributes);
-        let user: Map<String, Json> = vertex
-            .user
-            .iter()
-            .map(|a| {
-                let mut member = Map::new();
-                member.insert("value".into(), value_to_json(&a.value));
-                member.insert("version".into(), Json::String(a.version.to_string()));
-                (a.name.clone(), Json::Object(member))
-            })
-            .collect();
+        let user = user(vertex);
         match &mut self.sink {
             Sink::Separated(out) => {
                 let deleted = if vertex.deleted { "true" } else { "" };
@@ -244,14 +236,25 @@ impl<W: Write + Send> TableWriter<W> {
     }
 }
 
-fn object(properties: &Properties) -> Map<String, Json> {
+/// The user-defined attributes, with their versions.
+pub(crate) fn user(vertex: &Vertex) -> Map<String, Json> {
+    let member = |a: &UserAttribute| {
+        let mut member = Map::new();
+        member.insert("value".into(), value_to_json(&a.value));
+        member.insert("version".into(), Json::String(a.version.to_string()));
+        (a.name.clone(), Json::Object(member))
+    };
+    vertex.user.iter().map(member).collect()
+}
+
+pub(crate) fn object(properties: &Properties) -> Map<String, Json> {
     properties
         .iter()
         .map(|(name, value)| (name.to_owned(), value_to_json(value)))
         .collect()
 }
 
-fn text(object: Map<String, Json>) -> String {
+pub(crate) fn text(object: Map<String, Json>) -> String {
     Json::Object(object).to_string()
 }
 
