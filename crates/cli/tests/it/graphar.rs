@@ -36,14 +36,17 @@ fn all(folder: &Path, database: &str) -> Vec<String> {
 }
 
 fn lab(folder: &Path) {
-    let mut edges = String::from("source,type,destination,bytes\n");
+    let mut edges = vec!["source,type,destination,bytes".to_owned()];
     for job in 0..11 {
-        edges += &format!("user:{},run,job:{job},\n", job % 3);
+        edges.push(format!("user:{},run,job:{job},", job % 3));
         for file in 0..job {
-            edges += &format!("job:{job},write,file:/out/{job}/{file},{}\n", file * 10);
-            edges += &format!("job:{job},read,file:/out/{}/0,\n", (job + file) % 11);
+            let bytes = file * 10;
+            edges.push(format!("job:{job},write,file:/out/{job}/{file},{bytes}"));
+            let other = (job + file) % 11;
+            edges.push(format!("job:{job},read,file:/out/{other}/0,"));
         }
     }
+    let edges = edges.join("\n") + "\n";
     fed(
         folder,
         &[
