@@ -19,7 +19,12 @@ _XSD = "http://www.w3.org/2001/XMLSchema#"
 _WHOLE = {"integer", "int", "long", "short", "byte", "nonNegativeInteger", "unsignedInt", "unsignedLong"}
 _REAL = {"double", "float", "decimal"}
 _TRIPLE = re.compile(r"(\S+) (\S+) (.*) \.\s*$")
-_TYPES = {".ttl": "text/turtle", ".nt": "application/n-triples", ".rdf": "application/rdf+xml", ".jsonld": "application/ld+json"}
+_TYPES = {
+    ".ttl": "text/turtle",
+    ".nt": "application/n-triples",
+    ".rdf": "application/rdf+xml",
+    ".jsonld": "application/ld+json",
+}
 
 Rows = tuple[list[str], list[tuple[Any, ...]]]
 

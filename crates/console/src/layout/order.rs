@@ -104,9 +104,9 @@ fn exchange(columns: &mut Columns, place: &mut [usize]) {
                 let (a, b) = (columns.stacks[number][at - 1], columns.stacks[number][at]);
                 let (mut now, mut then) = (0, 0);
                 for beside in [&columns.left, &columns.right] {
-                    let (ab, ba) = pair(&beside[a], &beside[b], place);
-                    now += ab;
-                    then += ba;
+                    let (one, other) = pair(&beside[a], &beside[b], place);
+                    now += one;
+                    then += other;
                 }
                 if then < now {
                     columns.stacks[number].swap(at - 1, at);
