@@ -10,7 +10,6 @@ use crate::database::vertex_of;
 use crate::error::{invalid, raise};
 use crate::value::properties_of;
 use esker::Database;
-use esker_engine::Touched;
 use esker_model::object::Identity;
 use esker_model::{
     Batch, Commit, EdgeKey, GraphRead as _, GraphWrite as _, Mutation, Op, Properties, Result,
@@ -165,37 +164,6 @@ pub(crate) fn apply(
         mutations,
         once: None,
     })
-}
-
-/// What a feed names, each once in the order in which it first stands there: vertices, and edges in their defined direction.
-pub(crate) fn touched(all: &[Touched], schema: &Schema) -> (Vec<VertexId>, Vec<EdgeKey>) {
-    let (mut vertices, mut edges) = (Vec::new(), Vec::new());
-    let mut seen = std::collections::HashSet::new();
-    for one in all {
-        match one {
-            Touched::Vertex(id) => {
-                if seen.insert((*id, None)) {
-                    vertices.push(*id);
-                }
-            }
-            Touched::Edge(key) => {
-                let forward = schema.edge_type(key.edge_type).is_none_or(|t| t.forward);
-                let key = if forward {
-                    *key
-                } else {
-                    EdgeKey {
-                        source: key.destination,
-                        edge_type: schema.inverse(key.edge_type),
-                        destination: key.source,
-                    }
-                };
-                if seen.insert((key.source, Some((key.edge_type, key.destination)))) {
-                    edges.push(key);
-                }
-            }
-        }
-    }
-    (vertices, edges)
 }
 
 /// A kind of value by name, for a definition.

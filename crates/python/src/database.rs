@@ -650,7 +650,7 @@ impl Core {
                 return Ok(None);
             };
             let schema = database.schema()?;
-            let (vertices, edges) = crate::change::touched(&news.touched, &schema);
+            let (vertices, edges) = news.distinct(&schema);
             let ends = edges.iter().flat_map(|e| [e.source, e.destination]);
             let names = names_of(&database, &schema, vertices.iter().copied().chain(ends))?;
             let name = |id: &VertexId| names.get(id).cloned().unwrap_or_default();

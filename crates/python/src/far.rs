@@ -25,6 +25,7 @@ fn place(database: &Database, target: &str) -> Result<Option<Place>> {
 pub(crate) fn ask(
     py: Python<'_>,
     core: &Core,
+    method: String,
     path: String,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
@@ -40,8 +41,12 @@ pub(crate) fn ask(
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect();
         let stop = || signals.cancelled();
-        let sent = Sent::Bytes(&body);
-        let mut answer = place.ask("POST", &path, &headers, sent, &stop, None)?;
+        let sent = if body.is_empty() {
+            Sent::Nothing
+        } else {
+            Sent::Bytes(&body)
+        };
+        let mut answer = place.ask(&method, &path, &headers, sent, &stop, None)?;
         let kind = answer.header("content-type").to_owned();
         let text = answer
             .text(ANSWER_MAX)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ._esker import Core, Recording, Walk, load_rdf
+from ._esker import Core, Recording, Walk, ask, load_rdf
 from ._names import Name, name_of
 from ._sparql import far_load, far_query, far_update
 from ._table import Table, to_igraph, to_networkx
@@ -550,20 +551,29 @@ class Database:
     def watch(self, *, period: float = 0.2, timeout: float | None = None) -> Iterator[Change]:
         """Changes as commits make them, from this call on; ends after ``timeout`` seconds without one.
 
-        The process that has the folder open tells them; in others it raises ``UnavailableError``. Commits within
-        ``period`` seconds may come as one.
+        Told by the process that has the folder open, or by a server; a process that is attached to one that is no server
+        raises ``UnavailableError``. Commits within ``period`` seconds may come as one.
         """
-        begun = self._core.news()
+        begun = self._news(None)
         if begun is None:
             raise UnavailableError("the change feed tells nothing")
         return self._changes(begun[0], period, timeout)
 
-    def _changes(self, place: int, period: float, timeout: float | None) -> Iterator[Change]:
+    def _news(self, place: int | str | None) -> tuple[int | str, list[str], list[tuple[str, str, str]]] | None:
+        """The feed's place, and what was touched since that one; ``None`` if that cannot be told."""
+        where = "" if place is None else f"?place={place}"
+        far = ask(self._core, "GET", f"/api/v1/news{where}", [], b"")
+        if far is None:
+            return self._core.news(place if isinstance(place, int) else None)
+        news = json.loads(far[1])
+        return None if news["missed"] else (news["place"], news["vertices"], [tuple(edge) for edge in news["edges"]])
+
+    def _changes(self, place: int | str, period: float, timeout: float | None) -> Iterator[Change]:
         last = time.monotonic()
         while True:
-            news = self._core.news(place)
+            news = self._news(place)
             if news is None:
-                begun = self._core.news()
+                begun = self._news(None)
                 place = begun[0] if begun else place
                 yield Change(missed=True)
                 last = time.monotonic()

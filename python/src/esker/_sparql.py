@@ -50,7 +50,7 @@ def far_query(core: Core, query: str) -> bool | Rows | None:
     accept = "application/sparql-results+json, application/n-triples;q=0.9"
     headers = [("content-type", "application/sparql-query"), ("accept", accept)]
     try:
-        answer = ask(core, "/sparql", headers, query.encode())
+        answer = ask(core, "POST", "/sparql", headers, query.encode())
     except InvalidError as error:
         raise InvalidError(_said(str(error), "sparql_update")) from None
     if answer is None:
@@ -69,7 +69,7 @@ def far_query(core: Core, query: str) -> bool | Rows | None:
 def far_update(core: Core, update: str) -> tuple[int, int] | None:
     """Quads added and removed; ``None`` if this process has the data itself."""
     try:
-        answer = ask(core, "/sparql", [("content-type", "application/sparql-update")], update.encode())
+        answer = ask(core, "POST", "/sparql", [("content-type", "application/sparql-update")], update.encode())
     except InvalidError as error:
         raise InvalidError(_said(str(error), "sparql")) from None
     if answer is None:
@@ -87,7 +87,7 @@ def far_load(core: Core, path: str | os.PathLike[str], graph: str | None) -> boo
         raise InvalidError(f"`{path}`: expected one of {', '.join(_TYPES)}, perhaps with .gz behind it")
     data = gzip.decompress(path.read_bytes()) if packed else path.read_bytes()
     where = "default" if graph is None else f"graph={quote(graph, safe='')}"
-    return ask(core, f"/rdf-graphs?{where}", [("content-type", kind)], data) is not None
+    return ask(core, "POST", f"/rdf-graphs?{where}", [("content-type", kind)], data) is not None
 
 
 def _said(text: str, other: str) -> str:

@@ -11,9 +11,9 @@ use crate::object::object_of;
 use crate::txn::lock;
 use esker_model::key::{EDGE_KEY_BYTES, EdgeKey, RowKey};
 use esker_model::namespace::record::{Dentry, is_dentry};
-use esker_model::{Flow, Result, Version, VertexId};
+use esker_model::{Flow, Result, Schema, Version, VertexId};
 use esker_store::{KeyRange, Table, WriteBatch};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -48,6 +48,35 @@ pub struct News {
     pub late: Version,
     /// Whether names of files changed.
     pub names: bool,
+}
+
+impl News {
+    /// Each vertex and each edge once, in the order in which it first stands there; edges in their defined direction.
+    pub fn distinct(&self, schema: &Schema) -> (Vec<VertexId>, Vec<EdgeKey>) {
+        let (mut vertices, mut edges) = (Vec::new(), Vec::new());
+        let mut seen = HashSet::new();
+        for one in &self.touched {
+            let one = match *one {
+                Touched::Edge(key)
+                    if schema.edge_type(key.edge_type).is_some_and(|t| !t.forward) =>
+                {
+                    Touched::Edge(EdgeKey {
+                        source: key.destination,
+                        edge_type: schema.inverse(key.edge_type),
+                        destination: key.source,
+                    })
+                }
+                one => one,
+            };
+            if seen.insert(one) {
+                match one {
+                    Touched::Vertex(id) => vertices.push(id),
+                    Touched::Edge(key) => edges.push(key),
+                }
+            }
+        }
+        (vertices, edges)
+    }
 }
 
 /// What commits touched, newest last.

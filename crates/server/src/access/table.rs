@@ -75,7 +75,7 @@ const OF_CALLS: [(&str, Needs); CALLS.len()] = [
 ];
 
 /// What else is at the port: method (`*` for any), path, who may.
-const OF_PATHS: [(&str, &str, Needs); 47] = [
+const OF_PATHS: [(&str, &str, Needs); 48] = [
     ("GET", "/healthz", Needs::Nothing),
     ("GET", "/readyz", Needs::Nothing),
     ("GET", "/metrics", READ),
@@ -95,6 +95,7 @@ const OF_PATHS: [(&str, &str, Needs); 47] = [
     ("GET", "/api/v1/lineage", READ),
     ("GET", "/api/v1/impact", READ),
     ("GET", "/api/v1/view/lineage", READ),
+    ("GET", "/api/v1/news", READ),
     ("POST", "/api/v1/travel", READ),
     ("POST", "/api/v1/apply", WRITE),
     ("GET", "/api/v1/find", READ),

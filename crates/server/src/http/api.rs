@@ -184,7 +184,7 @@ pub(super) fn vertices(asked: &Asked<'_>) -> Answer {
 }
 
 /// Names of vertices by id, those known already left alone.
-fn learn(
+pub(super) fn learn(
     graph: &Graph<'_>,
     schema: &Schema,
     names: &mut HashMap<VertexId, String>,

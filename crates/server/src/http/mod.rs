@@ -7,6 +7,7 @@ mod body;
 mod files;
 mod find;
 mod json;
+mod news;
 mod objects;
 mod openapi;
 mod ops;

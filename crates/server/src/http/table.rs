@@ -2,7 +2,7 @@
 
 use super::api::{self, Answer, Asked};
 use super::write::What;
-use super::{files, objects, view};
+use super::{files, news, objects, view};
 
 /// How a path is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ const fn read(
     }
 }
 
-pub(super) const API: [Endpoint; 28] = [
+pub(super) const API: [Endpoint; 29] = [
     read(
         "/api/v1/schema",
         "schema",
@@ -142,6 +142,15 @@ pub(super) const API: [Endpoint; 28] = [
         "Picture",
         Run::Read(view::lineage),
         "Lineage and impact as a picture: boxes and lines in their places, many alike as one",
+    ),
+    read(
+        "/api/v1/news",
+        "news",
+        4,
+        &["place"],
+        "News",
+        Run::Read(news::news),
+        "What commits have touched since a place of the change feed; without a place, where it is now",
     ),
     Endpoint {
         verb: Verb::Post,

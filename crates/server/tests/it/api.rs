@@ -101,6 +101,31 @@ fn what_a_person_asks_for() {
     let impact = get("/api/v1/impact?id=file:/in&depth=1");
     assert_eq!(impact["target"], "file:/in");
 
+    let begun = get("/api/v1/news");
+    served.json(
+        "POST",
+        "/api/v1/apply",
+        r#"{"op":"set","id":"job:1","set":{"note":"x"}}"#,
+    );
+    let news = get(&format!(
+        "/api/v1/news?place={}",
+        begun["place"].as_str().unwrap()
+    ));
+    assert_eq!(
+        (&news["missed"], &news["vertices"]),
+        (&false.into(), &json!(["job:1"])),
+        "{news}"
+    );
+    let later = get(&format!(
+        "/api/v1/news?place={}",
+        news["place"].as_str().unwrap()
+    ));
+    assert_eq!(
+        (&later["vertices"], &later["place"]),
+        (&json!([]), &news["place"])
+    );
+    assert_eq!(get("/api/v1/news?place=another.process-1")["missed"], true);
+
     let picture = get("/api/v1/view/lineage?id=file:/out&open=file:/in&split=group:0");
     let boxes = picture["boxes"].as_array().unwrap();
     let mut columns: Vec<_> = boxes
@@ -246,6 +271,13 @@ fn mistakes_are_told() {
             400,
             "there is no colon",
         ),
+        (
+            "GET",
+            "/api/v1/news?place=7",
+            "",
+            400,
+            "`place` of the answer before",
+        ),
         ("GET", "/api/v1/nothing", "", 404, "/api/v1/openapi.json"),
         (
             "POST",
@@ -325,6 +357,7 @@ fn the_document_describes_the_routes() {
                     }
                     (_, "id" | "open") => "job:1",
                     (_, "split") => "group:1",
+                    (_, "place") => "1.1-1",
                     (_, "limit" | "depth" | "up" | "down") => "3",
                     (_, "as_of") => "now",
                     (_, "from") => "2020-01-01",

@@ -172,6 +172,11 @@ pub(super) fn parameter(name: &str) -> Json {
             json!({"type": "integer", "minimum": 0}),
             false,
         ),
+        "place" => (
+            "`place` of the answer before",
+            json!({"type": "string"}),
+            false,
+        ),
         "up" => (
             "levels to the left: an execution each, and what it read",
             json!({"type": "integer", "minimum": 0, "maximum": 16, "default": 1}),

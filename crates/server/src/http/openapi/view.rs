@@ -1,9 +1,9 @@
-//! Pictures.
+//! Pictures, and what happens.
 
 use serde_json::{Value as Json, json};
 
 /// Their schemas, by name.
-pub(super) fn schemas() -> [(&'static str, Json); 1] {
+pub(super) fn schemas() -> [(&'static str, Json); 2] {
     let text = || json!({"type": "string"});
     let integer = || json!({"type": "integer"});
     let number = || json!({"type": "number"});
@@ -52,20 +52,33 @@ pub(super) fn schemas() -> [(&'static str, Json); 1] {
         "properties": {"version": text(), "what": text()},
     });
     let array = |items: Json| json!({"type": "array", "items": items});
-    [(
-        "Picture",
-        json!({
-            "type": "object",
-            "required": ["focus", "as_of", "width", "height", "boxes", "lines", "stopped", "left_out", "versions",
-                         "versions_cut", "layout_micros", "micros"],
-            "properties": {
-                "focus": text(), "as_of": maybe(), "width": number(), "height": number(),
-                "boxes": array(shown), "lines": array(line),
-                "stopped": said(array(stopped), "where walks stopped before everything asked for was found"),
-                "left_out": said(integer(), "vertices beside these that whoever asks may not see"),
-                "versions": said(array(tick), "when something of it changed, oldest first"),
-                "versions_cut": flag(), "layout_micros": integer(), "micros": integer(),
-            },
-        }),
-    )]
+    let news = json!({
+        "type": "object",
+        "required": ["place", "missed", "vertices", "edges"],
+        "properties": {
+            "place": said(text(), "for the next call"),
+            "missed": said(flag(), "more happened than is remembered, or the server was started anew: read everything again"),
+            "vertices": said(array(text()), "names, each once"),
+            "edges": said(array(array(text())), "source, type and destination, each once"),
+        },
+    });
+    [
+        ("News", news),
+        (
+            "Picture",
+            json!({
+                "type": "object",
+                "required": ["focus", "as_of", "width", "height", "boxes", "lines", "stopped", "left_out", "versions",
+                             "versions_cut", "layout_micros", "micros"],
+                "properties": {
+                    "focus": text(), "as_of": maybe(), "width": number(), "height": number(),
+                    "boxes": array(shown), "lines": array(line),
+                    "stopped": said(array(stopped), "where walks stopped before everything asked for was found"),
+                    "left_out": said(integer(), "vertices beside these that whoever asks may not see"),
+                    "versions": said(array(tick), "when something of it changed, oldest first"),
+                    "versions_cut": flag(), "layout_micros": integer(), "micros": integer(),
+                },
+            }),
+        ),
+    ]
 }
