@@ -12,8 +12,7 @@ use crate::value::properties_of;
 use esker::Database;
 use esker_model::object::Identity;
 use esker_model::{
-    Batch, Commit, EdgeKey, GraphRead as _, GraphWrite as _, Mutation, Op, Properties, Result,
-    Schema, Version, VertexId,
+    Batch, Commit, GraphRead as _, GraphWrite as _, Mutation, Op, Properties, Result, Version,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
