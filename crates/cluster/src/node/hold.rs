@@ -74,9 +74,10 @@ impl Node {
         }
     }
 
-    /// What versions are later than that are decided from now on.
-    pub(crate) fn cut(&self) -> Version {
-        Version(self.state().holding.cut)
+    /// The first version that may be decided at from now on: a copy has everything before it. The floor of a part that was prepared
+    /// while the server was held may be the very version of the copy, and is no longer to be had.
+    pub(crate) fn after_cut(&self) -> Version {
+        Version(self.state().holding.cut).next()
     }
 
     /// Copies all servers' data to a folder that all of them see, each to its own place there: bytes, and the version that all copies

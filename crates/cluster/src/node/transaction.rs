@@ -154,7 +154,7 @@ impl Node {
         let floors = || prepared.iter().map(|p| p.floor);
         let own = floors().next().unwrap_or(Version::ZERO);
         // Nobody has a copy as of a version that something is decided at afterwards.
-        let latest = floors().max().unwrap_or(own).max(self.cut());
+        let latest = floors().max().unwrap_or(own).max(self.after_cut());
         let version = self.clock.decide(own, latest, self.time.now_millis());
         let later = versions_later(prepared, version);
         let decision = Arc::new(Decision {
