@@ -6,9 +6,16 @@
 //!
 //! Start with [`lineage::picture`].
 
+pub mod around;
+pub mod assets;
+pub mod complete;
 pub mod label;
 pub mod layout;
 pub mod lineage;
+pub mod names;
+pub mod runs;
+pub mod spread;
+pub mod value;
 
 use serde::Serialize;
 

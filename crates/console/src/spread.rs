@@ -1,0 +1,189 @@
+//! How the values of a tag spread: which there are, how often, from where to where.
+
+use crate::value;
+use esker_model::Value;
+use serde::Serialize;
+use serde_json::Value as Json;
+use std::collections::{BTreeMap, HashMap};
+
+/// Different values that are counted apart.
+const DISTINCT_MAX: usize = 1 << 16;
+/// Numbers that a histogram is made of; of more, every second, fourth, … is taken.
+const NUMBERS_MAX: usize = 1 << 20;
+/// Bins of a histogram.
+const BINS: usize = 32;
+
+/// Counts values as they come.
+#[derive(Debug, Default)]
+pub struct Spread {
+    count: u64,
+    kinds: BTreeMap<&'static str, u64>,
+    values: HashMap<String, (Json, u64)>,
+    /// Values that came after there were too many different ones.
+    uncounted: u64,
+    numbers: Vec<f64>,
+    /// Every so many-th number is taken.
+    stride: u64,
+    met: u64,
+    range: Option<(f64, f64)>,
+}
+
+/// A value and how often it is there.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Counted {
+    /// As JSON.
+    pub value: Json,
+    /// How many have it.
+    pub count: u64,
+}
+
+/// Numbers in bins of the same width.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Histogram {
+    /// The least.
+    pub from: f64,
+    /// The greatest.
+    pub to: f64,
+    /// How many are in each; estimated where not all were taken.
+    pub bins: Vec<u64>,
+    /// Whether all were taken.
+    pub exact: bool,
+}
+
+/// What came out.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Spreading {
+    /// Values.
+    pub count: u64,
+    /// By their kinds.
+    pub kinds: BTreeMap<&'static str, u64>,
+    /// How many different ones there are; at least so many if `distinct_more`.
+    pub distinct: u64,
+    /// Whether there are more.
+    pub distinct_more: bool,
+    /// The most frequent first.
+    pub top: Vec<Counted>,
+    /// Of numbers, if there are several.
+    pub histogram: Option<Histogram>,
+}
+
+impl Spread {
+    /// One more.
+    pub fn add(&mut self, one: &Value) {
+        self.count += 1;
+        let kind = one.kind().map_or("null", esker_model::ValueKind::name);
+        *self.kinds.entry(kind).or_default() += 1;
+        let number = match one {
+            Value::I64(n) => Some(*n as f64),
+            Value::F64(x) if x.is_finite() => Some(*x),
+            _ => None,
+        };
+        if let Some(number) = number {
+            self.number(number);
+        }
+        let json = value::value(one);
+        let key = format!("{kind}{json}");
+        if let Some((_, count)) = self.values.get_mut(&key) {
+            *count += 1;
+        } else if self.values.len() < DISTINCT_MAX {
+            self.values.insert(key, (json, 1));
+        } else {
+            self.uncounted += 1;
+        }
+    }
+
+    fn number(&mut self, number: f64) {
+        let (low, high) = self.range.unwrap_or((number, number));
+        self.range = Some((low.min(number), high.max(number)));
+        let stride = self.stride.max(1);
+        if self.met.is_multiple_of(stride) {
+            self.numbers.push(number);
+        }
+        self.met += 1;
+        if self.numbers.len() >= NUMBERS_MAX {
+            let mut n = 0_usize;
+            self.numbers.retain(|_| {
+                n += 1;
+                n % 2 == 1
+            });
+            self.stride = stride * 2;
+        }
+    }
+
+    /// What came out, with so many of the most frequent values.
+    pub fn finish(self, limit: usize) -> Spreading {
+        let distinct = self.values.len() as u64;
+        let mut top: Vec<(String, (Json, u64))> = self.values.into_iter().collect();
+        top.sort_by(|a, b| b.1.1.cmp(&a.1.1).then_with(|| a.0.cmp(&b.0)));
+        top.truncate(limit);
+        let histogram = self
+            .range
+            .filter(|(low, high)| low < high)
+            .map(|(low, high)| {
+                let mut bins = vec![0_u64; BINS];
+                let stride = self.stride.max(1);
+                for number in &self.numbers {
+                    let at = (number - low) / (high - low) * BINS as f64;
+                    bins[(at as usize).min(BINS - 1)] += stride;
+                }
+                Histogram {
+                    from: low,
+                    to: high,
+                    bins,
+                    exact: stride == 1,
+                }
+            });
+        Spreading {
+            count: self.count,
+            kinds: self.kinds,
+            distinct,
+            distinct_more: self.uncounted > 0,
+            top: top
+                .into_iter()
+                .map(|(_, (value, count))| Counted { value, count })
+                .collect(),
+            histogram,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_counted_by_kind() {
+        let mut spread = Spread::default();
+        for value in [
+            Value::I64(1),
+            Value::F64(1.0),
+            Value::from("1"),
+            Value::I64(1),
+        ] {
+            spread.add(&value);
+        }
+        let out = spread.finish(2);
+        assert_eq!((out.count, out.distinct, out.distinct_more), (4, 3, false));
+        assert_eq!(out.top.len(), 2);
+        assert_eq!(out.top[0].value, Json::from(1));
+        assert_eq!(out.top[0].count, 2);
+        assert_eq!(out.kinds.values().sum::<u64>(), 4);
+        assert_eq!(out.histogram, None, "all the same");
+    }
+
+    #[test]
+    fn many_numbers_keep_their_shape() {
+        let mut spread = Spread::default();
+        let many = NUMBERS_MAX as i64 + 5;
+        for n in 0..many {
+            spread.add(&Value::I64(n % 64));
+        }
+        let out = spread.finish(3);
+        let histogram = out.histogram.unwrap();
+        assert_eq!((histogram.from, histogram.to), (0.0, 63.0));
+        assert!(!histogram.exact);
+        let total: u64 = histogram.bins.iter().sum();
+        assert!(total.abs_diff(many as u64) < 10, "{total} of {many}");
+        assert_eq!(out.distinct, 64);
+    }
+}
