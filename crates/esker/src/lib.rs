@@ -45,8 +45,8 @@ use esker_engine as engine;
 pub use backup::BackupReport;
 pub use database::{Database, Role, Submitted};
 pub use engine::{
-    BulkReport, CheckOptions, CheckReport, CompactReport, Engine, NameNow, NamesNews, Problem,
-    Stats, explain, lineage, seen,
+    BulkReport, CheckOptions, CheckReport, CompactReport, Engine, NameNow, NamesNews, News,
+    Problem, Stats, explain, lineage, seen,
 };
 pub use esker_model::{self as model, Error, ErrorKind, Result};
 pub use esker_rpc as rpc;

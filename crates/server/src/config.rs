@@ -40,7 +40,7 @@ impl Filled for Draft {
 /// The longest promise that files stay as they are: whoever changes one waits for it.
 pub const LEASE_MAX: Duration = Duration::from_mins(1);
 
-pub(crate) const KEYS: [Key<Draft>; 23] = [
+pub(crate) const KEYS: [Key<Draft>; 24] = [
     Key {
         path: "listen",
         expected: "\"HOST:PORT\"",
@@ -82,6 +82,18 @@ pub(crate) const KEYS: [Key<Draft>; 23] = [
                 return None;
             }
             d.settings.spools = folders;
+            Some(())
+        },
+    },
+    Key {
+        path: "sites",
+        expected: "a list of URLs of site caches' tiers, as \"http://HOST:PORT\"",
+        set: |d, v| {
+            let sites = texts(v)?;
+            if !sites.iter().all(|url| url.starts_with("http://")) {
+                return None;
+            }
+            d.settings.sites = sites;
             Some(())
         },
     },

@@ -57,8 +57,7 @@ pub(crate) const CALLS: [&str; 46] = [
     "shutdown",
 ];
 
-/// How often it is noted how many calls there were, and how many notes are kept.
-pub(crate) const SAMPLE: Duration = Duration::from_secs(1);
+/// How many notes are kept of how many calls there were, one a second.
 const SAMPLES: usize = 10;
 /// Calls that change something.
 const CHANGING: [&str; 5] = ["apply", "change_files", "tag_where", "define", "set_index"];
@@ -236,7 +235,8 @@ impl Metrics {
         }
     }
 
-    fn calls(&self) -> (u64, u64) {
+    /// Calls of clients so far, and those among them that change something.
+    pub(crate) fn calls(&self) -> (u64, u64) {
         let (mut calls, mut writes) = (0, 0);
         for (name, latency) in CALLS.iter().zip(&self.latency) {
             if LOOKING.contains(name) {
@@ -249,6 +249,11 @@ impl Metrics {
             }
         }
         (calls, writes)
+    }
+
+    /// Mutations so far, of all batches.
+    pub(crate) fn mutations(&self) -> u64 {
+        self.batches.sum.get()
     }
 
     /// Notes how many calls there were by now.

@@ -260,15 +260,8 @@ impl Server {
         }
         if let Some(cluster) = &service.cluster {
             cluster.join();
-            let metrics = Arc::downgrade(&service.metrics);
-            runtime.spawn(async move {
-                while let Some(metrics) = metrics.upgrade() {
-                    metrics.sample();
-                    drop(metrics);
-                    tokio::time::sleep(crate::metrics::SAMPLE).await;
-                }
-            });
         }
+        runtime.spawn(http::sample(Arc::downgrade(&service)));
         Ok(Self {
             running: Some(Running {
                 runtime,

@@ -6,6 +6,7 @@ use crate::answer;
 use crate::asked::Wish;
 use crate::call::{Call, Watch};
 use crate::cluster::Cluster;
+use crate::http::Console;
 use crate::limits::{ANSWER_HERE_BYTES, DECODE_HERE_BYTES, WRITE_HERE_MUTATIONS};
 use crate::member::gate::Gate;
 use crate::metrics::Metrics;
@@ -70,6 +71,8 @@ pub(crate) struct Service {
     /// What each address has under way there.
     pub(crate) sparql_clients: Clients,
     pub(crate) writer: Writer,
+    /// What the console's pages are answered from.
+    pub(crate) console: Console,
     /// Who is told what happens to files.
     pub(crate) watchers: Watchers,
     /// The newest version that a client may have seen.
@@ -148,6 +151,7 @@ impl Service {
             own_lanes,
             sparql_clients: Clients::default(),
             writer: Writer::new(waiting),
+            console: Console::default(),
             watchers: Watchers::default(),
             wish: cluster.as_ref().and_then(|c| c.wish()).unwrap_or_default(),
             metrics,

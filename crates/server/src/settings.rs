@@ -19,6 +19,8 @@ pub struct Settings {
     pub backups: Option<PathBuf>,
     /// Folders of runs that come into the database by themselves.
     pub spools: Vec<PathBuf>,
+    /// Tiers of site caches that the console shows, as `http://HOST:PORT`.
+    pub sites: Vec<String>,
     /// How long a stop waits for what is under way.
     pub drain: Duration,
     /// For how long at most clients are promised that files stay as they are; zero for no promises.
@@ -112,6 +114,7 @@ impl Default for Settings {
             tls: None,
             host_key: None,
             spools: Vec::new(),
+            sites: Vec::new(),
             backups: None,
             drain: Duration::from_secs(10),
             lease: Duration::from_secs(1),

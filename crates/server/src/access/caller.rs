@@ -1,6 +1,7 @@
 //! Who is at the other end of a connection.
 
 use super::Access;
+use crate::http::Somebody;
 use axum::body::Body;
 use esker_access::proof::EXPORTER_BYTES;
 use esker_access::{PublicKey, Refused, Role, fingerprint};
@@ -56,6 +57,10 @@ struct Proven {
 pub(crate) struct Asking {
     pub(crate) caller: Arc<Caller>,
     token: Option<Arc<str>>,
+    /// The cookie of a session that it shows.
+    cookie: Option<Arc<str>>,
+    /// It names the page that it is for, and that is another site's than it was sent to.
+    crossed: bool,
     /// A browser may have sent it for a page of another site: that its process is the owner's says nothing then.
     foreign: bool,
 }
@@ -114,6 +119,16 @@ impl Caller {
             From::Unix { .. } => Ipv4Addr::LOCALHOST.into(),
             From::Tcp { peer, .. } => peer.ip(),
         }
+    }
+
+    /// Whether what they send is encrypted.
+    pub(crate) fn encrypted(&self) -> bool {
+        self.encrypted
+    }
+
+    /// Whether others may see what they send.
+    fn is_in_the_open(&self) -> bool {
+        !self.encrypted && !self.address().to_canonical().is_loopback()
     }
 
     /// Where they are, for a log.
@@ -210,6 +225,17 @@ fn is_foreign<B>(request: &Request<B>) -> bool {
     elsewhere || !own_rules && site.is_some_and(|site| !is_this_machine(site))
 }
 
+/// Whether a request names the page that it is for, and that page's host is another than the request was sent to.
+fn is_crossed<B>(request: &Request<B>) -> bool {
+    let header = |name| request.headers().get(name).and_then(|v| v.to_str().ok());
+    let host = header(header::HOST)
+        .or_else(|| request.uri().authority().map(http::uri::Authority::as_str));
+    header(header::ORIGIN).is_some_and(|origin| {
+        let site = origin.split_once("://").map_or(origin, |(_, site)| site);
+        host != Some(site)
+    })
+}
+
 /// A host without its port.
 fn name_of(host: &str) -> &str {
     match host.strip_prefix('[') {
@@ -241,6 +267,8 @@ impl Asking {
         Self {
             caller: Arc::clone(caller),
             token,
+            cookie: crate::http::cookie(request.headers()).map(Into::into),
+            crossed: is_crossed(request),
             foreign: is_foreign(request),
         }
     }
@@ -271,6 +299,9 @@ impl Asking {
         if let Some(token) = &self.token {
             return self.role_of_token(access, token);
         }
+        if let Some(somebody) = self.somebody(access)? {
+            return Ok(somebody.role);
+        }
         match self.caller.role_of_key(access) {
             Some(Ok(role)) => Ok(role),
             Some(Err((key, refused))) => Err(Denied::of_key(&key, &refused)),
@@ -283,8 +314,44 @@ impl Asking {
         self.foreign && matches!(self.caller.from, From::Tcp { .. })
     }
 
+    /// Whose session it is, if it shows a cookie of one that holds.
+    fn somebody(&self, access: &Access) -> Result<Option<Somebody>, Denied> {
+        // A browser sends cookies for pages of other sites, too, if they are old enough.
+        let Some(cookie) = self.cookie.as_ref().filter(|_| !self.crossed) else {
+            return Ok(None);
+        };
+        let Some(somebody) = access.sessions.of(cookie) else {
+            return Ok(None);
+        };
+        if self.caller.is_in_the_open() {
+            return Err(Denied::unknown(
+                "session_in_the_open",
+                "a session's cookie was sent without encryption, so that others may have seen it: use https, or `esker console`, which \
+                 needs none"
+                    .into(),
+            ));
+        }
+        Ok(Some(somebody))
+    }
+
+    /// Who they are, what they may do, and by what that is known.
+    pub(crate) fn known(&self, access: &Access) -> Result<(String, Role, &'static str), Denied> {
+        let role = self.role(access)?;
+        let owner = self.caller.user().filter(|u| access.is_owner(*u));
+        if let Some(user) = owner.filter(|_| !self.is_of_a_page()) {
+            return Ok((format!("user {user}"), role, "process"));
+        }
+        if self.token.is_some() {
+            return Ok((self.who(), role, "token"));
+        }
+        if let Ok(Some(somebody)) = self.somebody(access) {
+            return Ok((somebody.who, role, "session"));
+        }
+        Ok((self.who(), role, "key"))
+    }
+
     fn role_of_token(&self, access: &Access, token: &str) -> Result<Role, Denied> {
-        if !self.caller.encrypted && !self.caller.address().to_canonical().is_loopback() {
+        if self.caller.is_in_the_open() {
             return Err(Denied::unknown(
                 "token_in_the_open",
                 "a token was sent without encryption, so that others may have seen it: revoke it, and use https".into(),

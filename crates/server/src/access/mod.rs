@@ -11,6 +11,7 @@ pub(crate) mod table;
 pub(crate) use caller::{Asking, Caller};
 pub(crate) use prove::{prove, routes};
 
+use crate::http::Sessions;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 use caller::Denied;
@@ -27,7 +28,6 @@ use tokio_rustls::TlsAcceptor;
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// What a server knows of who may do what.
-#[derive(Debug)]
 pub(crate) struct Access {
     rights: Rights,
     host: HostKey,
@@ -36,6 +36,8 @@ pub(crate) struct Access {
     /// Users of this machine who may do everything: who owns the database, who serves it, root.
     users: Vec<u32>,
     metrics: Arc<Metrics>,
+    /// Browsers that somebody has let in.
+    sessions: Sessions,
 }
 
 impl Access {
@@ -53,6 +55,7 @@ impl Access {
             folder: folder.to_path_buf(),
             users,
             metrics,
+            sessions: Sessions::default(),
         };
         for mistake in access.rights.mistakes() {
             tracing::warn!("{mistake}");
@@ -70,6 +73,16 @@ impl Access {
     /// The server's key, as `ssh-keygen -l` prints it.
     pub(crate) fn fingerprint(&self) -> String {
         self.host.fingerprint()
+    }
+
+    /// Where the files lie.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Browsers that somebody has let in.
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.sessions
     }
 
     fn is_owner(&self, user: u32) -> bool {

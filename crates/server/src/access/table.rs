@@ -75,7 +75,7 @@ const OF_CALLS: [(&str, Needs); CALLS.len()] = [
 ];
 
 /// What else is at the port: method (`*` for any), path, who may.
-const OF_PATHS: [(&str, &str, Needs); 48] = [
+const OF_PATHS: [(&str, &str, Needs); 68] = [
     ("GET", "/healthz", Needs::Nothing),
     ("GET", "/readyz", Needs::Nothing),
     ("GET", "/metrics", READ),
@@ -96,6 +96,28 @@ const OF_PATHS: [(&str, &str, Needs); 48] = [
     ("GET", "/api/v1/impact", READ),
     ("GET", "/api/v1/view/lineage", READ),
     ("GET", "/api/v1/news", READ),
+    ("GET", "/api/v1/home", READ),
+    ("GET", "/api/v1/suggest", READ),
+    ("GET", "/api/v1/search", READ),
+    ("GET", "/api/v1/view/neighbourhood", READ),
+    ("GET", "/api/v1/view/space", READ),
+    ("GET", "/api/v1/runs", READ),
+    ("GET", "/api/v1/runs/one", READ),
+    ("GET", "/api/v1/runs/diff", READ),
+    ("GET", "/api/v1/tags/values", READ),
+    ("GET", "/api/v1/complete", READ),
+    ("GET", "/api/v1/cluster", READ),
+    ("GET", "/api/v1/events", READ),
+    ("GET", "/api/v1/site", READ),
+    ("POST", "/api/v1/session/ticket", READ),
+    // What a session is for is said by who asks.
+    ("GET", "/api/v1/session", Needs::Nothing),
+    ("POST", "/api/v1/session", Needs::Nothing),
+    ("DELETE", "/api/v1/session", Needs::Nothing),
+    // The pages say nothing of the data.
+    ("GET", "/", Needs::Nothing),
+    ("GET", "/favicon.svg", Needs::Nothing),
+    ("GET", "/assets/{*name}", Needs::Nothing),
     ("POST", "/api/v1/travel", READ),
     ("POST", "/api/v1/apply", WRITE),
     ("GET", "/api/v1/find", READ),

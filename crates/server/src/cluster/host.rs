@@ -160,6 +160,17 @@ impl ServerHost {
         trouble.clone()
     }
 
+    /// Where the other servers are now, by number; nothing for this one.
+    pub(super) fn others(&self) -> Vec<Option<Address>> {
+        let each = self.peers.iter();
+        each.map(|peer| {
+            let peer = peer.as_ref()?;
+            let place = peer.place().map(|(address, _)| address);
+            Some(place.unwrap_or_else(|_| peer.address.clone()))
+        })
+        .collect()
+    }
+
     /// How many questions that server was asked, and how many had no answer.
     pub(super) fn figures(&self, server: ServerId) -> (u64, u64) {
         match self.peers.get(server.0 as usize) {

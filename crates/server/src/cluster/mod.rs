@@ -352,6 +352,11 @@ impl Cluster {
         })
     }
 
+    /// How the other servers are asked, by number; nothing for this one.
+    pub(crate) fn others(&self) -> Vec<Option<esker_rpc::Address>> {
+        self.host.others()
+    }
+
     /// Where the servers are now.
     fn addresses(&self) -> Vec<String> {
         if let Some(seat) = &self.seat {

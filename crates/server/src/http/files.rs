@@ -18,13 +18,13 @@ use esker_model::{Value, Version};
 use serde_json::{Value as Json, json};
 use std::ops::ControlFlow;
 
-fn names<'a>(asked: &Asked<'a>) -> Names<'a> {
+pub(super) fn names<'a>(asked: &Asked<'a>) -> Names<'a> {
     let seen = asked.service.cluster.as_ref().map(|c| c.node.newest());
     asked.service.names(seen.unwrap_or(Version::ZERO))
 }
 
 /// A path as it is shown.
-fn path_of(text: &str) -> Result<NamePath, Refused> {
+pub(super) fn path_of(text: &str) -> Result<NamePath, Refused> {
     let bytes = shown(text).ok_or_else(|| {
         Refused::bad(format!(
             "parameter `path`: expected `\\\\` for a backslash and `\\xHH` for a byte; got `{text}`"

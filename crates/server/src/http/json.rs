@@ -1,46 +1,12 @@
 //! The graph as JSON, in the shapes of `docs/book/json.md`, and JSON as values.
 
+pub(super) use esker_console::value::{
+    attributes as attributes_out, properties as properties_out, value as value_out,
+};
 use esker_model::object::{FindReport, Found};
 use esker_model::traversal::parse_value;
-use esker_model::{Edge, Properties, Schema, Value, ValueKind, Version, Vertex, VertexId};
-use serde_json::{Map, Value as Json, json};
-
-/// Null, bool, i64, finite f64, string and list as JSON's own; a timestamp as RFC 3339; bytes as base64; NaN and
-/// infinities, which JSON lacks, as strings.
-pub(super) fn value_out(value: &Value) -> Json {
-    match value {
-        Value::Null => Json::Null,
-        Value::Bool(b) => (*b).into(),
-        Value::I64(n) => (*n).into(),
-        Value::F64(x) => serde_json::Number::from_f64(*x)
-            .map_or_else(|| Json::String(x.to_string()), Json::Number),
-        Value::String(s) => s.as_str().into(),
-        Value::Bytes(_) | Value::Timestamp(_) => {
-            let mut quoted = String::new();
-            esker::lineage::write_json_value(&mut quoted, value);
-            quoted.trim_matches('"').into()
-        }
-        Value::List(items) => items.iter().map(value_out).collect(),
-    }
-}
-
-pub(super) fn properties_out(properties: &Properties) -> Json {
-    let pairs = properties.iter();
-    Json::Object(pairs.map(|(n, v)| (n.to_owned(), value_out(v))).collect())
-}
-
-fn attributes_out(vertex: &Vertex) -> Json {
-    let mut object = Map::new();
-    for (name, value) in vertex.attributes.iter() {
-        object.insert(name.to_owned(), value_out(value));
-    }
-    for attribute in &vertex.user {
-        object
-            .entry(attribute.name.as_str())
-            .or_insert_with(|| value_out(&attribute.value));
-    }
-    Json::Object(object)
-}
+use esker_model::{Edge, Schema, Value, ValueKind, Version, Vertex, VertexId};
+use serde_json::{Value as Json, json};
 
 /// `{"id","type","version","attributes"}`; type and version are null for a vertex that was never inserted.
 pub(super) fn vertex_out(id: VertexId, vertex: Option<&Vertex>, schema: &Schema) -> Json {

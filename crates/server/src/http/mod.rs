@@ -4,6 +4,7 @@
 
 mod api;
 mod body;
+mod console;
 mod files;
 mod find;
 mod json;
@@ -26,6 +27,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::routing::{delete, get, patch, post};
+pub(crate) use console::session::{Sessions, Somebody, cookie};
+pub(crate) use console::{Console, sample};
 use esker_model::filter::ParseError;
 use esker_model::{Error, ErrorKind};
 use esker_rpc::proto;
@@ -138,7 +141,19 @@ pub(crate) fn routes(service: &Arc<Service>) -> Router {
         .route("/healthz", get(status::health))
         .route("/readyz", get(status::ready))
         .route("/metrics", get(status::metrics))
-        .route("/api/v1/prove", post(prove::answer));
+        .route("/api/v1/prove", post(prove::answer))
+        .route("/", get(console::assets::page))
+        .route("/favicon.svg", get(console::assets::icon))
+        .route("/assets/{*name}", get(console::assets::part))
+        .route("/api/v1/session/ticket", post(console::session::ticket))
+        .route(
+            "/api/v1/session",
+            get(console::session::look)
+                .post(console::session::enter)
+                .delete(console::session::leave),
+        )
+        .route("/api/v1/events", get(console::events::events))
+        .route("/api/v1/site", get(console::sites::sites));
     router = sparql::routes(router);
     for endpoint in &API {
         let handler = move |State(service): State<Arc<Service>>, request: Request<Body>| async move {

@@ -1,5 +1,6 @@
 //! The API's own description, as `OpenAPI` 3.1. It is made from the same table that the routes are.
 
+mod console;
 mod parameters;
 mod rdf;
 mod view;
@@ -223,7 +224,8 @@ pub(super) fn document() -> Json {
     let schemas = object_schemas()
         .into_iter()
         .chain(file_schemas())
-        .chain(view::schemas());
+        .chain(view::schemas())
+        .chain(console::schemas());
     for (name, schema) in schemas {
         out["components"]["schemas"][name] = schema;
     }

@@ -2,7 +2,7 @@
 
 use super::api::{self, Answer, Asked};
 use super::write::What;
-use super::{files, news, objects, view};
+use super::{console, files, news, objects, view};
 
 /// How a path is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ const fn read(
     }
 }
 
-pub(super) const API: [Endpoint; 29] = [
+pub(super) const API: [Endpoint; 40] = [
     read(
         "/api/v1/schema",
         "schema",
@@ -151,6 +151,124 @@ pub(super) const API: [Endpoint; 29] = [
         "News",
         Run::Read(news::news),
         "What commits have touched since a place of the change feed; without a place, where it is now",
+    ),
+    read(
+        "/api/v1/home",
+        "home",
+        17,
+        &["uid", "gids"],
+        "Home",
+        Run::Read(console::home::home),
+        "What the first page shows: counts, rates, the latest runs and changes, health",
+    ),
+    read(
+        "/api/v1/suggest",
+        "suggest",
+        7,
+        &["q", "suggest_limit", "uid", "gids"],
+        "Suggestions",
+        Run::Read(console::look::suggest),
+        "What somebody who types this may mean: vertices, types, tags",
+    ),
+    read(
+        "/api/v1/search",
+        "search",
+        7,
+        &[
+            "words",
+            "search_type",
+            "ending",
+            "user",
+            "skip",
+            "limit",
+            "uid",
+            "gids",
+        ],
+        "Search",
+        Run::Read(console::look::search),
+        "Vertices with these words in their names, or objects that a filter holds of, with facets",
+    ),
+    read(
+        "/api/v1/view/neighbourhood",
+        "viewNeighbourhood",
+        14,
+        &["id", "as_of", "around_depth", "dots", "uid", "gids"],
+        "Neighbourhood",
+        Run::Read(console::around::neighbourhood),
+        "What lies around a vertex, whatever the edges: many dots in their places",
+    ),
+    read(
+        "/api/v1/view/space",
+        "viewSpace",
+        37,
+        &["path_shown", "space_by", "space_depth", "uid", "gids"],
+        "SpaceView",
+        Run::Read(console::space::space),
+        "What takes how much: a tree of directories, or sums",
+    ),
+    read(
+        "/api/v1/runs",
+        "runs",
+        7,
+        &[
+            "user",
+            "state",
+            "text",
+            "since",
+            "until",
+            "after_run",
+            "runs_limit",
+            "uid",
+            "gids",
+        ],
+        "Runs",
+        Run::Read(console::runs::list),
+        "The latest runs",
+    ),
+    read(
+        "/api/v1/runs/one",
+        "run",
+        4,
+        &["run", "uid", "gids"],
+        "RunPage",
+        Run::Read(console::runs::one),
+        "All that is known of a run",
+    ),
+    read(
+        "/api/v1/runs/diff",
+        "runsDiff",
+        13,
+        &["a", "b", "uid", "gids"],
+        "RunsDiff",
+        Run::Read(console::runs::diff),
+        "Two runs beside each other",
+    ),
+    read(
+        "/api/v1/tags/values",
+        "tagValues",
+        26,
+        &["tag", "filter", "top", "uid", "gids"],
+        "TagValues",
+        Run::Read(console::tags::values),
+        "How the values of a tag or attribute of objects spread",
+    ),
+    read(
+        "/api/v1/complete",
+        "complete",
+        27,
+        &["what", "text_typed", "at", "uid", "gids"],
+        "Completion",
+        Run::Read(console::tags::completion),
+        "What may stand next in a traversal, a filter or a query",
+    ),
+    read(
+        "/api/v1/cluster",
+        "cluster",
+        23,
+        &[],
+        "Cluster",
+        Run::Read(console::cluster::cluster),
+        "The servers: what each has and does",
     ),
     Endpoint {
         verb: Verb::Post,

@@ -17,6 +17,16 @@ pub(in super::super) fn shown(name: &str) -> &str {
         "levels" => "depth",
         "path_under" => "path",
         "slurm_cluster" => "cluster",
+        "words" => "q",
+        "search_type" => "type",
+        "path_shown" => "path",
+        "space_by" => "by",
+        "around_depth" | "space_depth" => "depth",
+        "dots" | "runs_limit" | "suggest_limit" | "top" => "limit",
+        "after_run" => "after",
+        "run" => "id",
+        "tag" => "name",
+        "text_typed" => "text",
         _ => name,
     }
 }
@@ -196,6 +206,121 @@ pub(super) fn parameter(name: &str) -> Json {
         "split" => (
             "groups whose members are shown, the first fifty of each: their ids, one a line",
             json!({"type": "string"}),
+            false,
+        ),
+        "q" => (
+            "what somebody types: a part of a name, a whole name (TYPE:KEY), a path",
+            json!({"type": "string"}),
+            true,
+        ),
+        "words" => (
+            "words that a name is to contain, all of them, in any case; or a filter of objects (docs/book/filters.md)",
+            json!({"type": "string", "default": ""}),
+            false,
+        ),
+        "search_type" => (
+            "of that vertex type only, and of those that specialise it",
+            json!({"type": "string"}),
+            false,
+        ),
+        "ending" => (
+            "names with that ending only, as in `nc`",
+            json!({"type": "string"}),
+            false,
+        ),
+        "user" => (
+            "whose: a user's number or name",
+            json!({"type": "string"}),
+            false,
+        ),
+        "skip" => (
+            "leave out so many: `skip` of the answer before",
+            json!({"type": "integer", "minimum": 0, "default": 0}),
+            false,
+        ),
+        "suggest_limit" => (
+            "how many items at most",
+            json!({"type": "integer", "minimum": 1, "maximum": 50, "default": 12}),
+            false,
+        ),
+        "runs_limit" => (
+            "how many runs at most",
+            json!({"type": "integer", "minimum": 1, "maximum": 2_000, "default": 100}),
+            false,
+        ),
+        "top" => (
+            "how many of the most frequent values",
+            json!({"type": "integer", "minimum": 1, "maximum": 1_000, "default": 30}),
+            false,
+        ),
+        "dots" => (
+            "how many vertices at most",
+            json!({"type": "integer", "minimum": 1, "maximum": 20_000, "default": 5_000}),
+            false,
+        ),
+        "around_depth" => (
+            "how many steps away",
+            json!({"type": "integer", "minimum": 0, "maximum": 6, "default": 2}),
+            false,
+        ),
+        "space_depth" => (
+            "levels below the directory",
+            json!({"type": "integer", "minimum": 0, "maximum": 6, "default": 2}),
+            false,
+        ),
+        "space_by" => (
+            "what sums are of; a project is a group",
+            json!({"enum": ["dir", "user", "project", "group", "type", "kind", "age"], "default": "dir"}),
+            false,
+        ),
+        "path_shown" => (
+            "the directory that is looked at",
+            json!({"type": "string", "default": "/"}),
+            false,
+        ),
+        "state" => (
+            "in that state only",
+            json!({"enum": ["running", "ok", "failed", "unknown"]}),
+            false,
+        ),
+        "text" => (
+            "with that in their name, id, host or command, in any case",
+            json!({"type": "string"}),
+            false,
+        ),
+        "since" => (
+            "begun then or later: RFC 3339, a date, @SECONDS",
+            json!({"type": "string"}),
+            false,
+        ),
+        "after_run" => (
+            "go on behind that run: `next` of the answer before",
+            json!({"type": "string"}),
+            false,
+        ),
+        "run" | "a" | "b" => (
+            "a run: its name, the number of a job, `last`, `last~1`",
+            json!({"type": "string", "examples": ["job:4711"]}),
+            true,
+        ),
+        "tag" => (
+            "the name of a tag or attribute",
+            json!({"type": "string"}),
+            true,
+        ),
+        "what" => (
+            "the language",
+            json!({"enum": ["travel", "filter", "sparql"]}),
+            true,
+        ),
+        "text_typed" => (
+            "what stands there",
+            json!({"type": "string", "default": ""}),
+            false,
+        ),
+        "at" => (
+            "the byte that the cursor stands before; the end, if it is not given",
+            json!({"type": "integer", "minimum": 0}),
             false,
         ),
         "from" => ("from then on", json!({"type": "string"}), false),

@@ -1,0 +1,137 @@
+//! The servers: what each has and does.
+
+use super::super::api::{Answer, Asked};
+use crate::service::Service;
+use esker_model::Version;
+use esker_rpc::{Client, proto};
+use serde_json::{Value as Json, json};
+use std::time::Duration;
+
+/// How long another server may take to answer.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+
+fn per_second(count: u64, millis: u32) -> Option<f64> {
+    (millis > 0).then(|| (count as f64 * 1e4 / f64::from(millis)).round() / 10.0)
+}
+
+fn server_out(id: usize, address: &str, reply: &proto::ClusterReply) -> Json {
+    let counts = reply.counts.clone().unwrap_or_default();
+    let sum = |counts: &[proto::Count]| counts.iter().map(|c| c.count).sum::<u64>();
+    json!({
+        "server": id,
+        "address": address,
+        "state": if reply.serving { "serving" } else { "joining" },
+        "trouble": reply.window.as_ref().map(|w| w.trouble.as_str()).filter(|t| !t.is_empty()),
+        "newest": Version(reply.newest).to_string(),
+        "vertices": sum(&counts.vertices),
+        "edges": sum(&counts.edges),
+        "bytes": reply.bytes,
+        "vnodes": reply.vnodes_here,
+        "split_vertices": reply.split_vertices,
+        "calls_per_s": per_second(reply.calls_lately, reply.lately_ms),
+        "writes_per_s": per_second(reply.writes_lately, reply.lately_ms),
+        "asked": reply.calls.iter().sum::<u64>(),
+        "unanswered": reply.calls_failed.iter().sum::<u64>(),
+        "unsaved": reply.window.as_ref().map(|w| w.written.saturating_sub(w.persisted)),
+    })
+}
+
+fn down(id: usize, address: &str, why: &str) -> Json {
+    json!({
+        "server": id, "address": address, "state": "down", "trouble": why, "newest": null, "vertices": null, "edges": null,
+        "bytes": null, "vnodes": null, "split_vertices": null, "calls_per_s": null, "writes_per_s": null, "asked": null,
+        "unanswered": null, "unsaved": null,
+    })
+}
+
+/// A server that stands alone.
+fn alone(service: &Service) -> Result<Json, super::super::Refused> {
+    let stats = service.database.stats()?;
+    let lately = service.metrics.lately();
+    let total = |counts: &mut dyn Iterator<Item = u64>| counts.sum::<u64>();
+    let top = service.graph_now().top_degrees(None, 10)?;
+    let schema = service.schema()?;
+    let graph = service.graph_now();
+    let ids: Vec<_> = top.iter().map(|d| d.vertex).collect();
+    let found = graph.read_vertices(&ids, Version::MAX)?;
+    let hubs = top.iter().zip(&found).map(|(degree, vertex)| {
+        let name = super::super::json::name_of(degree.vertex, vertex.as_ref(), &schema);
+        let edge_type = schema.edge_type(degree.edge_type).map(|t| t.name.as_str());
+        json!({"id": name, "edge_type": edge_type, "edges": degree.degree})
+    });
+    Ok(json!({
+        "kind": "folder",
+        "name": null,
+        "placement": null,
+        "threshold": null,
+        "vnodes": null,
+        "hubs": hubs.collect::<Json>(),
+        "servers": [{
+            "server": 0,
+            "address": service.settings.listen,
+            "state": "serving",
+            "trouble": stats.store.failed.then_some("the store takes no writes"),
+            "newest": stats.newest.map(|v| v.to_string()),
+            "vertices": total(&mut stats.counts.vertices.iter().map(|(_, n)| *n)),
+            "edges": total(&mut stats.counts.edges.iter().map(|(_, n)| *n)),
+            "bytes": total(&mut stats.store.table_bytes.iter().map(|(_, n)| *n)) + stats.objects_disk_bytes,
+            "vnodes": null,
+            "split_vertices": null,
+            "calls_per_s": per_second(lately.calls, lately.millis),
+            "writes_per_s": per_second(lately.writes, lately.millis),
+            "asked": null,
+            "unanswered": null,
+            "unsaved": null,
+        }],
+    }))
+}
+
+/// `GET /api/v1/cluster`.
+pub(in super::super) fn cluster(asked: &Asked<'_>) -> Answer {
+    let service = asked.service;
+    let Some(cluster) = &service.cluster else {
+        return alone(service).map(|json| json.to_string());
+    };
+    let own = cluster.report(&service.database, &service.metrics)?;
+    let others: Vec<Option<esker_rpc::Address>> = cluster.others();
+    // All at once: one that hangs holds up no other.
+    let answers: Vec<Option<Result<proto::ClusterReply, String>>> = std::thread::scope(|scope| {
+        let asking: Vec<_> = others
+            .iter()
+            .map(|address| {
+                address.clone().map(|mut address| {
+                    address.patience = address.patience.min(ANSWER_MAX);
+                    scope.spawn(move || {
+                        let reply = Client::connect(&address).and_then(|client| client.cluster());
+                        reply.map_err(|e| e.to_string())
+                    })
+                })
+            })
+            .collect();
+        let each = asking.into_iter().map(|thread| {
+            thread.map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|_| Err("asking it failed".into()))
+            })
+        });
+        each.collect()
+    });
+    let servers = own.servers.iter().enumerate().map(|(id, address)| {
+        match answers.get(id).and_then(Option::as_ref) {
+            Some(Ok(reply)) => server_out(id, address, reply),
+            Some(Err(why)) => down(id, address, why),
+            None => server_out(id, address, &own),
+        }
+    });
+    Ok(json!({
+        "kind": "cluster",
+        "name": own.name,
+        "placement": own.placement,
+        "threshold": own.threshold,
+        "vnodes": own.vnodes,
+        "hubs": [],
+        "servers": servers.collect::<Json>(),
+    })
+    .to_string())
+}

@@ -1,0 +1,471 @@
+//! Type-ahead and search: over the names of all vertices, which are read when somebody looks first and again as they change.
+
+use super::super::Refused;
+use super::super::api::{Answer, Asked};
+use super::super::find::filter;
+use super::super::json::{properties_out, version_out};
+use super::told;
+use crate::call::Watch;
+use crate::service::Service;
+use esker_console::label;
+use esker_console::names::{Hit, Names, is_of};
+use esker_model::filter::Expr;
+use esker_model::object::Find;
+use esker_model::{
+    Cancel as _, Result, Schema, Value, Version, Vertex, VertexId, VertexName, VertexTypeId,
+};
+use serde_json::{Value as Json, json};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How old names may be before they are read again, at least; else so many times what reading took.
+const FRESH: Duration = Duration::from_secs(3);
+const WORTH: u32 = 20;
+/// Names of which facets are counted.
+const COUNTED_MAX: usize = 1 << 20;
+/// Values of one facet.
+const FACET_MAX: usize = 30;
+/// Items of one type-ahead.
+const SUGGESTED_MAX: u64 = 50;
+/// Hits that are read to see whether whoever asks may see them.
+const READ_MAX: usize = 1_000;
+
+/// Names as they were read last.
+#[derive(Default)]
+pub(super) struct Kept(Mutex<Option<Read>>);
+
+struct Read {
+    names: Arc<Names>,
+    at: Instant,
+    took: Duration,
+}
+
+impl Kept {
+    /// Names that are fresh enough. Whoever asks first waits for them, and so does whoever asks once they are too old: the others take
+    /// what there is.
+    pub(super) fn names(&self, service: &Service, watch: &Watch) -> Result<Arc<Names>> {
+        let newest = service.database.stats()?.newest;
+        let changed = |read: &Read| service.cluster.is_some() || read.names.newest() != newest;
+        {
+            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(read) = &*kept {
+                let old = read.at.elapsed() > FRESH.max(read.took * WORTH);
+                if !old || !changed(read) {
+                    return Ok(Arc::clone(&read.names));
+                }
+            }
+        }
+        let begun = Instant::now();
+        let names = Arc::new(Names::read(&*service.graph_now(), newest, watch)?);
+        if !watch.cancelled() {
+            let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            *kept = Some(Read {
+                names: Arc::clone(&names),
+                at: Instant::now(),
+                took: begun.elapsed(),
+            });
+        }
+        Ok(names)
+    }
+}
+
+/// What a vertex is to somebody who looks for it.
+fn sort_of(schema: &Schema, vertex: &Vertex) -> &'static str {
+    let is = |name: &str| {
+        schema
+            .vertex_type_id(name)
+            .is_ok_and(|wanted| is_of(schema, vertex.type_id, wanted))
+    };
+    if is("User") {
+        "user"
+    } else if is("Execution") {
+        "run"
+    } else if vertex.key.starts_with('/') {
+        "path"
+    } else {
+        "vertex"
+    }
+}
+
+fn suggestion(schema: &Schema, vertex: &Vertex) -> Json {
+    let told = label::of(vertex.id, Some(vertex), schema);
+    let detail = if vertex.key.contains('/') {
+        label::directory(&vertex.key).to_owned()
+    } else {
+        told.detail
+    };
+    json!({
+        "kind": sort_of(schema, vertex), "name": told.name, "label": told.label, "detail": detail, "type": told.type_name,
+    })
+}
+
+/// The vertex of exactly that name, if there is one.
+fn exact(asked: &Asked<'_>, schema: &Schema, text: &str) -> Result<Option<Vertex>> {
+    let text = text.trim();
+    let name = if text.starts_with('/') {
+        format!("file:{text}")
+    } else {
+        text.to_owned()
+    };
+    let Ok(name) = VertexName::parse(&name) else {
+        return Ok(None);
+    };
+    let names = asked.service.names_now();
+    let found = esker_model::namespace::resolve(&*names, schema, std::slice::from_ref(&name));
+    let Ok([vertex]) = found.as_deref() else {
+        return Ok(None);
+    };
+    let asker = asked.query.asker().ok().flatten();
+    let graph = asked.service.graph_as(asker.as_ref());
+    let read = graph.read_vertices(&[vertex.id], Version::MAX)?;
+    Ok(read.into_iter().next().flatten())
+}
+
+/// Vertices of hits, as far as whoever asks may see them and they are there still.
+fn read(
+    asked: &Asked<'_>,
+    names: &Names,
+    hits: &[Hit],
+    most: usize,
+) -> Result<Vec<Vertex>, Refused> {
+    let graph = asked.graph()?;
+    let mut out = Vec::new();
+    for chunk in hits.chunks(most.clamp(16, READ_MAX)) {
+        let ids: Vec<VertexId> = chunk.iter().map(|h| names.vertex(*h).0).collect();
+        let found = graph.read_vertices(&ids, Version::MAX)?;
+        out.extend(found.into_iter().flatten().filter(|v| !v.deleted));
+        if out.len() >= most || asked.watch.cancelled() {
+            break;
+        }
+    }
+    out.truncate(most);
+    Ok(out)
+}
+
+/// `GET /api/v1/suggest`.
+pub(in super::super) fn suggest(asked: &Asked<'_>) -> Answer {
+    let schema = asked.service.schema()?;
+    let text = asked.query.required("q")?;
+    let limit = asked
+        .query
+        .number("limit")?
+        .unwrap_or(12)
+        .clamp(1, SUGGESTED_MAX) as usize;
+    let names = asked
+        .service
+        .console
+        .names
+        .names(asked.service, asked.watch)?;
+    let mut items = Vec::new();
+    let found = exact(asked, &schema, text)?;
+    if let Some(vertex) = &found {
+        items.push(suggestion(&schema, vertex));
+    }
+    let lower = text.trim().to_lowercase();
+    let (prefix, words) = match lower.split_once(':') {
+        Some((prefix, rest)) => (Some(prefix), rest),
+        None => (None, lower.as_str()),
+    };
+    let wanted = |type_id: VertexTypeId| {
+        prefix.is_none_or(|prefix| schema.prefix(type_id).to_lowercase() == prefix)
+    };
+    let hits = names.find(words, Some(&wanted), asked.watch);
+    for vertex in read(asked, &names, &hits, limit)? {
+        if found.as_ref().is_none_or(|f| f.id != vertex.id) {
+            items.push(suggestion(&schema, &vertex));
+        }
+    }
+    let typed = !lower.is_empty() && prefix.is_none();
+    if typed {
+        for (_, declared) in schema.vertex_types() {
+            if declared.name.to_lowercase().starts_with(&lower) {
+                items.push(json!({"kind": "type", "name": declared.name, "label": declared.name, "detail": "all of this type",
+                                  "type": declared.name}));
+            }
+        }
+        let asker = asked.query.asker()?;
+        let mut tags = asked.service.graph_now().tags(asker.as_ref())?;
+        tags.retain(|t| !t.predefined && t.name.to_lowercase().contains(&lower));
+        tags.sort_by_key(|t| std::cmp::Reverse(t.objects));
+        for tag in tags.iter().take(4) {
+            items.push(json!({"kind": "tag", "name": tag.name, "label": tag.name, "detail": format!("tag of {} objects", tag.objects),
+                              "type": null}));
+        }
+    }
+    items.truncate(limit);
+    Ok(json!({"items": items, "stopped": !names.complete()}).to_string())
+}
+
+/// Names of vertices that contain a text, with a few words: for completion.
+pub(super) fn vertices(asked: &Asked<'_>, text: &str, most: usize) -> Vec<(String, String)> {
+    let Ok(schema) = asked.service.schema() else {
+        return Vec::new();
+    };
+    let Ok(names) = asked
+        .service
+        .console
+        .names
+        .names(asked.service, asked.watch)
+    else {
+        return Vec::new();
+    };
+    let lower = text.to_lowercase();
+    let (prefix, words) = match lower.split_once(':') {
+        Some((prefix, rest)) => (Some(prefix.to_owned()), rest),
+        None => (None, lower.as_str()),
+    };
+    let wanted = |type_id: VertexTypeId| {
+        prefix
+            .as_ref()
+            .is_none_or(|p| schema.prefix(type_id).to_lowercase() == *p)
+    };
+    let hits = names.find(words, Some(&wanted), asked.watch);
+    let found = read(asked, &names, &hits, most).unwrap_or_default();
+    found
+        .iter()
+        .map(|v| {
+            let told = label::of(v.id, Some(v), &schema);
+            (told.name, told.detail)
+        })
+        .collect()
+}
+
+/// Counts by value.
+#[derive(Default)]
+struct Facet(HashMap<String, u64>);
+
+impl Facet {
+    fn add(&mut self, value: &str) {
+        if let Some(count) = self.0.get_mut(value) {
+            *count += 1;
+        } else {
+            self.0.insert(value.to_owned(), 1);
+        }
+    }
+
+    fn told(self) -> Json {
+        let mut all: Vec<(String, u64)> = self.0.into_iter().collect();
+        all.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        all.truncate(FACET_MAX);
+        let each = all
+            .into_iter()
+            .map(|(value, count)| json!({"value": value, "count": count}));
+        each.collect()
+    }
+}
+
+/// Who something belongs to, as far as it says itself.
+fn owner(vertex: &Vertex) -> Option<String> {
+    ["uid", "owner", "user"]
+        .iter()
+        .find_map(|name| match vertex.attribute(name) {
+            Some(Value::I64(number)) => Some(number.to_string()),
+            Some(Value::String(text)) => Some(text.clone()),
+            _ => None,
+        })
+}
+
+fn row(schema: &Schema, vertex: &Vertex) -> Json {
+    let told = label::of(vertex.id, Some(vertex), schema);
+    let tags = vertex
+        .user
+        .iter()
+        .map(|a| (a.name.clone(), super::super::json::value_out(&a.value)));
+    json!({
+        "id": told.name,
+        "kind": sort_of(schema, vertex),
+        "type": told.type_name,
+        "label": told.label,
+        "detail": told.detail,
+        "user": owner(vertex),
+        "begin": label::time(vertex, "start").or_else(|| label::time(vertex, "mtime")).map(esker_console::value::time),
+        "size": label::number(vertex, "size"),
+        "version": version_out(vertex.version),
+        "tags": tags.take(8).collect::<serde_json::Map<_, _>>(),
+    })
+}
+
+/// Whether a text is meant as a filter rather than as words: it parses, and has an operator.
+fn as_filter(text: &str) -> Option<Result<Expr, Refused>> {
+    let operators = ['=', '<', '>', '~'];
+    let words = [
+        " like ",
+        " ilike ",
+        " glob ",
+        " between ",
+        " in (",
+        " contains ",
+        " exists",
+        "exists ",
+        " with ",
+    ];
+    let lower = format!(" {} ", text.to_lowercase());
+    let meant = text.contains(operators) || words.iter().any(|w| lower.contains(w));
+    meant.then(|| filter(text))
+}
+
+/// `GET /api/v1/search`.
+pub(in super::super) fn search(asked: &Asked<'_>) -> Answer {
+    let begun = Instant::now();
+    let schema = asked.service.schema()?;
+    let text = asked.query.get("q").unwrap_or_default();
+    let limit = asked.query.limit()?.min(READ_MAX);
+    let from = asked.query.number("skip")?.unwrap_or_default() as usize;
+    if let Some(filter) = as_filter(text) {
+        return by_filter(asked, filter?, (from, limit), begun);
+    }
+    let names = asked
+        .service
+        .console
+        .names
+        .names(asked.service, asked.watch)?;
+    let wanted = match asked.query.get("type") {
+        None | Some("") => None,
+        Some(name) => Some(schema.vertex_type_id(name)?),
+    };
+    let (prefix, words) = match text.split_once(':') {
+        Some((prefix, rest))
+            if schema
+                .vertex_types()
+                .any(|(id, _)| schema.prefix(id) == prefix) =>
+        {
+            (Some(prefix), rest)
+        }
+        _ => (None, text),
+    };
+    let of_type = |type_id: VertexTypeId| {
+        wanted.is_none_or(|wanted| is_of(&schema, type_id, wanted))
+            && prefix.is_none_or(|prefix| schema.prefix(type_id) == prefix)
+    };
+    let mut hits = names.find(words, Some(&of_type), asked.watch);
+    if let Some(ending) = asked.query.get("ending").filter(|e| !e.is_empty()) {
+        hits.retain(|hit| names.ending(*hit) == Some(ending));
+    }
+    let (mut types, mut endings) = (Facet::default(), Facet::default());
+    for hit in hits.iter().take(COUNTED_MAX) {
+        let declared = schema.vertex_type(names.vertex(*hit).1);
+        types.add(declared.map_or("?", |t| t.name.as_str()));
+        if let Some(ending) = names.ending(*hit) {
+            endings.add(ending);
+        }
+    }
+    let matches = hits.len();
+    let user = asked.query.get("user").filter(|u| !u.is_empty());
+    let rest = hits.get(from..).unwrap_or_default();
+    let mut vertices = read(
+        asked,
+        &names,
+        rest,
+        if user.is_some() { READ_MAX } else { limit },
+    )?;
+    let read_to = from + vertices.len().min(rest.len());
+    let mut users = Facet::default();
+    for vertex in &vertices {
+        if let Some(user) = owner(vertex) {
+            users.add(&user);
+        }
+    }
+    if let Some(user) = user {
+        vertices.retain(|v| owner(v).as_deref() == Some(user));
+        vertices.truncate(limit);
+    }
+    let mut items: Vec<Json> = Vec::new();
+    // A name that was typed whole comes first, also one that nobody has read yet.
+    let whole = exact(asked, &schema, text)?.filter(|_| from == 0 && user.is_none());
+    if let Some(vertex) = whole.as_ref().filter(|v| of_type(v.type_id)) {
+        items.push(row(&schema, vertex));
+    }
+    for vertex in &vertices {
+        if whole.as_ref().is_none_or(|w| w.id != vertex.id) {
+            items.push(row(&schema, vertex));
+        }
+    }
+    let facets = BTreeMap::from([
+        ("type", types.told()),
+        ("ending", endings.told()),
+        ("user", users.told()),
+    ]);
+    told(&json!({
+        "how": "words",
+        "items": items,
+        "matches": matches.max(items.len()),
+        "facets": facets,
+        "skip": (read_to < matches && user.is_none()).then_some(read_to),
+        "stopped": (!names.complete()).then(|| json!({"reason": "limit", "looked_at": names.len()})),
+        "micros": u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX),
+    }))
+}
+
+/// Objects that a filter holds of.
+fn by_filter(
+    asked: &Asked<'_>,
+    filter: Expr,
+    (from, limit): (usize, usize),
+    begun: Instant,
+) -> Answer {
+    let find = Find {
+        filter,
+        select: None,
+        limit: None,
+        count: false,
+        explain: false,
+        asker: asked.query.asker()?,
+        share: None,
+        after: None,
+    };
+    let (mut items, mut seen) = (Vec::new(), 0_usize);
+    let (mut apps, mut owners) = (Facet::default(), Facet::default());
+    let report = asked
+        .service
+        .graph_now()
+        .find(&find, asked.watch, &mut |found| {
+            seen += 1;
+            let text = |name: &str| match found.attributes.get(name) {
+                Some(Value::String(text)) => Some(text.clone()),
+                Some(Value::I64(number)) => Some(number.to_string()),
+                _ => None,
+            };
+            if let Some(app) = text("app").filter(|a| !a.is_empty()) {
+                apps.add(&app);
+            }
+            if let Some(owner) = text("owner") {
+                owners.add(&owner);
+            }
+            if seen > from && items.len() < limit {
+                let detail = [text("app"), text("step").map(|s| format!("step {s}"))];
+                let detail: Vec<String> = detail
+                    .into_iter()
+                    .flatten()
+                    .filter(|t| !t.is_empty())
+                    .collect();
+                items.push(json!({
+                    "id": format!("object:{}", found.id.0),
+                    "kind": "object",
+                    "type": "Object",
+                    "label": text("name"),
+                    "detail": detail.join(" · "),
+                    "user": text("owner"),
+                    "begin": version_out(found.created),
+                    "size": null,
+                    "version": version_out(found.modified),
+                    "tags": properties_out(&found.tags),
+                }));
+            }
+            if seen >= COUNTED_MAX {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        })?;
+    let next = from + items.len();
+    told(&json!({
+        "how": "filter",
+        "items": items,
+        "matches": report.matches.max(seen as u64),
+        "facets": {"app": apps.told(), "user": owners.told()},
+        "skip": (next < seen).then_some(next),
+        "stopped": (!report.complete).then(|| json!({"reason": "limit", "looked_at": seen})),
+        "micros": u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX),
+    }))
+}

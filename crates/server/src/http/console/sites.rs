@@ -1,0 +1,69 @@
+//! The tiers of site caches that the configuration names: what each says of itself.
+
+use crate::service::Service;
+use axum::body::Body;
+use axum::extract::State;
+use http::{Request, Response, StatusCode, Uri, header};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value as Json, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a tier may take.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+/// Bytes of what it says.
+const BYTES_MAX: usize = 1 << 20;
+
+/// `GET /api/v1/site`.
+pub(in super::super) async fn sites(State(service): State<Arc<Service>>) -> Response<Body> {
+    service.metrics.http.add(1);
+    let asking = service.settings.sites.iter().map(|url| async move {
+        match tokio::time::timeout(ANSWER_MAX, status(url)).await {
+            Ok(Ok(status)) => json!({"url": url, "state": "up", "trouble": null, "status": status}),
+            Ok(Err(why)) => json!({"url": url, "state": "down", "trouble": why, "status": null}),
+            Err(_) => {
+                let why = format!("it said nothing for {} s", ANSWER_MAX.as_secs());
+                json!({"url": url, "state": "down", "trouble": why, "status": null})
+            }
+        }
+    });
+    let tiers: Vec<Json> = futures_util::future::join_all(asking).await;
+    super::super::json_response(json!({ "tiers": tiers }).to_string())
+}
+
+/// What a tier says of itself.
+async fn status(url: &str) -> Result<Json, String> {
+    let uri: Uri = url.parse().map_err(|_| format!("`{url}` is no URL"))?;
+    let host = uri.host().ok_or_else(|| format!("`{url}` names no host"))?;
+    if uri.scheme_str() != Some("http") {
+        return Err(format!("`{url}`: tiers are asked by http://HOST:PORT"));
+    }
+    let port = uri.port_u16().unwrap_or(80);
+    let failed = |e: &dyn std::fmt::Display| format!("{host}:{port}: {e}");
+    let bare = host.trim_matches(['[', ']']);
+    let stream = tokio::net::TcpStream::connect((bare, port))
+        .await
+        .map_err(|e| failed(&e))?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|e| failed(&e))?;
+    let under_way = tokio::spawn(connection);
+    let request = Request::get("/v1/status")
+        .header(header::HOST, format!("{host}:{port}"))
+        .body(Empty::<bytes::Bytes>::new())
+        .map_err(|e| failed(&e))?;
+    let response = sender.send_request(request).await.map_err(|e| failed(&e))?;
+    let code = response.status();
+    let body = Limited::new(response.into_body(), BYTES_MAX)
+        .collect()
+        .await;
+    under_way.abort();
+    if code != StatusCode::OK {
+        return Err(format!(
+            "{host}:{port} answered {code}: is it a tier of a site cache?"
+        ));
+    }
+    let body = body.map_err(|e| failed(&e))?.to_bytes();
+    serde_json::from_slice(&body).map_err(|e| failed(&e))
+}

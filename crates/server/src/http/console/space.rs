@@ -1,0 +1,189 @@
+//! What takes how much, from the sums that directories keep.
+
+use super::super::Refused;
+use super::super::api::{Answer, Asked};
+use super::super::files::{names, path_of};
+use esker_model::namespace::{NamePath, Space, SpaceBy, Usage};
+use serde_json::{Value as Json, json};
+use std::ops::ControlFlow;
+
+/// Levels below the directory that is looked at, and children of one that are shown; the others are one more.
+const DEPTH_MAX: u64 = 6;
+const CHILDREN_MAX: usize = 60;
+/// Rows by user, group, ending or age.
+const ROWS_MAX: usize = 500;
+
+struct Directory {
+    path: NamePath,
+    usage: Usage,
+    children: Vec<Self>,
+}
+
+fn name_of(path: &NamePath) -> String {
+    let whole = path.to_string();
+    esker_console::label::last_part(&whole).to_owned()
+}
+
+fn sums(usage: &Usage) -> Json {
+    json!({"files": usage.files, "directories": usage.directories, "bytes": usage.bytes, "blocks": usage.blocks})
+}
+
+impl Directory {
+    /// As JSON, the largest children first.
+    fn told(mut self) -> Json {
+        let mut out = sums(&self.usage);
+        out["name"] = name_of(&self.path).into();
+        out["path"] = self.path.to_string().into();
+        self.children.sort_by(|a, b| {
+            b.usage
+                .bytes
+                .cmp(&a.usage.bytes)
+                .then_with(|| a.path.cmp(&b.path))
+        });
+        let below: u64 = self.children.iter().map(|c| c.usage.bytes).sum();
+        // What lies in the directory itself.
+        out["own_bytes"] = self.usage.bytes.saturating_sub(below).into();
+        let rest = self
+            .children
+            .split_off(self.children.len().min(CHILDREN_MAX));
+        if !rest.is_empty() {
+            let bytes: u64 = rest.iter().map(|c| c.usage.bytes).sum();
+            let files: u64 = rest.iter().map(|c| c.usage.files).sum();
+            out["rest"] = json!({"count": rest.len(), "bytes": bytes, "files": files});
+        }
+        out["children"] = self.children.into_iter().map(Self::told).collect();
+        out
+    }
+}
+
+/// A tree of paths that come in any order, parents among them.
+fn tree(mut all: Vec<(NamePath, Usage)>) -> Option<Directory> {
+    all.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut open: Vec<Directory> = Vec::new();
+    let close = |open: &mut Vec<Directory>| {
+        if let Some(done) = open.pop() {
+            match open.last_mut() {
+                Some(parent) => parent.children.push(done),
+                None => open.push(done),
+            }
+        }
+    };
+    for (path, usage) in all {
+        let depth = path.names().count();
+        while open.len() > 1
+            && open
+                .last()
+                .is_some_and(|last| last.path.names().count() >= depth)
+        {
+            close(&mut open);
+        }
+        open.push(Directory {
+            path,
+            usage,
+            children: Vec::new(),
+        });
+    }
+    while open.len() > 1 {
+        close(&mut open);
+    }
+    open.pop()
+}
+
+/// `GET /api/v1/view/space`.
+pub(in super::super) fn space(asked: &Asked<'_>) -> Answer {
+    let asker = asked.query.asker()?;
+    let by = match asked
+        .query
+        .get("space_by")
+        .or_else(|| asked.query.get("by"))
+    {
+        None | Some("dir" | "") => None,
+        Some("user") => Some(SpaceBy::User),
+        // What sites call a project has a group of its own.
+        Some("project" | "group") => Some(SpaceBy::Group),
+        Some("type") => Some(SpaceBy::Ending),
+        Some("kind") => Some(SpaceBy::Kind),
+        Some("age") => Some(SpaceBy::Day),
+        Some(other) => {
+            return Err(Refused::bad(format!(
+                "parameter `by`: expected dir, user, project, group, type, kind or age; got `{other}`"
+            )));
+        }
+    };
+    if let Some(by) = by {
+        if asker.as_ref().is_some_and(|a| a.uid != 0) {
+            return Err(Refused::bad(
+                "sums over the whole namespace are not on somebody's behalf: leave out `uid`, or ask by=dir".into(),
+            ));
+        }
+        let mut rows = names(asked).space(by)?;
+        match by {
+            SpaceBy::Day => rows.sort_by(|a, b| a.key.cmp(&b.key)),
+            _ => rows.sort_by(|a, b| {
+                b.usage
+                    .bytes
+                    .cmp(&a.usage.bytes)
+                    .then_with(|| a.key.cmp(&b.key))
+            }),
+        }
+        let total = rows.iter().fold((0, 0), |sum: (u64, u64), row| {
+            (sum.0 + row.usage.files, sum.1 + row.usage.bytes)
+        });
+        let cut = rows.len() > ROWS_MAX;
+        let told = rows.iter().take(ROWS_MAX).map(|Space { key, usage }| {
+            let mut row = sums(usage);
+            row["name"] = key.as_str().into();
+            row
+        });
+        return Ok(json!({
+            "by": asked.query.get("by"), "root": null, "rows": told.collect::<Json>(), "cut": cut,
+            "files": total.0, "bytes": total.1,
+        })
+        .to_string());
+    }
+    let path = path_of(asked.query.get("path").unwrap_or("/"))?;
+    let depth = asked.query.number("depth")?.unwrap_or(2).min(DEPTH_MAX);
+    let top = path.names().count() as u64;
+    let mut all: Vec<(NamePath, Usage)> = Vec::new();
+    names(asked).usages(asker.as_ref(), &path, asked.watch, &mut |path, usage| {
+        if path.names().count() as u64 <= top + depth {
+            all.push((path.clone(), *usage));
+        }
+        ControlFlow::Continue(())
+    })?;
+    let root = tree(all);
+    let (files, bytes) = root
+        .as_ref()
+        .map_or((0, 0), |r| (r.usage.files, r.usage.bytes));
+    Ok(json!({
+        "by": "dir", "root": root.map(Directory::told), "rows": [], "cut": false, "files": files, "bytes": bytes,
+    })
+    .to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_become_a_tree() {
+        let usage = |bytes| Usage {
+            bytes,
+            files: 1,
+            ..Usage::default()
+        };
+        let path = |text: &str| NamePath::parse(text.as_bytes()).unwrap();
+        let all = vec![
+            (path("/a/b"), usage(3)),
+            (path("/"), usage(10)),
+            (path("/c"), usage(6)),
+            (path("/a"), usage(4)),
+        ];
+        let told = tree(all).unwrap().told();
+        assert_eq!(told["children"][0]["name"], "c");
+        assert_eq!(told["children"][1]["children"][0]["path"], "/a/b");
+        assert_eq!(told["children"][1]["own_bytes"], 1);
+        assert_eq!(told["own_bytes"], 0);
+        assert!(tree(Vec::new()).is_none());
+    }
+}
