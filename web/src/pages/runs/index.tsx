@@ -3,7 +3,7 @@ import { useEffect, useState } from "react";
 import { get, type Schemas, useGet } from "../../api/client";
 import { change, href, useRoute } from "../../app/router";
 import { CopyAs } from "../../common/CopyAs";
-import { python, shell } from "../../common/quote";
+import { shell } from "../../common/quote";
 import { Answer, Empty, StoppedNote } from "../../common/State";
 import { type Run, RunsTable } from "./RunsTable";
 
@@ -58,7 +58,7 @@ export default function RunsPage() {
         <CopyAs
           ways={{
             CLI: `esker log T ${flags.join(" ")}`.trim(),
-            Python: `db.travel(${python('v(type="Execution")')})`,
+            Python: 'db.vertices("Execution")',
             Travel: 'v(type="Execution")',
             HTTP: "GET /api/v1/runs",
           }}

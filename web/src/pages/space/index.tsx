@@ -5,7 +5,7 @@ import { change, useRoute } from "../../app/router";
 import { CopyAs } from "../../common/CopyAs";
 import { bytes, count } from "../../common/format";
 import { Icon } from "../../common/icons";
-import { python, shell } from "../../common/quote";
+import { shell } from "../../common/quote";
 import { Answer, Empty } from "../../common/State";
 import { type Column, Table } from "../../common/Table";
 import { squarify } from "./squarify";
@@ -28,7 +28,7 @@ export default function SpacePage() {
   const by = params.get("by") ?? "dir";
   const path = params.get("path") ?? "/";
   const space = useGet<Space>("/api/v1/view/space", by === "dir" ? { path, depth: 2 } : { by });
-  const flag = { dir: "dir", user: "user", project: "group", type: "type", kind: "kind", age: "age" }[by] ?? "dir";
+  const flag = { dir: "dir", user: "user", project: "project", type: "type", kind: "kind", age: "age" }[by] ?? "dir";
   return (
     <>
       <div className="head">
@@ -50,7 +50,6 @@ export default function SpacePage() {
         <CopyAs
           ways={{
             CLI: by === "dir" ? `esker du T ${shell(path)} --depth 2` : `esker top T --by ${flag}`,
-            Python: by === "dir" ? `db.names.usage(${python(path)})` : `db.names.top(by=${python(flag)})`,
             HTTP:
               by === "dir"
                 ? `GET /api/v1/files/usage?path=${encodeURIComponent(path)}&depth=2`
@@ -269,7 +268,7 @@ function Sums({ space, by }: { space: Space; by: string }) {
     <>
       <p className="muted">
         {bytes(space.bytes)} in {count(space.files)} files{space.cut && "; only the first rows are shown"}
-        {by === "project" && ". A project is a group here."}
+        {by === "project" && ". Projects are the directories directly below the root."}
       </p>
       <div className="grid">
         <section className="card s7" aria-label="Bars">

@@ -69,7 +69,7 @@ export default function TagsPage() {
           data.tags.every((t) => t.objects === 0) ? (
             <Empty
               command={
-                "esker object create T energy --owner 1001 --app vpic --step 7 --tag Conf=1\nesker import T objects.csv --help"
+                "esker object create T --name energy --owner 1001 --app vpic --step 7 --tag Conf=1\nesker object import T objects.csv"
               }
             >
               There are no objects yet. An object has four attributes that name it, and any tags:
