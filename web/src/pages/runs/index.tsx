@@ -53,7 +53,7 @@ export default function RunsPage() {
             </button>
           </a>
         ) : (
-          <span className="muted small">Choose two to compare them</span>
+          <span className="muted small">Choose two to compare</span>
         )}
         <CopyAs
           ways={{
@@ -119,7 +119,7 @@ function Field({
       {label}
       <input
         type="text"
-        size={12}
+        size={9}
         value={text}
         placeholder={placeholder}
         onChange={(e) => setText(e.target.value)}

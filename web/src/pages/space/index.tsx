@@ -27,7 +27,7 @@ export default function SpacePage() {
   const { params } = useRoute();
   const by = params.get("by") ?? "dir";
   const path = params.get("path") ?? "/";
-  const space = useGet<Space>("/api/v1/view/space", by === "dir" ? { path, depth: 2 } : { by });
+  const space = useGet<Space>("/api/v1/view/space", by === "dir" ? { path, depth: 5 } : { by });
   const flag = { dir: "dir", user: "user", project: "project", type: "type", kind: "kind", age: "age" }[by] ?? "dir";
   return (
     <>
@@ -65,7 +65,7 @@ export default function SpacePage() {
               are vertices of the graph; sums are kept of those that lie in directories here:
             </Empty>
           ) : data.root ? (
-            <Tree root={data.root} path={path} />
+            <Tree root={first(data.root)} path={path} />
           ) : (
             <Sums space={data} by={by} />
           )
@@ -98,6 +98,16 @@ function Crumbs({ path }: { path: string }) {
   );
 }
 
+/** Down to the first directory that has more than one in it: those on the way say nothing. */
+export function first(root: Directory): Directory {
+  let at = root;
+  for (;;) {
+    const [only, ...others] = at.children;
+    if (!only || others.length > 0 || at.own_bytes > 0 || only.children.length === 0) return at;
+    at = only;
+  }
+}
+
 interface Item {
   name: string;
   path: string | null;
@@ -124,7 +134,7 @@ function Tree({ root, path }: { root: Directory; path: string }) {
   const rows = root.children;
   return (
     <>
-      <Crumbs path={path} />
+      <Crumbs path={root.path === "/" ? path : root.path} />
       <p className="muted">
         {bytes(root.bytes)} ({count(root.bytes)} bytes) in {count(root.files)} files and {count(root.directories)} directories
       </p>
