@@ -255,7 +255,8 @@ mod tests {
     fn an_execution_is_an_action_with_inputs_and_outputs() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("db");
-        let database = Database::open(folder.to_str().unwrap()).unwrap();
+        let options = esker::OpenOptions::new().create(true);
+        let database: Database = options.open(folder.to_str().unwrap()).unwrap();
         let schema = database.schema().unwrap();
         let vertex = |type_name: &str, key: &str| VertexRef {
             id: VertexId::of(type_name, key),

@@ -219,6 +219,7 @@ impl Server {
         let service = Arc::new(Service::new(
             database, cluster, settings, lanes, access, metrics,
         )?);
+        let _ = service.console.address.set(address);
         let writer = {
             let service = Arc::clone(&service);
             std::thread::Builder::new()

@@ -1,13 +1,14 @@
 // The house around the pages: what is on top, beside, and over them.
-import { type ComponentType, lazy, Suspense, useEffect, useState } from "react";
+import { useEffect, useState } from "react";
 import { type Schemas, useGet, useServer } from "../api/client";
 import { Icon } from "../common/icons";
 import { SearchBox } from "../common/SearchBox";
-import { ErrorNote, Skeleton } from "../common/State";
+import { ErrorNote } from "../common/State";
 import { target } from "../common/Vertex";
 import { Boundary } from "./Boundary";
 import { Keys } from "./Keys";
 import { Palette } from "./Palette";
+import { Later, type Load, loadAll } from "./pages";
 import { go, href, useRoute } from "./router";
 import { know } from "./session";
 import { choose, useChoice } from "./theme";
@@ -32,21 +33,21 @@ export const PAGES: PageOf[] = [
   { page: "sites", title: "Site caches", icon: "sites", says: "Tiers, hits, latency" },
 ];
 
-const pages: Record<string, ComponentType> = {
-  home: lazy(() => import("../pages/home")),
-  search: lazy(() => import("../pages/search")),
-  lineage: lazy(() => import("../pages/lineage")),
-  around: lazy(() => import("../pages/around")),
-  runs: lazy(() => import("../pages/runs")),
-  run: lazy(() => import("../pages/runs/Run")),
-  diff: lazy(() => import("../pages/runs/Diff")),
-  space: lazy(() => import("../pages/space")),
-  tags: lazy(() => import("../pages/tags")),
-  travel: lazy(() => import("../pages/travel")),
-  sparql: lazy(() => import("../pages/sparql")),
-  cluster: lazy(() => import("../pages/cluster")),
-  sites: lazy(() => import("../pages/sites")),
-  enter: lazy(() => import("../pages/enter")),
+const pages: Record<string, Load> = {
+  home: () => import("../pages/home"),
+  search: () => import("../pages/search"),
+  lineage: () => import("../pages/lineage"),
+  around: () => import("../pages/around"),
+  runs: () => import("../pages/runs"),
+  run: () => import("../pages/runs/Run"),
+  diff: () => import("../pages/runs/Diff"),
+  space: () => import("../pages/space"),
+  tags: () => import("../pages/tags"),
+  travel: () => import("../pages/travel"),
+  sparql: () => import("../pages/sparql"),
+  cluster: () => import("../pages/cluster"),
+  sites: () => import("../pages/sites"),
+  enter: () => import("../pages/enter"),
 };
 
 /** The page that an entry of the navigation stands for. */
@@ -58,9 +59,10 @@ export function App() {
   const session = useGet<Schemas["Session"]>("/api/v1/session");
   const [palette, setPalette] = useState(false);
   const [keys, setKeys] = useState(false);
-  const Page = pages[page];
+  const load = pages[page];
   const shown = HOME_OF[page] ?? page;
   const title = PAGES.find((p) => p.page === shown)?.title;
+  useEffect(() => loadAll(Object.values(pages)), []);
   useEffect(() => know(session.data), [session.data]);
   useEffect(() => {
     document.title = title ? `${title} · Esker` : "Esker";
@@ -134,10 +136,8 @@ export function App() {
         <Boundary key={page}>
           {server.unauthorised && page !== "enter" ? (
             <Stranger why={server.unauthorised} />
-          ) : Page ? (
-            <Suspense fallback={<Skeleton rows={8} />}>
-              <Page />
-            </Suspense>
+          ) : load ? (
+            <Later load={load} />
           ) : (
             <ErrorNote error={new Error(`there is no page “${page}”; the list on the left has those that there are`)} />
           )}

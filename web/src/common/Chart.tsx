@@ -12,6 +12,12 @@ export interface Series {
   values: (number | null)[];
 }
 
+/** Times of day; with seconds where there are only some minutes. */
+function clock(all: number[]): string[] {
+  const fine = all.length > 1 && (all[1] ?? 0) - (all[0] ?? 0) < 60;
+  return all.map((t) => new Date(t * 1000).toTimeString().slice(0, fine ? 8 : 5));
+}
+
 export function Chart({
   times,
   series,
@@ -42,7 +48,10 @@ export function Chart({
         height,
         legend: { show: series.length > 1, live: false },
         cursor: { y: false },
-        axes: [axis, { ...axis, size: 52, values: (_, all) => all.map((v) => short(v)) }],
+        axes: [
+          { ...axis, values: (_, all) => clock(all) },
+          { ...axis, size: 52, values: (_, all) => all.map((v) => short(v)) },
+        ],
         scales: { y: { range: (_, __, max) => [0, Math.max(1, (max ?? 0) * 1.1)] } },
         series: [
           {},

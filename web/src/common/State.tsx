@@ -29,7 +29,7 @@ export function ErrorNote({ error, again }: { error: Error; again?: () => void }
           : status >= 500
             ? "The server failed"
             : "Refused";
-  const [first = "", ...rest] = error.message.split("\n");
+  const [first = "", ...rest] = error.message.replace(/^error: /, "").split("\n");
   return (
     <div className={`note ${status === 404 ? "warn" : "bad"}`} role="alert">
       <strong>{head}:</strong> {first}

@@ -11,10 +11,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Rights are looked at anew after that long.
-const SEEN: Duration = Duration::from_millis(1_200);
+pub(crate) const SEEN: Duration = Duration::from_millis(1_200);
 
 /// An address of this machine that others would reach it at; says so if there is none.
-fn outside() -> Option<String> {
+pub(crate) fn outside() -> Option<String> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     // Nothing is sent: the system only chooses a way.
     let address = socket
@@ -27,7 +27,7 @@ fn outside() -> Option<String> {
     address.map(|a| a.to_string())
 }
 
-fn has(program: &str) -> bool {
+pub(crate) fn has(program: &str) -> bool {
     let there = Command::new("sh")
         .args(["-c", &format!("command -v {program}")])
         .output()
@@ -38,7 +38,7 @@ fn has(program: &str) -> bool {
     there
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     let id = Command::new("id").arg("-u").output().unwrap();
     let root = text(&id.stdout).trim() == "0";
     if !root {
@@ -48,7 +48,7 @@ fn is_root() -> bool {
 }
 
 /// A server over `lab.esker`, with its log.
-struct Lab {
+pub(crate) struct Lab {
     folder: PathBuf,
     child: Child,
     address: String,
@@ -56,7 +56,7 @@ struct Lab {
 }
 
 impl Lab {
-    fn start(folder: &Path, listen: &str) -> Self {
+    pub(crate) fn start(folder: &Path, listen: &str) -> Self {
         let (port, log) = (folder.join("port"), folder.join("log"));
         let _ = fs::remove_file(&port);
         let child = esker(folder)
@@ -81,11 +81,15 @@ impl Lab {
         lab
     }
 
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
     fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    fn target(&self) -> String {
+    pub(crate) fn target(&self) -> String {
         format!("esker://{}", self.address)
     }
 
@@ -98,7 +102,7 @@ impl Lab {
     }
 
     /// Runs a command that has to work.
-    fn does(&self, args: &[&str]) -> String {
+    pub(crate) fn does(&self, args: &[&str]) -> String {
         let out = self.esker(args);
         assert!(
             out.status.success(),
@@ -110,7 +114,7 @@ impl Lab {
     }
 
     /// Runs one that has to be refused, with those words.
-    fn refuses(&self, args: &[&str], words: &str) -> String {
+    pub(crate) fn refuses(&self, args: &[&str], words: &str) -> String {
         let out = self.esker(args);
         let said = text(&out.stderr);
         assert_eq!(out.status.code(), Some(2), "{args:?}: {said}");
@@ -119,7 +123,7 @@ impl Lab {
     }
 
     /// Makes a key in `~/.ssh`, without a passphrase unless one is given.
-    fn key(&self, name: &str, kind: &[&str], passphrase: &str) -> PathBuf {
+    pub(crate) fn key(&self, name: &str, kind: &[&str], passphrase: &str) -> PathBuf {
         let folder = self.folder.join(".ssh");
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join(name);
@@ -142,7 +146,7 @@ impl Drop for Lab {
     }
 }
 
-fn public(key: &Path) -> String {
+pub(crate) fn public(key: &Path) -> String {
     format!("{}.pub", key.display())
 }
 

@@ -13,6 +13,7 @@ mod cases;
 mod cluster;
 mod cluster_objects;
 mod cluster_same;
+mod console;
 mod doctor;
 mod failover;
 mod faults;

@@ -1,7 +1,8 @@
-//! Boxes that hang together with just the same others, in the same way, become one box with a count: no line of it is untrue.
+//! Boxes that hang together with just the same others, in the same way, become one box with a count: no line of it is untrue. So do
+//! those that hang together with groups in the same way (`refine`): the parts that the tasks of an array wrote, and the tasks.
 
 use super::shown::{One, Seen};
-use super::{Ask, SPLIT_MAX, Shown};
+use super::{Ask, SPLIT_MAX, Shown, refine};
 use crate::label::{directory, last_part, pattern};
 use esker_model::{EdgeTypeId, Version, VertexId, VertexTypeId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -30,11 +31,11 @@ pub(super) struct Between {
 type Ties = BTreeSet<(VertexId, EdgeTypeId, bool)>;
 
 /// What members of a group have in common.
-struct Part {
-    by: &'static str,
-    label: String,
-    detail: String,
-    members: Vec<VertexId>,
+pub(super) struct Part {
+    pub(super) by: &'static str,
+    pub(super) label: String,
+    pub(super) detail: String,
+    pub(super) members: Vec<VertexId>,
 }
 
 pub(super) fn group(seen: &Seen, ask: &Ask) -> Grouped {
@@ -77,6 +78,17 @@ pub(super) fn group(seen: &Seen, ask: &Ask) -> Grouped {
                 groups.push((id, part));
             }
         }
+    }
+    let taken: HashMap<VertexId, usize> = groups
+        .iter()
+        .enumerate()
+        .flat_map(|(n, (_, part))| part.members.iter().map(move |m| (*m, n)))
+        .collect();
+    for part in refine::alike(seen, ask, &taken, ALIKE_MIN) {
+        let name = |m: &VertexId| seen.all.get(m).map(|one| one.key.as_str());
+        let least = part.members.iter().filter_map(name).min();
+        let id = digest(&format!("{}{}{least:?}", part.label, part.detail));
+        groups.push((format!("group:{id}"), part));
     }
     let mut in_group: HashMap<VertexId, usize> = HashMap::new();
     for (number, (id, part)) in groups.iter_mut().enumerate() {

@@ -3,6 +3,7 @@
 //! ```text
 //!  shown.rs    which boxes and lines: the focus, a level up and down, what was opened; by the engine's walks, version by version
 //!  group.rs    boxes that hang together with just the same others become one with a count
+//!  refine.rs   so do those whose neighbours are alike: tasks of an array, and what each wrote
 //!  versions.rs when something of the picture changed: where the slider of times has marks
 //!  layout      where everything is
 //! ```
@@ -10,6 +11,7 @@
 //! A level is one execution with the data beyond it.
 
 mod group;
+mod refine;
 mod shown;
 mod versions;
 
@@ -126,7 +128,7 @@ pub struct Shown {
     pub down: u64,
     /// How many vertices a group stands for.
     pub members: u64,
-    /// What the members have in common: `directory`, `pattern`, `type`.
+    /// What the members have in common: `array`, `directory`, `pattern`, `type`.
     pub by: Option<&'static str>,
 }
 

@@ -331,3 +331,62 @@ fn what_is_not_there_is_said() {
     let refused = picture(&lab.db, &ask, &NeverCancel).unwrap_err();
     assert!(refused.to_string().contains("no vertex"), "{refused}");
 }
+
+/// Each part has a task of its own: parts and tasks are a group each.
+#[test]
+fn tasks_of_an_array_and_their_parts_are_two_boxes() {
+    let lab = Lab::new();
+    let mut edges: Vec<(String, &str, String)> = Vec::new();
+    for n in 0..40 {
+        let task = format!("job:4100_{n}");
+        edges.push((task.clone(), "read", "file:/in/mesh".into()));
+        edges.push((task, "write", format!("file:/out/part_{n}.h5")));
+        edges.push(("job:4200".into(), "read", format!("file:/out/part_{n}.h5")));
+    }
+    edges.push(("job:4200".into(), "write", "file:/out/merged.h5".into()));
+    // One of another name, and one that nobody merges, are no part of it.
+    edges.push(("job:7".into(), "write", "file:/out/odd.txt".into()));
+    edges.push(("job:4200".into(), "read", "file:/out/odd.txt".into()));
+    let edges: Vec<(&str, &str, &str)> = edges
+        .iter()
+        .map(|(a, b, c)| (a.as_str(), *b, c.as_str()))
+        .collect();
+    lab.link(&edges);
+    let mut ask = lab.ask("file:/out/merged.h5");
+    ask.up = 3;
+    let picture = lab.picture(&ask);
+    let groups: Vec<(&str, u64, Option<&str>)> = picture
+        .boxes
+        .iter()
+        .filter(|b| b.kind == "group")
+        .map(|b| (b.label.as_str(), b.members, b.by))
+        .collect();
+    assert_eq!(
+        groups,
+        [
+            ("part_#.h5", 40, Some("pattern")),
+            ("4100_#", 40, Some("array"))
+        ]
+    );
+    assert_eq!(
+        picture.boxes.len(),
+        7,
+        "mesh, tasks, parts, odd, its job, the merge, merged"
+    );
+    let between: u64 = picture
+        .lines
+        .iter()
+        .filter(|l| l.from.starts_with("group") && l.to.starts_with("group"))
+        .map(|l| l.count)
+        .sum();
+    assert_eq!(between, 40);
+    // One part by itself has a task by itself.
+    ask.focus = lab.id("file:/out/part_3.h5");
+    ask.down = 0;
+    let one = lab.picture(&ask);
+    assert!(
+        one.boxes.iter().all(|b| b.kind == "vertex"),
+        "{:?}",
+        one.boxes
+    );
+}

@@ -2,7 +2,9 @@
 
 use super::shown::Roles;
 use super::{Ask, Tick};
-use esker_model::{EdgeSelect, EdgeTypeId, GraphRead, Result, Version, VersionRange, Versions, VertexChange};
+use esker_model::{
+    EdgeSelect, EdgeTypeId, GraphRead, Result, Version, VersionRange, Versions, VertexChange,
+};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 

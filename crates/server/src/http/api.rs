@@ -355,7 +355,7 @@ pub(super) fn travel(asked: &Asked<'_>) -> Answer {
         ));
     };
     let traversal =
-        Traversal::parse_at(chain, now_nanos()).map_err(|e| Refused::bad(e.render(chain)))?;
+        Traversal::parse_at(chain, now_nanos()).map_err(|e| Refused::chain(&e, chain))?;
     let budget = Budget {
         steps: number("depth")?.map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
         edges: number("max_edges")?,

@@ -30,6 +30,7 @@ use axum::routing::{delete, get, patch, post};
 pub(crate) use console::session::{Sessions, Somebody, cookie};
 pub(crate) use console::{Console, sample};
 use esker_model::filter::ParseError;
+use esker_model::traversal;
 use esker_model::{Error, ErrorKind};
 use esker_rpc::proto;
 use esker_rpc::proto::failure::Kind;
@@ -46,7 +47,7 @@ enum Refused {
     Said(StatusCode, String),
     /// As the engine said it.
     Failed(Error),
-    /// A filter that does not parse, shown with the place, and where that is.
+    /// A filter or a chain that does not parse, shown with the place, and where that is.
     Filter(String, Json),
 }
 
@@ -69,6 +70,12 @@ impl Refused {
     }
 
     fn filter(e: &ParseError, text: &str) -> Self {
+        let at = json!({"byte": e.at, "length": e.len, "line": e.line, "column": e.column});
+        let more = json!({"at": at, "suggestion": e.suggestion});
+        Self::Filter(e.render(text), more)
+    }
+
+    fn chain(e: &traversal::ParseError, text: &str) -> Self {
         let at = json!({"byte": e.at, "length": e.len, "line": e.line, "column": e.column});
         let more = json!({"at": at, "suggestion": e.suggestion});
         Self::Filter(e.render(text), more)

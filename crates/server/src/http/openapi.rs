@@ -122,7 +122,7 @@ pub(super) fn document() -> Json {
                 "properties": {
                     "error": {"type": "string", "description": "what, where, what to do"},
                     "retry_after_ms": {"type": ["integer", "null"]},
-                    "at": {"type": "object", "description": "where in a filter: `byte`, `length`, `line`, `column`"},
+                    "at": {"type": "object", "description": "where in a filter or a chain: `byte`, `length`, `line`, `column`"},
                     "suggestion": {"type": ["string", "null"], "description": "what was probably meant there"},
                 },
             },

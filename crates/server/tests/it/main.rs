@@ -7,6 +7,7 @@ mod access;
 mod api;
 mod cluster;
 mod common;
+mod console;
 mod leases;
 mod limits;
 mod names;

@@ -39,12 +39,17 @@ export default function Dots({ vertices, edges, types, chosen, onChoose }: Props
       });
     });
     for (const [from = 0, to = 0, type = 0] of edges) {
-      graph.addEdge(String(from), String(to), { label: types[type], color: colour("line"), size: 1 });
+      graph.addEdge(String(from), String(to), {
+        label: (types[type] ?? "").replace(/^.*[/#]/, ""),
+        color: colour("line"),
+        size: 1,
+      });
     }
     let sigma: Sigma;
     try {
       sigma = new Sigma(graph, element, {
         allowInvalidContainer: true,
+        stagePadding: 70,
         defaultEdgeType: "arrow",
         renderEdgeLabels: edges.length < 60,
         labelColor: { color: colour("fg") },

@@ -42,6 +42,10 @@ export default function AroundPage() {
     return (
       <div style={{ padding: 24 }}>
         <h1>Neighbourhood</h1>
+        <p className="muted">
+          Everything that hangs together with a vertex, whatever the edges, some steps around it. Type a part of its name. Where
+          nothing is known yet, esker run records commands and what they use.
+        </p>
         <SearchBox
           label="Neighbourhood of"
           placeholder="A path, a run, a user"

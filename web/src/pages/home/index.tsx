@@ -67,7 +67,7 @@ function Shown({ data, changes }: { data: Home; changes: Home["changes"] }) {
     <div className="grid">
       <section className="card s4" aria-label="Counts">
         <h2>What there is</h2>
-        <div className="row" style={{ gap: 20, marginBottom: 8 }}>
+        <div className="row" style={{ gap: 14, marginBottom: 8, flexWrap: "nowrap" }}>
           <div>
             <div className="big">{count(total)}</div>
             <div className="muted small">vertices</div>

@@ -12,10 +12,11 @@ import {
   type NodeProps,
   Position,
   ReactFlow,
+  type ReactFlowInstance,
 } from "@xyflow/react";
 import "@xyflow/react/dist/style.css";
 import "./lineage.css";
-import { memo, useMemo } from "react";
+import { memo, useEffect, useMemo, useRef, useState } from "react";
 import { useDark } from "../../app/theme";
 import { count, middle } from "../../common/format";
 import { family, Icon } from "../../common/icons";
@@ -114,11 +115,26 @@ const Line = memo(function Line({ data }: EdgeProps<Edge<LineData>>) {
   return <BaseEdge path={curve(data.points)} className={name} />;
 });
 
+/** A wide picture is rather dragged than read with a lens. */
+const FIT = { padding: 0.1, maxZoom: 1.1, minZoom: 0.45 };
+
 const nodeTypes = { box: BoxNode };
 const edgeTypes = { line: Line };
 
 export function Draw({ picture, chosen, lit, open, onChoose, onExpand, onSplit }: Props) {
   const dark = useDark();
+  const [flow, setFlow] = useState<ReactFlowInstance<Node<BoxData>, Edge<LineData>> | null>(null);
+  const before = useRef({ boxes: 0, asOf: picture.as_of });
+  // Another time, or a picture of quite another size, is looked at as a whole.
+  useEffect(() => {
+    const { boxes, asOf } = before.current;
+    const now = picture.boxes.length;
+    before.current = { boxes: now, asOf: picture.as_of };
+    if (flow && (asOf !== picture.as_of || now > boxes * 1.5 || now < boxes * 0.67)) {
+      const timer = window.setTimeout(() => flow.fitView({ ...FIT, duration: 200 }), 60);
+      return () => window.clearTimeout(timer);
+    }
+  }, [picture, flow]);
   const nodes = useMemo(
     () =>
       picture.boxes.map(
@@ -180,8 +196,9 @@ export function Draw({ picture, chosen, lit, open, onChoose, onExpand, onSplit }
         const at = (e.target as HTMLElement).closest<HTMLElement>("[data-id]");
         if (e.key === "Enter" && at?.dataset.id) onChoose(at.dataset.id);
       }}
+      onInit={setFlow}
       fitView
-      fitViewOptions={{ padding: 0.15, maxZoom: 1.1, minZoom: 0.2 }}
+      fitViewOptions={FIT}
       minZoom={0.05}
       maxZoom={2}
       nodesDraggable={false}

@@ -3,7 +3,7 @@ import { useCallback, useEffect, useMemo, useState } from "react";
 import { type Schemas, useGet } from "../../api/client";
 import { change, go, href, useRoute } from "../../app/router";
 import { CopyAs } from "../../common/CopyAs";
-import { count } from "../../common/format";
+import { count, lastPart } from "../../common/format";
 import { python, shell, travel } from "../../common/quote";
 import { SearchBox } from "../../common/SearchBox";
 import { Answer, Empty } from "../../common/State";
@@ -31,7 +31,8 @@ function Choose() {
         <h1>Lineage</h1>
       </div>
       <p className="muted">
-        Of a file, a run, an executable or a user: which inputs and runs are behind it, and what was made from it.
+        Of a file, a run, an executable or a user: which inputs and runs are behind it, and what was made from it. Type a part of its name. Where nothing is
+        known yet, esker run records commands and what they use, and esker import reads what others recorded.
       </p>
       <SearchBox
         label="Lineage of"
@@ -64,8 +65,8 @@ function Lineage({ id, params }: { id: string; params: URLSearchParams }) {
   return (
     <>
       <div className="head">
-        <h1 className="clip" style={{ maxWidth: 520 }} title={id}>
-          {name}
+        <h1 className="clip" style={{ maxWidth: 360 }} title={id}>
+          {name.includes("/") ? lastPart(name) : name}
         </h1>
         <span className="muted row">
           Before

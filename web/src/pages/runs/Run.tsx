@@ -163,6 +163,12 @@ function Pair({ name, children }: { name: string; children: React.ReactNode }) {
   );
 }
 
+/** A number may be a name, and is then not to be divided; a size is told in both ways. */
+function fact(name: string, v: unknown): string {
+  if (typeof v !== "number") return value(v);
+  return /(^|_)(size|bytes)($|_)/.test(name) && v >= 1024 ? `${v} (${bytes(v)})` : String(v);
+}
+
 export function Facts({ title, facts, always }: { title: string; facts: Record<string, unknown>; always?: boolean }) {
   const all = Object.entries(facts);
   if (all.length === 0 && !always) return null;
@@ -172,7 +178,7 @@ export function Facts({ title, facts, always }: { title: string; facts: Record<s
       <dl className="pairs small">
         {all.map(([name, v]) => (
           <Pair key={name} name={name}>
-            {value(v)}
+            {fact(name, v)}
           </Pair>
         ))}
       </dl>

@@ -53,13 +53,13 @@ export function RunsTable({ runs, short, chosen, onChoose }: Props) {
                   />
                 </td>
               )}
-              <td style={{ maxWidth: short ? 260 : 420 }}>
+              <td style={{ maxWidth: short ? 220 : 420 }}>
                 <div className="clip">
                   <a href={href("run", { id: run.id })} title={run.command ?? run.id}>
                     <Icon name="run" className="t-run" /> {run.name || run.id}
                   </a>
                 </div>
-                {run.name && (
+                {run.name && !short && (
                   <div className="muted small clip" title={run.id}>
                     {run.id}
                   </div>

@@ -1,5 +1,5 @@
 // What takes how much: a treemap and a tree of directories; or by user, project, ending and age, from the sums that are kept.
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import { type Schemas, useGet } from "../../api/client";
 import { change, useRoute } from "../../app/router";
 import { CopyAs } from "../../common/CopyAs";
@@ -266,13 +266,20 @@ function Treemap({ items: all }: { items: Item[] }) {
   );
 }
 
-const SUMS: Column<Row>[] = [
-  { name: "Name", value: (r) => r.name, width: "minmax(140px, 2fr)" },
+const sums = (by: string): Column<Row>[] => [
+  { name: by === "age" ? "Last change" : "Name", value: (r) => day(r.name, by), width: "minmax(140px, 2fr)" },
   { name: "Bytes", value: (r) => r.bytes, show: (r) => bytes(r.bytes), number: true, width: "110px" },
   { name: "Files", value: (r) => r.files, show: (r) => count(r.files), number: true, width: "110px" },
 ];
 
+/** Days since 1970 as dates. */
+export function day(name: string, by: string): string {
+  const days = Number(name);
+  return by === "age" && name !== "" && Number.isInteger(days) ? new Date(days * 86_400_000).toISOString().slice(0, 10) : name;
+}
+
 function Sums({ space, by }: { space: Space; by: string }) {
+  const columns = useMemo(() => sums(by), [by]);
   const most = Math.max(1, ...space.rows.map((r) => r.bytes));
   return (
     <>
@@ -283,12 +290,12 @@ function Sums({ space, by }: { space: Space; by: string }) {
       <div className="grid">
         <section className="card s7" aria-label="Bars">
           {[...space.rows]
-            .sort((a, b) => (by === "age" ? (a.name < b.name ? 1 : -1) : b.bytes - a.bytes))
+            .sort((a, b) => (by === "age" ? Number(b.name) - Number(a.name) : b.bytes - a.bytes))
             .slice(0, 20)
             .map((row) => (
               <div key={row.name} className="row" style={{ padding: "3px 0" }}>
                 <span className="clip" style={{ width: 150 }} title={row.name}>
-                  {row.name || "(none)"}
+                  {day(row.name, by) || "(none)"}
                 </span>
                 <div className="bar" style={{ flex: 1, height: 12 }} aria-hidden="true">
                   <span style={{ width: `${(100 * row.bytes) / most}%` }} />
@@ -298,7 +305,7 @@ function Sums({ space, by }: { space: Space; by: string }) {
             ))}
         </section>
         <section className="s5" aria-label="Sums" style={{ minWidth: 0 }}>
-          <Table label="Sums" columns={SUMS} rows={space.rows} height={420} id={(r) => r.name} />
+          <Table label="Sums" columns={columns} rows={space.rows} height={420} id={(r) => r.name} />
         </section>
       </div>
     </>

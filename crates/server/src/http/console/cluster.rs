@@ -48,6 +48,8 @@ fn down(id: usize, address: &str, why: &str) -> Json {
 fn alone(service: &Service) -> Result<Json, super::super::Refused> {
     let stats = service.database.stats()?;
     let lately = service.metrics.lately();
+    let address = service.console.address.get();
+    let address = address.map_or_else(|| service.settings.listen.clone(), ToString::to_string);
     let total = |counts: &mut dyn Iterator<Item = u64>| counts.sum::<u64>();
     let top = service.graph_now().top_degrees(None, 10)?;
     let schema = service.schema()?;
@@ -68,7 +70,7 @@ fn alone(service: &Service) -> Result<Json, super::super::Refused> {
         "hubs": hubs.collect::<Json>(),
         "servers": [{
             "server": 0,
-            "address": service.settings.listen,
+            "address": address,
             "state": "serving",
             "trouble": stats.store.failed.then_some("the store takes no writes"),
             "newest": stats.newest.map(|v| v.to_string()),

@@ -32,7 +32,8 @@ use super::api::Answer;
 use crate::service::Service;
 use esker_model::Error;
 use serde::Serialize;
-use std::sync::Weak;
+use std::net::SocketAddr;
+use std::sync::{OnceLock, Weak};
 use std::time::Duration;
 
 /// Between two looks at what is counted.
@@ -44,6 +45,8 @@ pub(crate) struct Console {
     names: look::Kept,
     rates: home::Rates,
     changes: home::Changes,
+    /// Where this server listens.
+    pub(crate) address: OnceLock<SocketAddr>,
 }
 
 /// Notes every second what there was to do, for as long as the server is there.

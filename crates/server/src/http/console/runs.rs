@@ -67,7 +67,8 @@ pub(in super::super) fn list(asked: &Asked<'_>) -> Answer {
 fn run(asked: &Asked<'_>, parameter: &str) -> Result<VertexId, Refused> {
     let text = asked.query.required(parameter)?;
     let graph = asked.graph()?;
-    if is_run(text) {
+    // A name is looked up as such; numbers of jobs and `last` are found as `esker diff` finds them.
+    if !text.contains(':') && is_run(text) {
         return Ok(find_run(&*graph, text)?);
     }
     let (_, vertex) = asked.vertex(parameter, &*graph.schema()?)?;

@@ -27,7 +27,7 @@ pub(super) fn schemas() -> [(&'static str, Json); 2] {
             "up": said(integer(), "neighbours on the left that are not shown"),
             "down": said(integer(), "neighbours on the right that are not shown"),
             "members": said(integer(), "vertices that a group stands for"),
-            "by": said(maybe(), "what they have in common: directory, pattern, type"),
+            "by": said(maybe(), "what they have in common: array, directory, pattern, type"),
         },
     });
     let line = json!({
