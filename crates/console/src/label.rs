@@ -136,7 +136,14 @@ pub fn bytes(bytes: u64) -> String {
 
 /// A name with each number in it as `#`: names that differ by numbers alone have one pattern.
 pub fn pattern(name: &str) -> String {
-    let mut out = String::with_capacity(name.len());
+    // Endings are kinds of files: `.h5` and `.bz2` are not numbered.
+    let (name, ending) = match name.rfind('.') {
+        Some(at) if name[at + 1..].starts_with(|c: char| c.is_ascii_alphabetic()) => {
+            name.split_at(at)
+        }
+        _ => (name, ""),
+    };
+    let mut out = String::with_capacity(name.len() + ending.len());
     let mut chars = name.chars().peekable();
     while let Some(c) = chars.next() {
         if c.is_ascii_digit() {
@@ -146,6 +153,7 @@ pub fn pattern(name: &str) -> String {
             out.push(c);
         }
     }
+    out.push_str(ending);
     out
 }
 
@@ -180,5 +188,7 @@ mod tests {
         assert_eq!(pattern("out_0042.nc"), "out_#.nc");
         assert_eq!(pattern("out_7.nc"), "out_#.nc");
         assert_eq!(pattern("README"), "README");
+        assert_eq!(pattern("part_17.h5"), "part_#.h5");
+        assert_eq!(pattern("ior.out.00000012"), "ior.out.#");
     }
 }

@@ -74,6 +74,7 @@ impl Pages {
 #[test]
 fn a_folder_is_served_while_it_runs() {
     let dir = tempfile::tempdir().unwrap();
+    assert!(run(dir.path(), &["init", "lab.esker"]).status.success());
     assert!(
         run(dir.path(), &["put", "lab.esker", "job:1"])
             .status
