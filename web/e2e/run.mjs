@@ -1,0 +1,67 @@
+// Drives the console in a real browser against real servers. `node e2e/run.mjs [WORD…]` runs the tests whose names hold a word.
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { launch, Window } from "./browser.mjs";
+import { big, darshan, lab } from "./lab.mjs";
+import { esker, Server, stop } from "./server.mjs";
+import { tests } from "./tests.mjs";
+
+const words = process.argv.slice(2);
+const chosen = tests.filter(({ name }) => words.length === 0 || words.some((word) => name.includes(word)));
+const folder = await mkdtemp(join(tmpdir(), "esker-console-"));
+const browser = await launch();
+const failed = [];
+
+/** What a database is made of, by its name; each is made when a test first asks for it. */
+const MADE = {
+  lab: async (at) => {
+    await darshan(at);
+    await lab(at, folder);
+  },
+  empty: (at) => esker("init", at),
+  big: (at) => big(at, folder),
+};
+const servers = new Map();
+
+async function serverOf(name) {
+  if (!servers.has(name)) {
+    const at = join(folder, `${name}.esker`);
+    const begun = Date.now();
+    await MADE[name](at);
+    servers.set(name, await new Server(at).start());
+    console.log(`  ${name}: made in ${((Date.now() - begun) / 1000).toFixed(1)} s, served at ${servers.get(name).url}`);
+  }
+  return servers.get(name);
+}
+
+try {
+  for (const { name, on, test, options } of chosen) {
+    const server = await serverOf(on);
+    const begun = Date.now();
+    const window = await Window.open(browser, server, options);
+    try {
+      await test(window);
+      await window.close();
+      console.log(`ok   ${name} (${((Date.now() - begun) / 1000).toFixed(1)} s)`);
+    } catch (e) {
+      failed.push(name);
+      console.log(`FAIL ${name}\n${(e.stack ?? String(e)).replace(/^/gm, "     ")}`);
+      await window.shot(`failed-${name.replace(/\W+/g, "-")}`).catch(() => {});
+      await window.page
+        .context()
+        .close()
+        .catch(() => {});
+    }
+  }
+} finally {
+  await browser.close();
+  await stop();
+  if (process.env.ESKER_KEEP) console.log(`kept: ${folder}`);
+  else await rm(folder, { recursive: true, force: true });
+}
+console.log(`${chosen.length - failed.length} of ${chosen.length} tests passed`);
+if (failed.length > 0) {
+  console.log(`failed: ${failed.join(", ")}`);
+  process.exitCode = 1;
+}
