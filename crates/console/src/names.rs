@@ -127,9 +127,10 @@ impl Names {
         let good = !before.is_empty() && (1..=8).contains(&ending.len());
         good.then_some(ending)
             .filter(|e| e.bytes().all(|b| b.is_ascii_alphanumeric()))
+            .filter(|e| !e.bytes().all(|b| b.is_ascii_digit()))
     }
 
-    /// Names in which each of these words stands, the best first; of some types only, if they are given.
+    /// Names in which each of these words stands, the best first; of some types only, if they are given. Without words all of those types.
     pub fn find(
         &self,
         words: &str,
@@ -139,7 +140,16 @@ impl Names {
         let words: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
         // The longest stands in the fewest names.
         let Some(longest) = words.iter().max_by_key(|w| w.len()) else {
-            return Vec::new();
+            // No words: all of those types.
+            let Some(of) = of else { return Vec::new() };
+            let all = (0..self.len()).filter(|n| of(self.vertices[*n].1));
+            return all
+                .map(|number| Hit {
+                    rank: 0,
+                    bytes: 0,
+                    number,
+                })
+                .collect();
         };
         let others: Vec<Finder<'_>> = words
             .iter()

@@ -339,7 +339,10 @@ pub(in super::super) fn search(asked: &Asked<'_>) -> Answer {
         wanted.is_none_or(|wanted| is_of(&schema, type_id, wanted))
             && prefix.is_none_or(|prefix| schema.prefix(type_id) == prefix)
     };
-    let mut hits = names.find(words, Some(&of_type), asked.watch);
+    let narrowed = wanted.is_some() || prefix.is_some() || !words.trim().is_empty();
+    let of_type: Option<&dyn Fn(VertexTypeId) -> bool> =
+        if narrowed { Some(&of_type) } else { None };
+    let mut hits = names.find(words, of_type, asked.watch);
     if let Some(ending) = asked.query.get("ending").filter(|e| !e.is_empty()) {
         hits.retain(|hit| names.ending(*hit) == Some(ending));
     }
@@ -374,7 +377,10 @@ pub(in super::super) fn search(asked: &Asked<'_>) -> Answer {
     let mut items: Vec<Json> = Vec::new();
     // A name that was typed whole comes first, also one that nobody has read yet.
     let whole = exact(asked, &schema, text)?.filter(|_| from == 0 && user.is_none());
-    if let Some(vertex) = whole.as_ref().filter(|v| of_type(v.type_id)) {
+    if let Some(vertex) = whole
+        .as_ref()
+        .filter(|v| of_type.is_none_or(|of| of(v.type_id)))
+    {
         items.push(row(&schema, vertex));
     }
     for vertex in &vertices {
