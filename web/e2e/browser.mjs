@@ -1,7 +1,7 @@
 // A real browser: Debian's Chromium, watched for requests to other hosts, for mistakes in its console, and for what axe finds.
 import { strict as assert } from "node:assert";
-import { accessSync, constants, mkdirSync } from "node:fs";
-import { delimiter, join, resolve } from "node:path";
+import { accessSync, constants, existsSync, mkdirSync, statSync } from "node:fs";
+import { delimiter, join, normalize, resolve } from "node:path";
 import { AxeBuilder } from "@axe-core/playwright";
 import { chromium } from "playwright-core";
 
@@ -32,6 +32,21 @@ export async function launch() {
   });
 }
 
+/** Pages from a folder, in place of those that were compiled into the program: while pages are written, without compiling. */
+async function substitute(context, server, folder) {
+  await context.route(`${server.url}/**`, async (route) => {
+    const { pathname } = new URL(route.request().url());
+    const file = normalize(join(folder, pathname === "/" ? "index.html" : pathname));
+    if (!file.startsWith(folder) || !existsSync(file) || !statSync(file).isFile()) return route.continue();
+    const headers = pathname === "/" ? { "content-security-policy": CSP } : {};
+    return route.fulfill({ path: file, headers });
+  });
+}
+
+// What the server sends with its page.
+const CSP =
+  "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
 /** A window on a server. `close` fails if anything was asked of another host, or a script failed. */
 export class Window {
   constructor(page, server) {
@@ -61,6 +76,7 @@ export class Window {
       acceptDownloads: true,
       ...options,
     });
+    if (process.env.ESKER_CONSOLE_DIST) await substitute(context, server, resolve(process.env.ESKER_CONSOLE_DIST));
     await context.grantPermissions(["clipboard-read", "clipboard-write"]);
     return new Window(await context.newPage(), server);
   }

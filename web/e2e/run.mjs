@@ -47,6 +47,7 @@ try {
     } catch (e) {
       failed.push(name);
       console.log(`FAIL ${name}\n${(e.stack ?? String(e)).replace(/^/gm, "     ")}`);
+      for (const mistake of window.mistakes) console.log(`     console: ${mistake}`);
       await window.shot(`failed-${name.replace(/\W+/g, "-")}`).catch(() => {});
       await window.page
         .context()
