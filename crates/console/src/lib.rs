@@ -13,6 +13,7 @@ pub mod label;
 pub mod layout;
 pub mod lineage;
 pub mod names;
+pub mod ro_crate;
 pub mod runs;
 pub mod spread;
 pub mod value;

@@ -98,9 +98,11 @@ impl std::fmt::Display for Place {
 }
 
 /// A body that is sent: what there is at once, or what a reader gives.
-enum Outgoing {
+pub(crate) enum Outgoing {
     Whole(Option<Bytes>),
     Reader(Box<dyn Read + Send>),
+    /// What comes in elsewhere, as it comes.
+    Passed(Incoming),
 }
 
 impl Body for Outgoing {
@@ -110,9 +112,13 @@ impl Body for Outgoing {
     /// Reads in the thread that drives the connection, which has nothing else to do.
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         Poll::Ready(match &mut *self {
+            Self::Passed(body) => {
+                let frame = Pin::new(body).poll_frame(cx);
+                return frame.map(|f| f.map(|f| f.map_err(io::Error::other)));
+            }
             Self::Whole(bytes) => bytes.take().map(|b| Ok(Frame::data(b))),
             Self::Reader(from) => {
                 let mut piece = vec![0; PIECE];
@@ -129,7 +135,11 @@ impl Body for Outgoing {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Self::Whole(None))
+        match self {
+            Self::Passed(body) => body.is_end_stream(),
+            Self::Whole(bytes) => bytes.is_none(),
+            Self::Reader(_) => false,
+        }
     }
 
     fn size_hint(&self) -> hyper::body::SizeHint {
@@ -139,6 +149,7 @@ impl Body for Outgoing {
                 hyper::body::SizeHint::with_exact(n as u64)
             }
             Self::Reader(_) => hyper::body::SizeHint::default(),
+            Self::Passed(body) => body.size_hint(),
         }
     }
 }
@@ -246,7 +257,7 @@ fn drive<T>(
 }
 
 /// One way of a connection.
-trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(crate) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
 /// TLS that trusts the certificates in a file.
@@ -349,7 +360,7 @@ impl Place {
         Ok((place, path))
     }
 
-    async fn connect(&self) -> Result<Connected, Failed> {
+    pub(crate) async fn connect(&self) -> Result<Connected, Failed> {
         match self {
             Self::Unix(path) => {
                 let stream = UnixStream::connect(path).await;
@@ -395,7 +406,7 @@ impl Place {
 
     /// Proves who asks, before anything else is sent over the connection. Whether that was enough the answer to what comes
     /// next says.
-    async fn prove(
+    pub(crate) async fn prove(
         &self,
         exporter: Option<[u8; EXPORTER_BYTES]>,
         sender: &mut http1::SendRequest<Outgoing>,
@@ -502,17 +513,28 @@ impl Place {
     }
 }
 
-enum Failed {
+pub(crate) enum Failed {
     Connecting(io::Error),
     Asking(hyper::Error),
     /// In words.
     Said(Error),
 }
 
+impl Failed {
+    /// Why, in words.
+    pub(crate) fn told(self, place: &Place) -> String {
+        match self {
+            Self::Connecting(e) => format!("cannot reach {place}: {e}"),
+            Self::Asking(e) => format!("{place} did not answer: {}", all(&e)),
+            Self::Said(e) => e.to_string(),
+        }
+    }
+}
+
 /// A connection, and what a proof is bound to on it.
-struct Connected {
-    stream: Box<dyn Wire>,
-    exporter: Option<[u8; EXPORTER_BYTES]>,
+pub(crate) struct Connected {
+    pub(crate) stream: Box<dyn Wire>,
+    pub(crate) exporter: Option<[u8; EXPORTER_BYTES]>,
 }
 
 impl Connected {

@@ -19,6 +19,7 @@ pub mod marker;
 pub mod members;
 pub mod resume;
 pub mod text;
+pub mod tunnel;
 
 /// The messages and the service, as generated from `proto/esker/v1`.
 #[rustfmt::skip]

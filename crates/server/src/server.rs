@@ -288,6 +288,35 @@ impl Server {
         running.map_or_else(String::new, |r| r.service.access.fingerprint())
     }
 
+    /// An address that opens the console once, within two minutes, for somebody who may do everything: whoever started this server is to
+    /// open it, or hand it on.
+    pub fn console_link(&self) -> Result<String> {
+        let link = |r: &Running| {
+            let who = format!(
+                "whoever started the server (user {})",
+                esker_access::peer::own_user()
+            );
+            let ticket = r
+                .service
+                .access
+                .sessions()
+                .ticket(who, esker_access::Role::Admin);
+            let scheme = if r.service.settings.tls.is_some() {
+                "https"
+            } else {
+                "http"
+            };
+            let mut at = self.address;
+            if at.ip().is_unspecified() {
+                at.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+            }
+            ticket.map(|ticket| format!("{scheme}://{at}/#/enter?ticket={ticket}"))
+        };
+        let link = self.running.as_ref().map(link);
+        link.unwrap_or_else(|| Err("the server has stopped".into()))
+            .map_err(Error::Unavailable)
+    }
+
     /// What an owner has asked of this process, if anything.
     pub fn asked(&self) -> Option<crate::Asked> {
         self.running.as_ref()?.service.wish.asked()

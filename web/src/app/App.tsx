@@ -9,6 +9,7 @@ import { Boundary } from "./Boundary";
 import { Keys } from "./Keys";
 import { Palette } from "./Palette";
 import { go, href, useRoute } from "./router";
+import { know } from "./session";
 import { choose, useChoice } from "./theme";
 
 export interface PageOf {
@@ -60,6 +61,7 @@ export function App() {
   const Page = pages[page];
   const shown = HOME_OF[page] ?? page;
   const title = PAGES.find((p) => p.page === shown)?.title;
+  useEffect(() => know(session.data), [session.data]);
   useEffect(() => {
     document.title = title ? `${title} · Esker` : "Esker";
   }, [title]);

@@ -1,5 +1,6 @@
 // The same question for a terminal, a program, a traversal: what a page shows can be had without it.
 import { useEffect, useRef, useState } from "react";
+import { named, useTarget } from "../app/session";
 import { Icon } from "./icons";
 
 export type Ways = Partial<Record<"CLI" | "Python" | "Travel" | "SPARQL" | "HTTP" | "Link", string>>;
@@ -37,7 +38,11 @@ export function CopyAs({ ways }: { ways: Ways }) {
       document.removeEventListener("keydown", close);
     };
   }, [open]);
-  const all: [string, string][] = [...Object.entries(ways), ["Link", window.location.href]];
+  const target = useTarget();
+  const all: [string, string][] = [
+    ...Object.entries(ways).map(([way, text]): [string, string] => [way, named(way, text, target)]),
+    ["Link", window.location.href],
+  ];
   return (
     <div ref={box} style={{ position: "relative" }}>
       <button type="button" aria-haspopup="menu" aria-expanded={open} onClick={() => setOpen(!open)}>
@@ -59,7 +64,7 @@ export function CopyAs({ ways }: { ways: Ways }) {
               }}
             >
               <span style={{ width: 64, flex: "none" }}>{name}</span>
-              <code className="clip muted">{text}</code>
+              <code className="clip muted">{text.split("\n").at(-1)}</code>
             </button>
           ))}
         </div>

@@ -89,13 +89,13 @@ export function Table<R>({ label, columns, rows, height = 480, id, selected, onS
     <div>
       <div className="vtable" role="table" aria-label={label} aria-rowcount={sorted.length + 1}>
         <div className="tablewrap">
-          <div style={{ minWidth: columns.length * 90 }}>
+          <div style={{ minWidth: columns.length * 84 }}>
             <div role="rowgroup">
-              <div className="vhead" role="row" style={{ gridTemplateColumns: template }}>
+              <div className="vhead" role="row" tabIndex={-1} style={{ gridTemplateColumns: template }}>
                 {columns.map((column, n) => {
                   const sort = by?.column === n ? (by.up ? "ascending" : "descending") : "none";
                   return (
-                    <div key={column.name} role="columnheader" aria-sort={sort}>
+                    <div key={column.name} role="columnheader" tabIndex={-1} aria-sort={sort}>
                       <button
                         type="button"
                         style={{ textAlign: column.number ? "right" : "left" }}
@@ -115,6 +115,7 @@ export function Table<R>({ label, columns, rows, height = 480, id, selected, onS
               className="vbody"
               ref={body}
               role="rowgroup"
+              // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is to be reached by the keyboard
               tabIndex={0}
               aria-label={`Rows of ${label}`}
               style={{ height: most }}

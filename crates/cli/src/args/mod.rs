@@ -6,6 +6,7 @@
 mod access;
 mod admin;
 mod cluster;
+mod console;
 mod far;
 mod find;
 mod import;
@@ -31,6 +32,7 @@ pub(crate) use cluster::{
     ClusterDrainArgs, ClusterRebalanceArgs, ClusterResizeArgs, ClusterRestartArgs,
     ClusterServerArgs, ClusterStatusArgs, ClusterUpArgs,
 };
+pub(crate) use console::ConsoleArgs;
 pub(crate) use far::FarArgs;
 pub(crate) use find::{
     FindArgs, FindFormat, IndexArgs, IndexChangeArgs, IndexCommand, IndexListArgs, TagArgs,
@@ -284,6 +286,8 @@ pub(crate) enum Command {
     Restore(RestoreArgs),
     /// Serve a database to other machines, by gRPC and HTTP
     Serve(ServeArgs),
+    /// Open the console in a browser: lineage, runs, space, tags, queries, the servers
+    Console(ConsoleArgs),
     /// Let somebody use a database through its server, by their key of SSH; or see who may
     Grant(GrantArgs),
     /// Take somebody's rights

@@ -9,13 +9,13 @@ use std::time::Duration;
 #[command(
     after_help = "The folder stays usable by commands on this machine: they go through the server's process. Elsewhere, \
                   every command takes esker://HOST:PORT instead of a folder. HTTP is on the same port: /healthz, /readyz, \
-                  /metrics, /api/v1/openapi.json; SPARQL at /sparql, whole graphs at /rdf-graphs.\n\n\
+                  /metrics, /api/v1/openapi.json; SPARQL at /sparql, whole graphs at /rdf-graphs; the console, for browsers, at /.\n\n\
                   SIGTERM or Ctrl-C stops it: what is under way is finished, the database is closed. A second signal ends \
                   it at once.\n\n\
                   Processes of this machine may do everything if they are the owner's or root's. Everybody else proves a key of \
                   SSH that `esker grant` or an `authorized_keys` file in the folder or in ~/.esker gives rights; traffic is \
                   encrypted then.\n\nExamples:\n  \
-                  esker serve lab.esker\n  \
+                  esker serve lab.esker --open\n  \
                   esker serve lab.esker --listen 0.0.0.0:7400 --config server.toml\n  \
                   esker serve lab.esker --spool /scratch/lab/spool\n  \
                   esker serve lab.esker --listen 127.0.0.1:0 --port-file port"
@@ -33,6 +33,9 @@ pub(crate) struct ServeArgs {
     /// Make the database if there is none
     #[arg(long)]
     pub(crate) create: bool,
+    /// Open the console in a browser once the server takes calls; its address is printed, too, and opens it once
+    #[arg(long)]
+    pub(crate) open: bool,
     /// Write the address into that file once the server takes calls, as HOST:PORT and a newline
     #[arg(long, value_name = "FILE")]
     pub(crate) port_file: Option<PathBuf>,

@@ -5,6 +5,7 @@ mod check;
 pub(crate) mod cluster;
 mod compact;
 mod completions;
+mod console;
 mod delete;
 mod diff;
 mod doctor;
@@ -198,6 +199,7 @@ fn run_command(
         Command::Backup(args) => backup::run(&args, context),
         Command::Restore(args) => restore::run(&args, context),
         Command::Serve(args) => serve::run(&args, context),
+        Command::Console(args) => console::run(&args, context),
         Command::Cluster(args) => cluster::run(&args.command, context),
         Command::Site(args) => site::run(&args.command, context),
         Command::Shell(args) => shell::run(&args, context, interrupt),

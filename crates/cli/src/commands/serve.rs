@@ -43,6 +43,9 @@ pub(crate) fn run(args: &ServeArgs, context: &mut Context) -> anyhow::Result<Out
     if let Some(file) = &args.port_file {
         announce(file, &address.to_string())?;
     }
+    if args.open {
+        super::console::show(&server.console_link()?, context);
+    }
     // An owner may ask it to from elsewhere (`esker cluster down esker://…`).
     while context.interrupt.stopped().is_none() && server.asked().is_none() {
         std::thread::sleep(LOOK);

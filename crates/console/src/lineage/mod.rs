@@ -192,7 +192,8 @@ pub fn picture(graph: &dyn GraphRead, ask: &Ask, cancel: &dyn Cancel) -> Result<
     let ends: Vec<(usize, usize)> = grouped.lines.iter().map(|l| (l.from, l.to)).collect();
     let drawing = draw(&sizes, &ends, Gaps::default());
     let layout_micros = micros(before);
-    let (versions, versions_cut) = versions::ticks(graph, seen.roles, ask)?;
+    let shown = grouped.lines.iter().map(|l| (l.edge_type, l.version));
+    let (versions, versions_cut) = versions::ticks(graph, seen.roles, ask, shown)?;
 
     let boxes = grouped
         .boxes

@@ -2,7 +2,7 @@
 
 use super::shown::Roles;
 use super::{Ask, Tick};
-use esker_model::{EdgeSelect, GraphRead, Result, Version, VersionRange, Versions, VertexChange};
+use esker_model::{EdgeSelect, EdgeTypeId, GraphRead, Result, Version, VersionRange, Versions, VertexChange};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
@@ -11,8 +11,14 @@ const TICKS_MAX: usize = 200;
 /// Versions of edges that are looked at.
 const EDGES_MAX: usize = 5_000;
 
-/// The times at which the focus changed, or was read or written, oldest first; and whether there were more.
-pub(super) fn ticks(graph: &dyn GraphRead, roles: Roles, ask: &Ask) -> Result<(Vec<Tick>, bool)> {
+/// The times at which the focus changed, or was read or written, and those of the lines that are shown, oldest first; and whether there
+/// were more.
+pub(super) fn ticks(
+    graph: &dyn GraphRead,
+    roles: Roles,
+    ask: &Ask,
+    lines: impl Iterator<Item = (EdgeTypeId, Version)>,
+) -> Result<(Vec<Tick>, bool)> {
     let all = VersionRange {
         from: Version::ZERO,
         until: Version::MAX,
@@ -32,6 +38,14 @@ pub(super) fn ticks(graph: &dyn GraphRead, roles: Roles, ask: &Ask) -> Result<(V
         (roles.write, "written"),
         (roles.exe, "executed"),
     ];
+    for (edge_type, version) in lines {
+        let kind = kinds
+            .iter()
+            .find(|(of, _)| [*of, schema.inverse(*of)].contains(&edge_type));
+        if let Some((_, what)) = kind {
+            ticks.entry(version).or_insert(what);
+        }
+    }
     let mut cut = false;
     for (edge_type, what) in kinds {
         let select = EdgeSelect {

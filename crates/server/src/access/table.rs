@@ -75,7 +75,7 @@ const OF_CALLS: [(&str, Needs); CALLS.len()] = [
 ];
 
 /// What else is at the port: method (`*` for any), path, who may.
-const OF_PATHS: [(&str, &str, Needs); 68] = [
+const OF_PATHS: [(&str, &str, Needs); 69] = [
     ("GET", "/healthz", Needs::Nothing),
     ("GET", "/readyz", Needs::Nothing),
     ("GET", "/metrics", READ),
@@ -95,6 +95,7 @@ const OF_PATHS: [(&str, &str, Needs); 68] = [
     ("GET", "/api/v1/lineage", READ),
     ("GET", "/api/v1/impact", READ),
     ("GET", "/api/v1/view/lineage", READ),
+    ("GET", "/api/v1/export/lineage", READ),
     ("GET", "/api/v1/news", READ),
     ("GET", "/api/v1/home", READ),
     ("GET", "/api/v1/suggest", READ),

@@ -61,7 +61,7 @@ const fn read(
     }
 }
 
-pub(super) const API: [Endpoint; 40] = [
+pub(super) const API: [Endpoint; 41] = [
     read(
         "/api/v1/schema",
         "schema",
@@ -142,6 +142,15 @@ pub(super) const API: [Endpoint; 40] = [
         "Picture",
         Run::Read(view::lineage),
         "Lineage and impact as a picture: boxes and lines in their places, many alike as one",
+    ),
+    read(
+        "/api/v1/export/lineage",
+        "exportLineage",
+        14,
+        &["id", "as_of", "export_format", "uid", "gids"],
+        "RoCrate",
+        Run::Read(view::export),
+        "How something came to be, as the metadata of an RO-Crate (Process Run Crate 0.5)",
     ),
     read(
         "/api/v1/news",

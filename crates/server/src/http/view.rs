@@ -2,6 +2,7 @@
 
 use super::Refused;
 use super::api::{Answer, Asked, missing};
+use esker::lineage::LineageOptions;
 use esker_console::lineage::{Ask, OPEN_MAX, Sides, picture};
 use esker_model::namespace::resolve;
 use esker_model::{Error, Schema, VertexName, VertexRef};
@@ -29,6 +30,35 @@ pub(super) fn lineage(asked: &Asked<'_>) -> Answer {
     match picture(&*graph, &ask, asked.watch) {
         Ok(picture) => serde_json::to_string(&picture)
             .map_err(|e| Refused::Failed(Error::Invalid(e.to_string()))),
+        Err(Error::NoVertex { .. }) => Err(missing(&name, &asked.query)),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// `GET /api/v1/export/lineage`: as an RO-Crate's metadata.
+pub(super) fn export(asked: &Asked<'_>) -> Answer {
+    let graph = asked.graph()?;
+    let schema = graph.schema()?;
+    let (name, vertex) = asked.vertex("id", &schema)?;
+    if let Some(format) = asked.query.get("format")
+        && format != "ro-crate"
+    {
+        return Err(Refused::bad(format!(
+            "parameter `format`: expected ro-crate; got `{format}`"
+        )));
+    }
+    let options = LineageOptions {
+        as_of: asked.query.as_of()?,
+        bytes: Some(asked.service.settings.limits.memory_bytes as u64),
+        ..LineageOptions::default()
+    };
+    match esker::lineage::lineage(&*graph, vertex.id, &options, asked.watch) {
+        Ok(found) => {
+            let made = crate::objects::now_nanos().unwrap_or_default();
+            let described = esker_console::ro_crate::describe(&found, &schema, made);
+            serde_json::to_string_pretty(&described)
+                .map_err(|e| Refused::Failed(Error::Invalid(e.to_string())))
+        }
         Err(Error::NoVertex { .. }) => Err(missing(&name, &asked.query)),
         Err(e) => Err(e.into()),
     }

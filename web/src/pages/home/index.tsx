@@ -30,9 +30,7 @@ export default function HomePage() {
         <h1>Home</h1>
         <span className="muted small">{live ? "live" : "every 5 s"}</span>
         <div className="grow" />
-        <CopyAs
-          ways={{ CLI: "esker stats T && esker log T", Python: 'db = esker.open("T")\ndb.stats()', HTTP: "GET /api/v1/home" }}
-        />
+        <CopyAs ways={{ CLI: "esker stats T && esker log T", Python: "db.counts()", HTTP: "GET /api/v1/home" }} />
       </div>
       <Answer of={home} rows={10}>
         {(data) => <Shown data={data} changes={changes.length > 0 ? changes : data.changes} />}
@@ -69,7 +67,7 @@ function Shown({ data, changes }: { data: Home; changes: Home["changes"] }) {
     <div className="grid">
       <section className="card s4" aria-label="Counts">
         <h2>What there is</h2>
-        <div className="row" style={{ gap: 24, marginBottom: 8 }}>
+        <div className="row" style={{ gap: 20, marginBottom: 8 }}>
           <div>
             <div className="big">{count(total)}</div>
             <div className="muted small">vertices</div>
@@ -121,7 +119,7 @@ function Shown({ data, changes }: { data: Home; changes: Home["changes"] }) {
         )}
         <Health lines={bad.length > 0 ? data.health : data.health} />
       </section>
-      <section className="card s7" aria-label="Recent runs">
+      <section className="card s8" aria-label="Recent runs">
         <div className="row between">
           <h2>Recent runs</h2>
           <a href={href("runs")}>All runs</a>
@@ -132,7 +130,7 @@ function Shown({ data, changes }: { data: Home; changes: Home["changes"] }) {
           <p className="muted">Nothing has run yet: esker run -- COMMAND records it.</p>
         )}
       </section>
-      <section className="card s5" aria-label="Changes">
+      <section className="card s4" aria-label="Changes">
         <h2>What changed</h2>
         {changes.length > 0 ? (
           <table>

@@ -187,7 +187,6 @@ export function Draw({ picture, chosen, lit, open, onChoose, onExpand, onSplit }
       nodesDraggable={false}
       nodesConnectable={false}
       onlyRenderVisibleElements={picture.boxes.length > 150}
-      proOptions={{ hideAttribution: true }}
     >
       <Background variant={BackgroundVariant.Dots} gap={24} size={1} />
       <Controls showInteractive={false} />

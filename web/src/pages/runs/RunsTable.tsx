@@ -68,7 +68,7 @@ export function RunsTable({ runs, short, chosen, onChoose }: Props) {
               <td>
                 <State run={run} />
               </td>
-              <td>{run.user}</td>
+              <td className="nowrap">{run.user}</td>
               <td className="nowrap" title={run.begin ?? ""}>
                 {short ? ago(run.begin) : time(run.begin)}
               </td>

@@ -3,7 +3,7 @@ import { useEffect, useState } from "react";
 import { get, type Schemas, useGet } from "../../api/client";
 import { change, href, useRoute } from "../../app/router";
 import { CopyAs } from "../../common/CopyAs";
-import { python, shell } from "../../common/quote";
+import { shell } from "../../common/quote";
 import { Answer, Empty, StoppedNote } from "../../common/State";
 import { type Run, RunsTable } from "./RunsTable";
 
@@ -53,12 +53,12 @@ export default function RunsPage() {
             </button>
           </a>
         ) : (
-          <span className="muted small">Choose two to compare them</span>
+          <span className="muted small">Choose two to compare</span>
         )}
         <CopyAs
           ways={{
             CLI: `esker log T ${flags.join(" ")}`.trim(),
-            Python: `db.travel(${python('v(type="Execution")')})`,
+            Python: 'db.vertices("Execution")',
             Travel: 'v(type="Execution")',
             HTTP: "GET /api/v1/runs",
           }}
@@ -119,7 +119,7 @@ function Field({
       {label}
       <input
         type="text"
-        size={12}
+        size={9}
         value={text}
         placeholder={placeholder}
         onChange={(e) => setText(e.target.value)}

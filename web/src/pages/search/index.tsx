@@ -22,12 +22,12 @@ const COLUMNS: Column<Item>[] = [
         <TypeIcon type={i.type} /> {i.label ?? i.id}
       </a>
     ),
-    width: "minmax(180px, 2fr)",
+    width: "minmax(140px, 2fr)",
   },
-  { name: "Type", value: (i) => i.type, width: "100px" },
-  { name: "Where", value: (i) => i.id.slice(i.id.indexOf(":") + 1), width: "minmax(200px, 3fr)" },
-  { name: "User", value: (i) => i.user, width: "90px" },
-  { name: "Time", value: (i) => i.begin, show: (i) => time(i.begin), width: "160px" },
+  { name: "Type", value: (i) => i.type, width: "92px" },
+  { name: "Where", value: (i) => i.id.slice(i.id.indexOf(":") + 1), width: "minmax(150px, 3fr)" },
+  { name: "User", value: (i) => i.user, width: "66px" },
+  { name: "Time", value: (i) => i.begin, show: (i) => time(i.begin), width: "158px" },
   { name: "Size", value: (i) => i.size, show: (i) => (i.size === null ? "" : bytes(i.size)), number: true, width: "90px" },
   {
     name: "Tags",
@@ -36,7 +36,7 @@ const COLUMNS: Column<Item>[] = [
       Object.entries(i.tags)
         .map(([k, v]) => `${k}=${value(v)}`)
         .join(" "),
-    width: "minmax(100px, 2fr)",
+    width: "minmax(70px, 2fr)",
   },
 ];
 

@@ -5,7 +5,7 @@ import { change, useRoute } from "../../app/router";
 import { CopyAs } from "../../common/CopyAs";
 import { bytes, count } from "../../common/format";
 import { Icon } from "../../common/icons";
-import { python, shell } from "../../common/quote";
+import { shell } from "../../common/quote";
 import { Answer, Empty } from "../../common/State";
 import { type Column, Table } from "../../common/Table";
 import { squarify } from "./squarify";
@@ -27,8 +27,8 @@ export default function SpacePage() {
   const { params } = useRoute();
   const by = params.get("by") ?? "dir";
   const path = params.get("path") ?? "/";
-  const space = useGet<Space>("/api/v1/view/space", by === "dir" ? { path, depth: 2 } : { by });
-  const flag = { dir: "dir", user: "user", project: "group", type: "type", kind: "kind", age: "age" }[by] ?? "dir";
+  const space = useGet<Space>("/api/v1/view/space", by === "dir" ? { path, depth: 5 } : { by });
+  const flag = { dir: "dir", user: "user", project: "project", type: "type", kind: "kind", age: "age" }[by] ?? "dir";
   return (
     <>
       <div className="head">
@@ -50,7 +50,6 @@ export default function SpacePage() {
         <CopyAs
           ways={{
             CLI: by === "dir" ? `esker du T ${shell(path)} --depth 2` : `esker top T --by ${flag}`,
-            Python: by === "dir" ? `db.names.usage(${python(path)})` : `db.names.top(by=${python(flag)})`,
             HTTP:
               by === "dir"
                 ? `GET /api/v1/files/usage?path=${encodeURIComponent(path)}&depth=2`
@@ -66,7 +65,7 @@ export default function SpacePage() {
               are vertices of the graph; sums are kept of those that lie in directories here:
             </Empty>
           ) : data.root ? (
-            <Tree root={data.root} path={path} />
+            <Tree root={first(data.root)} path={path} />
           ) : (
             <Sums space={data} by={by} />
           )
@@ -99,6 +98,16 @@ function Crumbs({ path }: { path: string }) {
   );
 }
 
+/** Down to the first directory that has more than one in it: those on the way say nothing. */
+export function first(root: Directory): Directory {
+  let at = root;
+  for (;;) {
+    const [only, ...others] = at.children;
+    if (!only || others.length > 0 || at.own_bytes > 0 || only.children.length === 0) return at;
+    at = only;
+  }
+}
+
 interface Item {
   name: string;
   path: string | null;
@@ -125,7 +134,7 @@ function Tree({ root, path }: { root: Directory; path: string }) {
   const rows = root.children;
   return (
     <>
-      <Crumbs path={path} />
+      <Crumbs path={root.path === "/" ? path : root.path} />
       <p className="muted">
         {bytes(root.bytes)} ({count(root.bytes)} bytes) in {count(root.files)} files and {count(root.directories)} directories
       </p>
@@ -269,7 +278,7 @@ function Sums({ space, by }: { space: Space; by: string }) {
     <>
       <p className="muted">
         {bytes(space.bytes)} in {count(space.files)} files{space.cut && "; only the first rows are shown"}
-        {by === "project" && ". A project is a group here."}
+        {by === "project" && ". Projects are the directories directly below the root."}
       </p>
       <div className="grid">
         <section className="card s7" aria-label="Bars">

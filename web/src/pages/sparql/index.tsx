@@ -82,8 +82,8 @@ export default function SparqlPage() {
         <div className="grow" />
         <CopyAs
           ways={{
-            CLI: `esker ${isUpdate(text) ? "update" : "sparql"} T ${shell(text.trim())}`,
-            Python: `db.${isUpdate(text) ? "update" : "sparql"}(${JSON.stringify(text.trim())})`,
+            CLI: `esker sparql T ${isUpdate(text) ? "--update " : ""}${shell(text.trim())}`,
+            Python: `db.${isUpdate(text) ? "sparql_update" : "sparql"}(${JSON.stringify(text.trim())})`,
             SPARQL: text.trim(),
             HTTP: `curl ${window.location.origin}/sparql --data-urlencode ${shell(`query=${text.trim()}`)}`,
           }}
@@ -136,7 +136,7 @@ export default function SparqlPage() {
       ) : state.done ? (
         <Shown done={state.done} view={view} />
       ) : (
-        <Empty command="esker load T data.ttl">
+        <Empty command="esker rdf load T data.ttl">
           RDF is loaded from Turtle, N-Triples, RDF/XML, JSON-LD and others, and asked here:
         </Empty>
       )}

@@ -13,7 +13,7 @@ type Tag = {
   name: string;
   predefined: boolean;
   objects: number;
-  distinct: number;
+  distinct: number | null;
   indexed: boolean;
   bytes: number;
   index_bytes: number;
@@ -69,7 +69,7 @@ export default function TagsPage() {
           data.tags.every((t) => t.objects === 0) ? (
             <Empty
               command={
-                "esker object create T energy --owner 1001 --app vpic --step 7 --tag Conf=1\nesker import T objects.csv --help"
+                "esker object create T --name energy --owner 1001 --app vpic --step 7 --tag Conf=1\nesker object import T objects.csv --id name,app,owner,step"
               }
             >
               There are no objects yet. An object has four attributes that name it, and any tags:
@@ -102,7 +102,7 @@ export default function TagsPage() {
                               </span>
                             </td>
                             <td className="num">{count(t.objects)}</td>
-                            <td className="num">{count(t.distinct)}</td>
+                            <td className="num">{t.distinct === null ? "" : count(t.distinct)}</td>
                           </tr>
                         ))}
                     </tbody>

@@ -24,6 +24,8 @@ const SESSION: Duration = Duration::from_hours(12);
 const MOST: usize = 1_000;
 /// The cookie's name. `__Host-` would need TLS.
 const COOKIE: &str = "esker_session";
+/// What somebody calls this server, if they say.
+const TARGET: &str = "esker-target";
 /// Bytes of chance in a ticket.
 const CHANCE: usize = 32;
 
@@ -73,7 +75,7 @@ impl Sessions {
     }
 
     /// A ticket for somebody.
-    fn ticket(&self, who: String, role: Role) -> Result<String, String> {
+    pub(crate) fn ticket(&self, who: String, role: Role) -> Result<String, String> {
         let secret = secret()?;
         let mut held = self.held();
         if held.tickets.len() >= MOST {
@@ -155,7 +157,15 @@ pub(in super::super) async fn look(
         return failure(StatusCode::UNAUTHORIZED, "it is not known who asks", None);
     };
     match asking.known(&service.access) {
-        Ok((who, role, how)) => json_response(about(&service, &who, role, how).to_string()),
+        Ok((who, role, how)) => {
+            let mut about = about(&service, &who, role, how);
+            // Whoever came through a tunnel knows the server by another name.
+            let called = request.headers().get(TARGET).and_then(|t| t.to_str().ok());
+            if let Some(target) = called {
+                about["server"]["target"] = target.into();
+            }
+            json_response(about.to_string())
+        }
         Err(denied) => denied.response(&request),
     }
 }

@@ -89,6 +89,33 @@ fn tree(mut all: Vec<(NamePath, Usage)>) -> Option<Directory> {
     open.pop()
 }
 
+/// What the directories directly below one hold, as `esker top --by project` has it.
+fn projects(asked: &Asked<'_>) -> Answer {
+    let asker = asked.query.asker()?;
+    let path = path_of(asked.query.get("path").unwrap_or("/"))?;
+    let top = path.names().count();
+    let (mut total, mut all) = (Usage::default(), Vec::new());
+    names(asked).usages(asker.as_ref(), &path, asked.watch, &mut |path, usage| {
+        match path.names().count() - top {
+            0 => total = *usage,
+            1 => all.push((path.to_string(), *usage)),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    })?;
+    all.sort_by(|a, b| b.1.bytes.cmp(&a.1.bytes).then_with(|| a.0.cmp(&b.0)));
+    let cut = all.len() > ROWS_MAX;
+    let rows = all.iter().take(ROWS_MAX).map(|(name, usage)| {
+        let mut row = sums(usage);
+        row["name"] = name.as_str().into();
+        row
+    });
+    Ok(json!({
+        "by": "project", "root": null, "rows": rows.collect::<Json>(), "cut": cut, "files": total.files, "bytes": total.bytes,
+    })
+    .to_string())
+}
+
 /// `GET /api/v1/view/space`.
 pub(in super::super) fn space(asked: &Asked<'_>) -> Answer {
     let asker = asked.query.asker()?;
@@ -99,8 +126,8 @@ pub(in super::super) fn space(asked: &Asked<'_>) -> Answer {
     {
         None | Some("dir" | "") => None,
         Some("user") => Some(SpaceBy::User),
-        // What sites call a project has a group of its own.
-        Some("project" | "group") => Some(SpaceBy::Group),
+        Some("project") => return projects(asked),
+        Some("group") => Some(SpaceBy::Group),
         Some("type") => Some(SpaceBy::Ending),
         Some("kind") => Some(SpaceBy::Kind),
         Some("age") => Some(SpaceBy::Day),

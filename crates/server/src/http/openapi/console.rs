@@ -101,6 +101,10 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
     let space_row = whole([("name", text()), files, directories, bytes, blocks]);
     vec![
         (
+            "RoCrate",
+            whole([("@context", json!({})), ("@graph", list(&anything()))]),
+        ),
+        (
             "Stopped",
             whole([("reason", text()), ("looked_at", integer())]),
         ),

@@ -24,6 +24,7 @@ pub(in super::super) fn shown(name: &str) -> &str {
         "around_depth" | "space_depth" => "depth",
         "dots" | "runs_limit" | "suggest_limit" | "top" => "limit",
         "after_run" => "after",
+        "export_format" => "format",
         "run" => "id",
         "tag" => "name",
         "text_typed" => "text",
@@ -208,6 +209,11 @@ pub(super) fn parameter(name: &str) -> Json {
             json!({"type": "string"}),
             false,
         ),
+        "export_format" => (
+            "as what",
+            json!({"enum": ["ro-crate"], "default": "ro-crate"}),
+            false,
+        ),
         "q" => (
             "what somebody types: a part of a name, a whole name (TYPE:KEY), a path",
             json!({"type": "string"}),
@@ -269,7 +275,7 @@ pub(super) fn parameter(name: &str) -> Json {
             false,
         ),
         "space_by" => (
-            "what sums are of; a project is a group",
+            "what sums are of; projects are the directories directly below `path`",
             json!({"enum": ["dir", "user", "project", "group", "type", "kind", "age"], "default": "dir"}),
             false,
         ),
