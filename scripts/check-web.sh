@@ -3,6 +3,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/../web"
 
+node -e 'process.exit(Number(process.versions.node.split(".")[0]) >= 20 ? 0 : 1)' || {
+    echo "check-web: Node $(node --version) is too old, the pages are built with 20.19 or newer: https://nodejs.org" >&2
+    exit 1
+}
 esker=${ESKER_BIN:-${CARGO_TARGET_DIR:-../target}/debug/esker}
 ESKER_BIN=$(realpath "$esker")
 ESKER_DARSHAN_DIR=$(realpath -m "${ESKER_DARSHAN_DIR:-../target/darshan}")

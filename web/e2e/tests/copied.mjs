@@ -46,7 +46,7 @@ export const tests = [
         const open = page.locator("main").getByRole("button", { name: "Copy as" });
         for (const way of ["CLI", "Travel", "SPARQL", "HTTP", "Link"]) {
           await open.click();
-          const item = page.getByRole("menu", { name: "Copy as" }).getByRole("menuitem", { name: way });
+          const item = page.getByRole("menu", { name: "Copy as" }).getByRole("menuitem", { name: new RegExp(`^${way}\\b`) });
           if ((await item.count()) === 0) {
             await page.keyboard.press("Escape");
             continue;

@@ -108,7 +108,7 @@ export const tests = [
       window.expect(/400/);
       await window.go(`sparql?q=${encodeURIComponent("SELECT ?s WHERE {\n  ?s ?p\n}")}`);
       await window.page.getByRole("alert").filter({ hasText: "Refused" }).waitFor();
-      await window.page.locator(".cm-lintRange-error").first().waitFor();
+      await window.page.locator(".cm-lintRange-error, .cm-lintPoint-error").first().waitFor();
       await window.seen("sparql-refused");
     },
   },
