@@ -57,7 +57,19 @@ function accounting() {
   const lines = [
     job("4000", "4000", "mesh", "ada", 1001, "COMPLETED", "0:0", 0, 540, "n001", 4),
     ...Array.from({ length: TASKS }, (_, n) =>
-      job(`4100_${n}`, String(4100 + n), "simulate", "ada", 1001, "COMPLETED", "0:0", 600 + n, 4200 + 3 * n, `n${String((n % 16) + 1).padStart(3, "0")}`, 64),
+      job(
+        `4100_${n}`,
+        String(4100 + n),
+        "simulate",
+        "ada",
+        1001,
+        "COMPLETED",
+        "0:0",
+        600 + n,
+        4200 + 3 * n,
+        `n${String((n % 16) + 1).padStart(3, "0")}`,
+        64,
+      ),
     ),
     job("4500", "4500", "gather", "bob", 1002, "COMPLETED", "0:0", 6000, 6600, "n002", 16),
     job("4501", "4501", "plot", "bob", 1002, "COMPLETED", "0:0", 7000, 7030, "n003", 1),
@@ -134,7 +146,7 @@ function objects() {
 }
 
 /** A tree of real files, most of them with holes for contents. */
-async function tree(root) {
+export async function tree(root) {
   const random = chance(23);
   const when = Date.UTC(2026, 0, 1) / 1000;
   for (const [folder, number, ending, most] of [
@@ -192,10 +204,17 @@ async function runs(database, scratch) {
   await writeFile(input, "depth,psu\n1,34.9\n2,35.1\n");
   const env = { ...process.env, ESKER_SPOOL: join(scratch, "spool"), ESKER_TARGET: database };
   const record = (name, options, script) =>
-    command(binary(), ["run", "--wait", "--name", name, "--in", input, ...options, "--", "sh", "-c", script], { env, cwd: dirname(input) });
+    command(binary(), ["run", "--wait", "--name", name, "--in", input, ...options, "--", "sh", "-c", script], {
+      env,
+      cwd: dirname(input),
+    });
   for (const window of [5, 9]) {
     const output = join(scratch, `smooth-${window}.csv`);
-    await record("smooth", ["--param", `window=${window}`, "--param", "method=median", "--out", output], `cat ${input} > ${output}`);
+    await record(
+      "smooth",
+      ["--param", `window=${window}`, "--param", "method=median", "--out", output],
+      `cat ${input} > ${output}`,
+    );
   }
   await record("smooth-badly", ["--param", "window=-1"], "echo no such window >&2; exit 3").catch((e) => {
     if (!/: 3\n/.test(e.message)) throw e;
@@ -204,7 +223,10 @@ async function runs(database, scratch) {
 
 /** A thousand triples whose pairs are a million answers. */
 export async function big(database, scratch) {
-  const lines = Array.from({ length: Math.sqrt(BIG) }, (_, n) => `<http://lab.example/sample/${n}> <http://lab.example/depth> ${n} .\n`);
+  const lines = Array.from(
+    { length: Math.sqrt(BIG) },
+    (_, n) => `<http://lab.example/sample/${n}> <http://lab.example/depth> ${n} .\n`,
+  );
   const file = join(scratch, "big.ttl");
   await writeFile(file, lines.join(""));
   await esker("rdf", "load", database, file);

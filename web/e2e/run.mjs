@@ -1,10 +1,11 @@
 // Drives the console in a real browser against real servers. `node e2e/run.mjs [WORD…]` runs the tests whose names hold a word.
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { launch, Window } from "./browser.mjs";
-import { big, darshan, lab } from "./lab.mjs";
-import { esker, Server, stop } from "./server.mjs";
+import { big, darshan, lab, tree } from "./lab.mjs";
+import { esker, Server, stop, Tier } from "./server.mjs";
 import { tests } from "./tests.mjs";
 
 const words = process.argv.slice(2);
@@ -21,6 +22,23 @@ const MADE = {
   },
   empty: (at) => esker("init", at),
   big: (at) => big(at, folder),
+  // Opens the pages itself: its link is among what it says.
+  opened: async (at) => {
+    await esker("init", at);
+    await esker("put", at, "file:/first.txt", "size=5");
+    return ["--open"];
+  },
+  sites: async (at) => {
+    await esker("init", at);
+    const tier = await new Tier(join(folder, "tier")).start();
+    const far = pathToFileURL(join(folder, "project")).href;
+    await tree(join(folder, "project"));
+    // Asked twice: once the tier fetches, once it knows.
+    for (const below of ["/ocean", "/ocean/raw", "/ocean/raw", "/atmosphere"])
+      await esker("ls", "-l", far + below, "--via", tier.url);
+    await writeFile(`${at}.toml`, `sites = ["${tier.url}", "http://127.0.0.1:9"]\n`);
+    return ["--config", `${at}.toml`];
+  },
 };
 const servers = new Map();
 
@@ -28,8 +46,8 @@ async function serverOf(name) {
   if (!servers.has(name)) {
     const at = join(folder, `${name}.esker`);
     const begun = Date.now();
-    await MADE[name](at);
-    servers.set(name, await new Server(at).start());
+    const options = await MADE[name](at);
+    servers.set(name, await new Server(at, Array.isArray(options) ? options : []).start());
     console.log(`  ${name}: made in ${((Date.now() - begun) / 1000).toFixed(1)} s, served at ${servers.get(name).url}`);
   }
   return servers.get(name);

@@ -12,7 +12,8 @@ const running = new Set();
 export function binary() {
   const built = join(process.env.CARGO_TARGET_DIR ?? resolve(import.meta.dirname, "../../target"), "debug/esker");
   const found = process.env.ESKER_BIN ?? built;
-  if (!existsSync(found)) throw new Error(`there is no ${found}: build it (cargo build --locked --bin esker), or set ESKER_BIN`);
+  if (!existsSync(found))
+    throw new Error(`there is no ${found}: build it (cargo build --locked --bin esker), or set ESKER_BIN`);
   return resolve(found);
 }
 
@@ -30,31 +31,35 @@ export async function command(program, args, options = {}) {
   }
 }
 
-/** A server of a database. After `kill` the same one can be started again, where it was. */
-export class Server {
-  constructor(folder, options = []) {
-    this.folder = folder;
-    this.options = options;
+/** A program that takes calls. After `kill` the same one can be started again, where it was. */
+class Program {
+  constructor(file) {
+    this.file = file;
     this.address = null;
     this.process = null;
+    this.said = "";
   }
 
-  async start() {
-    const file = `${this.folder}.port`;
+  /** `args` of the address, and of the file that the program writes its address to. */
+  async launch(args) {
+    const file = `${this.file}.port`;
     await rm(file, { force: true });
-    const listen = this.address ?? "127.0.0.1:0";
-    const args = ["serve", this.folder, "--listen", listen, "--port-file", file, "--log", "warn", ...this.options];
-    const child = spawn(binary(), args, { stdio: ["ignore", "ignore", "pipe"] });
-    let said = "";
-    child.stderr.on("data", (part) => {
-      said += part;
-    });
+    const all = args(this.address ?? "127.0.0.1:0", file);
+    // There is no screen: nothing is opened in somebody's own browser.
+    const env = { ...process.env, DISPLAY: "", WAYLAND_DISPLAY: "", BROWSER: "" };
+    const child = spawn(binary(), all, { stdio: ["ignore", "pipe", "pipe"], env });
+    this.said = "";
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.on("data", (part) => {
+        this.said += part;
+      });
+    }
     child.gone = new Promise((done) => child.once("exit", done));
     child.once("exit", () => running.delete(child));
     running.add(child);
     this.process = child;
-    while (!existsSync(file)) {
-      if (child.exitCode !== null || child.signalCode !== null) throw new Error(`esker ${args.join(" ")} ended:\n${said}`);
+    while (!existsSync(file) || !(await readFile(file, "utf8")).endsWith("\n")) {
+      if (child.exitCode !== null || child.signalCode !== null) throw new Error(`esker ${all.join(" ")} ended:\n${this.said}`);
       await new Promise((wake) => setTimeout(wake, 50));
     }
     this.address = (await readFile(file, "utf8")).trim();
@@ -71,11 +76,46 @@ export class Server {
   }
 }
 
-/** A file of settings for `esker serve --config`. */
-export async function settings(folder, text) {
-  const file = `${folder}.toml`;
-  await writeFile(file, text);
-  return ["--config", file];
+/** A server of a database. */
+export class Server extends Program {
+  constructor(folder, options = []) {
+    super(folder);
+    this.folder = folder;
+    this.options = options;
+  }
+
+  start() {
+    return this.launch((address, file) => [
+      "serve",
+      this.folder,
+      "--listen",
+      address,
+      "--port-file",
+      file,
+      "--log",
+      "warn",
+      ...this.options,
+    ]);
+  }
+}
+
+/** A tier of site caches that may ask folders of this machine. */
+export class Tier extends Program {
+  async start() {
+    const settings = `${this.file}.toml`;
+    await writeFile(settings, 'name = "edge-lab"\n[origins]\nallow = ["file://"]\n');
+    return this.launch((address, file) => [
+      "site",
+      "serve",
+      settings,
+      "--listen",
+      address,
+      "--port-file",
+      file,
+      "--log",
+      "warn",
+    ]);
+  }
 }
 
 /** Ends what is left. */

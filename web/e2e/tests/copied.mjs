@@ -58,7 +58,8 @@ export const tests = [
             else if (way === "CLI") await command("bash", ["-euc", text], { cwd: at, env });
             else if (way === "Travel") await command(binary(), ["travel", server.folder, text]);
             else if (way === "SPARQL") await command(binary(), ["sparql", server.folder, text]);
-            else if (text.startsWith("curl")) await command("bash", ["-euc", text.replace("curl", "curl -sSf")], { cwd: at, env });
+            else if (text.startsWith("curl"))
+              await command("bash", ["-euc", text.replace("curl", "curl -sSf")], { cwd: at, env });
             else {
               const answer = await fetch(server.url + text.replace(/^GET /, ""));
               assert.ok(answer.ok, `${answer.status}: ${await answer.text()}`);

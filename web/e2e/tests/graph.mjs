@@ -50,13 +50,13 @@ export const tests = [
       const group = page.locator(".react-flow__node .group").filter({ hasText: /\d+ ×/ });
       await group.first().waitFor();
       const grouped = (await group.allInnerTexts()).map((text) => Number(text.match(/(\d[\d,]*) ×/)?.[1]?.replaceAll(",", "")));
-      assert.ok(
-        grouped.reduce((a, b) => a + b, 0) >= TASKS,
-        `${TASKS} parts are in groups: ${grouped.join(", ")}`,
-      );
+      assert.ok(grouped.reduce((a, b) => a + b, 0) >= TASKS, `${TASKS} parts are in groups: ${grouped.join(", ")}`);
       await window.seen("lineage-groups");
       const boxes = await page.locator(".react-flow__node").count();
-      await group.first().getByRole("button", { name: /one by one/ }).click();
+      await group
+        .first()
+        .getByRole("button", { name: /one by one/ })
+        .click();
       await page.waitForURL(/split=/);
       await page.waitForFunction((n) => document.querySelectorAll(".react-flow__node").length > n, boxes);
       await window.seen("lineage-split");
@@ -71,7 +71,10 @@ export const tests = [
       const { page } = window;
       await window.go(lineage("file:/scratch/spring/figure-1.png"));
       const before = await page.locator(".react-flow__node").count();
-      await page.getByRole("button", { name: /more before/ }).first().click();
+      await page
+        .getByRole("button", { name: /more before/ })
+        .first()
+        .click();
       await page.waitForURL(/open=/);
       await page.waitForFunction((n) => document.querySelectorAll(".react-flow__node").length > n, before);
       await window.shot("lineage-expanded");
@@ -112,7 +115,10 @@ export const tests = [
       assert.match(svg.toString(), /^(<\?xml[^>]*>\s*)?<svg[\s\S]*<\/svg>\s*$/);
       const [pngName, png] = await saved(page, () => page.getByRole("button", { name: "PNG" }).click());
       assert.equal(pngName, "C.png");
-      assert.deepEqual([...png.subarray(1, 4)], [..."PNG"].map((c) => c.charCodeAt(0)));
+      assert.deepEqual(
+        [...png.subarray(1, 4)],
+        [..."PNG"].map((c) => c.charCodeAt(0)),
+      );
       assert.ok(png.length > 2_000, `${png.length} bytes`);
       const [, crate] = await saved(page, () => page.getByRole("link", { name: "RO-Crate" }).click());
       const graph = JSON.parse(crate.toString())["@graph"];
@@ -130,7 +136,11 @@ export const tests = [
       await window.go("lineage");
       await window.seen("lineage-nothing");
       await page.locator("main").getByRole("combobox").fill("mesh.nc");
-      await page.locator("main").getByRole("option", { name: /mesh\.nc/ }).first().click();
+      await page
+        .locator("main")
+        .getByRole("option", { name: /mesh\.nc/ })
+        .first()
+        .click();
       await box(page, "file:/scratch/spring/mesh.nc").waitFor();
       window.expect(/404/);
       await window.go(lineage("file:/no/such/file"));
@@ -144,7 +154,10 @@ export const tests = [
     async test(window) {
       const { page } = window;
       await window.go("around?id=user:1001&depth=3");
-      await page.getByRole("status").filter({ hasText: /vertices, .* edges/ }).waitFor();
+      await page
+        .getByRole("status")
+        .filter({ hasText: /vertices, .* edges/ })
+        .waitFor();
       const table = page.getByRole("table", { name: "Vertices of the neighbourhood" });
       await table.getByText("mesh.nc").first().waitFor();
       const drawn = await page.locator("main canvas").count();

@@ -13,14 +13,22 @@ export const tests = [
       // What the page counts is what the command counts.
       const stats = JSON.parse(await esker("stats", server.folder, "--format", "json"));
       const files = JSON.stringify(stats).match(/"File":(\d+)/)?.[1] ?? "";
-      await counts.getByRole("row", { name: "File" }).getByText(Number(files).toLocaleString("en-GB"), { exact: true }).waitFor();
+      await counts
+        .getByRole("row", { name: "File" })
+        .getByText(Number(files).toLocaleString("en-GB"), { exact: true })
+        .waitFor();
       await page.getByRole("region", { name: "Recent runs" }).getByText("smooth-badly").waitFor();
       await page.getByRole("list", { name: "Health" }).getByText("store").waitFor();
       const painted = await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime);
       const loaded = await page.evaluate(() =>
-        performance.getEntriesByType("resource").filter((r) => /\.(js|css)$/.test(r.name)).reduce((sum, r) => sum + r.encodedBodySize, 0),
+        performance
+          .getEntriesByType("resource")
+          .filter((r) => /\.(js|css)$/.test(r.name))
+          .reduce((sum, r) => sum + r.encodedBodySize, 0),
       );
-      console.log(`  home: first paint after ${Math.round(painted)} ms, ${Math.round(loaded / 1024)} KiB of scripts and styles`);
+      console.log(
+        `  home: first paint after ${Math.round(painted)} ms, ${Math.round(loaded / 1024)} KiB of scripts and styles`,
+      );
       await window.seen("home");
       await page.getByRole("region", { name: "Counts" }).getByRole("link", { name: "Job", exact: true }).click();
       await page.waitForURL(/#\/search\?type=Job$/);
@@ -99,7 +107,10 @@ export const tests = [
       // A vertex by its name as well.
       await page.keyboard.press("Control+k");
       await page.keyboard.type("figure-1.png");
-      await palette.getByRole("option", { name: /figure-1\.png/ }).first().click();
+      await palette
+        .getByRole("option", { name: /figure-1\.png/ })
+        .first()
+        .click();
       await page.waitForURL(/#\/lineage\?id=/);
     },
   },
@@ -137,12 +148,16 @@ export const tests = [
         const [name, outlined] = await page.evaluate(() => {
           const e = document.activeElement;
           const style = e ? getComputedStyle(e) : null;
-          return [e?.getAttribute("aria-label") ?? e?.textContent ?? "", style ? style.outlineStyle !== "none" || style.boxShadow !== "none" : false];
+          return [
+            e?.getAttribute("aria-label") ?? e?.textContent ?? "",
+            style ? style.outlineStyle !== "none" || style.boxShadow !== "none" : false,
+          ];
         });
         if (name) assert.ok(outlined, `the focus on “${name}” is not seen`);
         seen.add(name.trim());
       }
-      for (const name of ["Home", "Site caches", "Keys"]) assert.ok(seen.has(name), `${name} was not reached: ${[...seen].join(", ")}`);
+      for (const name of ["Home", "Site caches", "Keys"])
+        assert.ok(seen.has(name), `${name} was not reached: ${[...seen].join(", ")}`);
     },
   },
 ];

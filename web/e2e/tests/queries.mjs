@@ -61,7 +61,7 @@ export const tests = [
       }
       await page.keyboard.press("Control+ArrowUp");
       await page.keyboard.press("Control+ArrowUp");
-      assert.match(await code.innerText(), /user:1001/);
+      assert.match((await code.allInnerTexts()).join(), /user:1001/);
     },
   },
   {
@@ -125,7 +125,13 @@ export const tests = [
       await page.getByRole("alertdialog").waitFor();
       await window.seen("sparql-update");
       const depth = () =>
-        esker("sparql", server.folder, "SELECT ?d WHERE { <http://lab.example/buoy-11> <http://lab.example/depth> ?d }", "--format", "csv");
+        esker(
+          "sparql",
+          server.folder,
+          "SELECT ?d WHERE { <http://lab.example/buoy-11> <http://lab.example/depth> ?d }",
+          "--format",
+          "csv",
+        );
       assert.doesNotMatch(await depth(), /7/, "nothing is done until it is confirmed");
       await page.getByRole("button", { name: "Change it" }).click();
       await window.shows("The update is done.");
