@@ -159,6 +159,7 @@ export const tests = [
         .filter({ hasText: /vertices, .* edges/ })
         .waitFor();
       const table = page.getByRole("table", { name: "Vertices of the neighbourhood" });
+      await table.getByRole("button", { name: "Edges" }).click();
       await table.getByText("mesh.nc").first().waitFor();
       const drawn = await page.locator("main canvas").count();
       assert.ok(drawn > 0, "it is drawn");

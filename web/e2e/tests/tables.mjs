@@ -102,6 +102,7 @@ export const tests = [
       window.expect(/40[04]/);
       await window.go("run?id=job:999999");
       await window.shows(/there is no run/);
+      await window.seen("run-unknown");
     },
   },
   {

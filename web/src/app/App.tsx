@@ -32,22 +32,43 @@ export const PAGES: PageOf[] = [
   { page: "sites", title: "Site caches", icon: "sites", says: "Tiers, hits, latency" },
 ];
 
-const pages: Record<string, ComponentType> = {
-  home: lazy(() => import("../pages/home")),
-  search: lazy(() => import("../pages/search")),
-  lineage: lazy(() => import("../pages/lineage")),
-  around: lazy(() => import("../pages/around")),
-  runs: lazy(() => import("../pages/runs")),
-  run: lazy(() => import("../pages/runs/Run")),
-  diff: lazy(() => import("../pages/runs/Diff")),
-  space: lazy(() => import("../pages/space")),
-  tags: lazy(() => import("../pages/tags")),
-  travel: lazy(() => import("../pages/travel")),
-  sparql: lazy(() => import("../pages/sparql")),
-  cluster: lazy(() => import("../pages/cluster")),
-  sites: lazy(() => import("../pages/sites")),
-  enter: lazy(() => import("../pages/enter")),
+const LOADS: Record<string, () => Promise<{ default: ComponentType }>> = {
+  home: () => import("../pages/home"),
+  search: () => import("../pages/search"),
+  lineage: () => import("../pages/lineage"),
+  around: () => import("../pages/around"),
+  runs: () => import("../pages/runs"),
+  run: () => import("../pages/runs/Run"),
+  diff: () => import("../pages/runs/Diff"),
+  space: () => import("../pages/space"),
+  tags: () => import("../pages/tags"),
+  travel: () => import("../pages/travel"),
+  sparql: () => import("../pages/sparql"),
+  cluster: () => import("../pages/cluster"),
+  sites: () => import("../pages/sites"),
+  enter: () => import("../pages/enter"),
 };
+
+/** A page's own files. While the server is away they cannot come: they are asked for until they do. */
+async function loaded(load: () => Promise<{ default: ComponentType }>): Promise<{ default: ComponentType }> {
+  for (;;) {
+    try {
+      return await load();
+    } catch {
+      await new Promise((wake) => window.setTimeout(wake, 1000));
+    }
+  }
+}
+
+const pages = Object.fromEntries(Object.entries(LOADS).map(([name, load]) => [name, lazy(() => loaded(load))]));
+
+/** Once there is nothing else to do, all pages are fetched: those that are gone to later are there at once, and without a server, too. */
+function fetchRest() {
+  const idle = window.requestIdleCallback ?? ((then: () => void) => window.setTimeout(then, 2000));
+  idle(() => {
+    for (const load of Object.values(LOADS)) load().catch(() => {});
+  });
+}
 
 /** The page that an entry of the navigation stands for. */
 const HOME_OF: Record<string, string> = { run: "runs", diff: "runs", around: "lineage" };
@@ -59,6 +80,7 @@ export function App() {
   const [palette, setPalette] = useState(false);
   const [keys, setKeys] = useState(false);
   const Page = pages[page];
+  useEffect(fetchRest, []);
   const shown = HOME_OF[page] ?? page;
   const title = PAGES.find((p) => p.page === shown)?.title;
   useEffect(() => know(session.data), [session.data]);
@@ -135,7 +157,14 @@ export function App() {
           {server.unauthorised && page !== "enter" ? (
             <Stranger why={server.unauthorised} />
           ) : Page ? (
-            <Suspense fallback={<Skeleton rows={8} />}>
+            <Suspense
+              fallback={
+                <>
+                  <h1 className="visually-hidden">{title ?? "Esker"}</h1>
+                  <Skeleton rows={8} />
+                </>
+              }
+            >
               <Page />
             </Suspense>
           ) : (

@@ -1,5 +1,11 @@
 // An editor (CodeMirror 6): completion by the server, mistakes at their places, what was run before by Ctrl+Up and Ctrl+Down.
-import { autocompletion, type CompletionContext, type CompletionResult, closeBrackets } from "@codemirror/autocomplete";
+import {
+  autocompletion,
+  type CompletionContext,
+  type CompletionResult,
+  closeBrackets,
+  closeCompletion,
+} from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { bracketMatching, HighlightStyle, StreamLanguage, type StreamParser, syntaxHighlighting } from "@codemirror/language";
 import { type Diagnostic, lintGutter, setDiagnostics } from "@codemirror/lint";
@@ -114,6 +120,7 @@ export function Code({ language, label, value, onChange, onRun, error, hint, hei
     const run = () => {
       remember(language.name, view.current?.state.doc.toString() ?? "");
       place = 0;
+      if (view.current) closeCompletion(view.current);
       calls.current.onRun();
       return true;
     };

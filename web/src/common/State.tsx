@@ -14,6 +14,11 @@ export function Skeleton({ rows = 5 }: { rows?: number }) {
   );
 }
 
+/** A refusal without the word that terminals begin it with: here it has a heading. */
+export function bare(message: string): string {
+  return message.replace(/^error: /, "");
+}
+
 export function ErrorNote({ error, again }: { error: Error; again?: () => void }) {
   if (error instanceof Gone) {
     return <div className="note bad">The server does not answer. It is looked for; this page goes on once it is back.</div>;
@@ -29,7 +34,7 @@ export function ErrorNote({ error, again }: { error: Error; again?: () => void }
           : status >= 500
             ? "The server failed"
             : "Refused";
-  const [first = "", ...rest] = error.message.split("\n");
+  const [first = "", ...rest] = bare(error.message).split("\n");
   return (
     <div className={`note ${status === 404 ? "warn" : "bad"}`} role="alert">
       <strong>{head}:</strong> {first}

@@ -52,7 +52,9 @@ export function Table<R>({ label, columns, rows, height = 480, id, selected, onS
     const column = by && columns[by.column];
     if (!column) return rows;
     const keyed = rows.map((row) => [column.value(row), row] as const);
-    keyed.sort((a, b) => (by.up ? compare(a[0], b[0]) : compare(b[0], a[0])));
+    // What has no value is last either way.
+    const none = (v: unknown) => v === null || v === undefined;
+    keyed.sort((a, b) => (by.up || none(a[0]) || none(b[0]) ? compare(a[0], b[0]) : compare(b[0], a[0])));
     return keyed.map(([, row]) => row);
   }, [rows, by, columns]);
   const virtual = useVirtualizer({

@@ -42,6 +42,9 @@ export default function AroundPage() {
     return (
       <div style={{ padding: 24 }}>
         <h1>Neighbourhood</h1>
+        <p className="muted">
+          All that hangs together with a file, a run, a user or an object, whatever the edges: which shall it be?
+        </p>
         <SearchBox
           label="Neighbourhood of"
           placeholder="A path, a run, a user"

@@ -129,7 +129,7 @@ function Shown({
             const usable = found.how === "words";
             return (
               <div key={name}>
-                <h3 style={{ marginTop: 0 }}>{names[name] ?? name}</h3>
+                <h2 style={{ fontSize: 13 }}>{names[name] ?? name}</h2>
                 {values.slice(0, 12).map((v) =>
                   usable ? (
                     <button
