@@ -46,6 +46,7 @@ test: setup darshan-logs origin-servers slurm ## every test that fits into minut
 	scripts/check-sparql-clients.sh
 	scripts/check-fsspec.sh
 	scripts/check-python.sh
+	scripts/check-web.sh
 
 test-long: setup darshan-logs origin-servers ## many more random histories and crashes, for an hour or so
 	cargo build --locked --release --bin esker

@@ -121,6 +121,7 @@ export function Code({ language, label, value, onChange, onRun, error, hint, hei
       if (view.current) closeCompletion(view.current);
       remember(language.name, view.current?.state.doc.toString() ?? "");
       place = 0;
+      if (view.current) closeCompletion(view.current);
       calls.current.onRun();
       return true;
     };

@@ -14,6 +14,11 @@ export function Skeleton({ rows = 5 }: { rows?: number }) {
   );
 }
 
+/** A refusal without the word that terminals begin it with: here it has a heading. */
+export function bare(message: string): string {
+  return message.replace(/^error: /, "");
+}
+
 export function ErrorNote({ error, again }: { error: Error; again?: () => void }) {
   if (error instanceof Gone) {
     return <div className="note bad">The server does not answer. It is looked for; this page goes on once it is back.</div>;

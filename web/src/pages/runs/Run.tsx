@@ -44,7 +44,12 @@ export default function RunPage() {
         Choose a run from <a href={href("runs")}>the list</a>.
       </p>
     );
-  return <Answer of={page}>{(data) => <Shown page={data} />}</Answer>;
+  return (
+    <>
+      {!page.data && <h1 className="visually-hidden">{id}</h1>}
+      <Answer of={page}>{(data) => <Shown page={data} />}</Answer>
+    </>
+  );
 }
 
 function Shown({ page }: { page: Page }) {

@@ -224,12 +224,12 @@ function Bins({
   );
 }
 
-type Report = { report: { matches: number } };
+type Counted = { matches: number };
 
 function Holds({ filter }: { filter: string }) {
-  const counted = useGet<Report>("/api/v1/find", { filter, count: true });
+  const counted = useGet<Counted>("/api/v1/find", { filter, count: true });
   const [open, setOpen] = useState(false);
-  const matches = counted.data?.report.matches;
+  const matches = counted.data?.matches;
   return (
     <Answer of={counted} rows={2}>
       {() => (

@@ -1,13 +1,14 @@
 // Traversals: typed with completion, their answers as a table, a graph, text, and what each step cost.
-import { useEffect, useState } from "react";
+import { useEffect, useMemo, useState } from "react";
 import { post, Refused, type Schemas, useGet } from "../../api/client";
 import { change, useRoute } from "../../app/router";
 import { Code } from "../../common/Code";
 import { CopyAs } from "../../common/CopyAs";
+import { pointed } from "../../common/carets";
 import { count, time, value } from "../../common/format";
 import { TRAVEL } from "../../common/languages";
 import { python, shell } from "../../common/quote";
-import { Empty, ErrorNote, Skeleton } from "../../common/State";
+import { bare, Empty, ErrorNote, Skeleton } from "../../common/State";
 import { type Column, Table } from "../../common/Table";
 import { VertexLink } from "../../common/Vertex";
 import { type Answer, asText } from "./answer";
@@ -52,7 +53,13 @@ export default function TravelPage() {
     if (chain === asked) setTurn((t) => t + 1);
     else change({ q: chain });
   };
-  const refused = state.error instanceof Refused ? { message: state.error.message, at: state.error.at } : null;
+  const refused = useMemo(
+    () =>
+      state.error instanceof Refused
+        ? { message: bare(state.error.message), at: state.error.at ?? pointed(state.error.message, asked) }
+        : null,
+    [state.error, asked],
+  );
   return (
     <>
       <div className="head">

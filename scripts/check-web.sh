@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# The console's pages: checked, tested, built to the very files that are committed, and driven in a browser against real servers.
+set -euo pipefail
+cd "$(dirname "$0")/../web"
+
+node -e 'process.exit(Number(process.versions.node.split(".")[0]) >= 20 ? 0 : 1)' || {
+    echo "check-web: Node $(node --version) is too old, the pages are built with 20.19 or newer: https://nodejs.org" >&2
+    exit 1
+}
+esker=${ESKER_BIN:-${CARGO_TARGET_DIR:-../target}/debug/esker}
+ESKER_BIN=$(realpath "$esker")
+ESKER_DARSHAN_DIR=$(realpath -m "${ESKER_DARSHAN_DIR:-../target/darshan}")
+export ESKER_BIN ESKER_DARSHAN_DIR
+
+# What package-lock.json names, to the byte. Not `npm ci`: that wants the packages of all other platforms in it, too.
+npm install --no-save --no-audit --no-fund --loglevel=error
+npm run --silent lint
+npx --no-install openapi-typescript openapi.json -o src/api/schema.ts --check >/dev/null
+npx --no-install tsc --noEmit
+npm test --silent
+
+built=$(mktemp -d)
+trap 'rm -rf "$built"' EXIT
+npx --no-install vite build --outDir "$built" --logLevel warn
+if ! diff -rq "$built" ../crates/console/dist; then
+    echo "crates/console/dist is not what web/ builds: run \`npm run build\` in web/, and commit it" >&2
+    exit 1
+fi
+# First load and all there is, as browsers get them.
+total=$(find "$built" -type f -exec gzip -9c {} + | wc -c)
+echo "web: $total bytes gzipped"
+if [ "$total" -gt 600000 ]; then
+    echo "the pages are larger than 600 kB" >&2
+    exit 1
+fi
+npm run --silent e2e

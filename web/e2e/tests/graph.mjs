@@ -1,0 +1,176 @@
+// Lineage and neighbourhoods.
+import { strict as assert } from "node:assert";
+import { readFile } from "node:fs/promises";
+import { DARSHAN, TASKS } from "../lab.mjs";
+
+const lineage = (id, more = "") => `lineage?id=${encodeURIComponent(id)}${more}`;
+
+async function saved(page, press) {
+  const [download] = await Promise.all([page.waitForEvent("download"), press()]);
+  return [download.suggestedFilename(), await readFile(await download.path())];
+}
+
+/** The box of a vertex in the picture. */
+const box = (page, id) => page.locator(`.react-flow__node[data-id="${id}"]`);
+
+export const tests = [
+  {
+    name: "lineage of a file in Darshan's logs",
+    on: "lab",
+    async test(window) {
+      const { page } = window;
+      const c = `file:${DARSHAN}/C`;
+      await window.go(lineage(c, "&up=3"));
+      // C was written by a job that read A and B, and each of those has jobs that wrote it.
+      for (const name of ["A", "B", "C"]) await box(page, `file:${DARSHAN}/${name}`).waitFor();
+      const x = async (id) => (await box(page, id).boundingBox())?.x ?? Number.NaN;
+      assert.ok((await x(`file:${DARSHAN}/A`)) < (await x(c)), "inputs are left of outputs");
+      assert.ok((await page.locator(".react-flow__edge").count()) >= 4);
+      const chosen = page.getByRole("complementary", { name: "Chosen" });
+      await chosen.getByText(`${DARSHAN}/C`).first().waitFor();
+      await window.seen("lineage");
+      // One selection: another box, and what lights up with it.
+      await box(page, `file:${DARSHAN}/A`).click();
+      await page.waitForURL(/sel=/);
+      await chosen.getByText(`${DARSHAN}/A`).first().waitFor();
+      await chosen.getByRole("button", { name: "Show its history" }).click();
+      await chosen.getByRole("button", { name: "Hide its history" }).waitFor();
+      await window.shot("lineage-chosen");
+      await chosen.getByRole("tab", { name: "Impact" }).click();
+      await chosen.getByText(/made from it/).waitFor();
+      await window.seen("lineage-impact");
+    },
+  },
+  {
+    name: "lineage: hundreds alike are one group, and are shown one by one",
+    on: "lab",
+    async test(window) {
+      const { page } = window;
+      await window.go(lineage("file:/scratch/spring/merged.h5", "&up=3"));
+      const group = page.locator(".react-flow__node .group").filter({ hasText: /\d+ ×/ });
+      await group.first().waitFor();
+      const grouped = (await group.allInnerTexts()).map((text) => Number(text.match(/(\d[\d,]*) ×/)?.[1]?.replaceAll(",", "")));
+      assert.ok(grouped.reduce((a, b) => a + b, 0) >= TASKS, `${TASKS} parts are in groups: ${grouped.join(", ")}`);
+      await window.seen("lineage-groups");
+      const boxes = await page.locator(".react-flow__node").count();
+      await group
+        .first()
+        .getByRole("button", { name: /one by one/ })
+        .click();
+      await page.waitForURL(/split=/);
+      await page.waitForFunction((n) => document.querySelectorAll(".react-flow__node").length > n, boxes);
+      await window.seen("lineage-split");
+      await page.getByRole("button", { name: "Fold all" }).click();
+      await page.waitForFunction((n) => document.querySelectorAll(".react-flow__node").length === n, boxes);
+    },
+  },
+  {
+    name: "lineage: expanded at a vertex, and folded",
+    on: "lab",
+    async test(window) {
+      const { page } = window;
+      await window.go(lineage("file:/scratch/spring/figure-1.png"));
+      const before = await page.locator(".react-flow__node").count();
+      await page
+        .getByRole("button", { name: /more before/ })
+        .first()
+        .click();
+      await page.waitForURL(/open=/);
+      await page.waitForFunction((n) => document.querySelectorAll(".react-flow__node").length > n, before);
+      await window.shot("lineage-expanded");
+      await page.goBack();
+      await page.waitForFunction((n) => document.querySelectorAll(".react-flow__node").length === n, before);
+    },
+  },
+  {
+    name: "lineage as of another time",
+    on: "lab",
+    async test(window) {
+      const { page } = window;
+      await window.go(lineage("file:/scratch/spring/merged.h5"));
+      // Gathered twice: by job 4500, and again by 4503.
+      await box(page, "job:4503").waitFor();
+      const slider = page.getByRole("slider", { name: "As of" });
+      await slider.focus();
+      const ticks = Number(await slider.getAttribute("max"));
+      assert.ok(ticks >= 2, `the slider has ${ticks} versions`);
+      await page.keyboard.press("Home");
+      await page.waitForURL(/as_of=/);
+      await window.settled();
+      await box(page, "job:4503").waitFor({ state: "detached" });
+      await window.seen("lineage-as-of");
+      await page.getByRole("button", { name: "Now", exact: true }).click();
+      await box(page, "job:4503").waitFor();
+    },
+  },
+  {
+    name: "lineage saved as SVG, PNG and RO-Crate",
+    on: "lab",
+    async test(window) {
+      const { page } = window;
+      await window.go(lineage(`file:${DARSHAN}/C`, "&up=3"));
+      await box(page, `file:${DARSHAN}/A`).waitFor();
+      const [svgName, svg] = await saved(page, () => page.getByRole("button", { name: "SVG" }).click());
+      assert.equal(svgName, "C.svg");
+      assert.match(svg.toString(), /^(<\?xml[^>]*>\s*)?<svg[\s\S]*<\/svg>\s*$/);
+      const [pngName, png] = await saved(page, () => page.getByRole("button", { name: "PNG" }).click());
+      assert.equal(pngName, "C.png");
+      assert.deepEqual(
+        [...png.subarray(1, 4)],
+        [..."PNG"].map((c) => c.charCodeAt(0)),
+      );
+      assert.ok(png.length > 2_000, `${png.length} bytes`);
+      const [, crate] = await saved(page, () => page.getByRole("link", { name: "RO-Crate" }).click());
+      const graph = JSON.parse(crate.toString())["@graph"];
+      assert.ok(
+        graph.some((entity) => JSON.stringify(entity).includes(`${DARSHAN}/C`)),
+        "the crate names the file",
+      );
+    },
+  },
+  {
+    name: "lineage of nothing in particular, and of nothing that is there",
+    on: "lab",
+    async test(window) {
+      const { page } = window;
+      await window.go("lineage");
+      await window.seen("lineage-nothing");
+      await page.locator("main").getByRole("combobox").fill("mesh.nc");
+      await page
+        .locator("main")
+        .getByRole("option", { name: /mesh\.nc/ })
+        .first()
+        .click();
+      await box(page, "file:/scratch/spring/mesh.nc").waitFor();
+      window.expect(/404/);
+      await window.go(lineage("file:/no/such/file"));
+      await window.shows(/Not there|no such|not/i);
+      await window.shot("lineage-unknown");
+    },
+  },
+  {
+    name: "the neighbourhood of a vertex, drawn and as a list",
+    on: "lab",
+    async test(window) {
+      const { page } = window;
+      await window.go("around?id=user:1001&depth=3");
+      await page
+        .getByRole("status")
+        .filter({ hasText: /vertices, .* edges/ })
+        .waitFor();
+      const table = page.getByRole("table", { name: "Vertices of the neighbourhood" });
+      await table.getByRole("button", { name: "Edges" }).click();
+      await table.getByText("mesh.nc").first().waitFor();
+      const drawn = await page.locator("main canvas").count();
+      assert.ok(drawn > 0, "it is drawn");
+      await window.seen("around");
+      await table.locator('[aria-rowindex="3"]').click();
+      await page.waitForURL(/sel=/);
+      await window.shot("around-chosen");
+      // Less than there is: it says how much is held back.
+      await window.go("around?id=user:1001&depth=4&limit=500");
+      await window.shows(/held back/);
+      await window.shot("around-held-back");
+    },
+  },
+];
