@@ -157,6 +157,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/export/lineage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How something came to be, as the metadata of an RO-Crate (Process Run Crate 0.5) */
+        get: operations["exportLineage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/news": {
         parameters: {
             query?: never;
@@ -776,7 +793,7 @@ export interface components {
             /** @description what, where, what to do */
             error: string;
             retry_after_ms?: number | null;
-            /** @description where in a filter: `byte`, `length`, `line`, `column` */
+            /** @description where in a filter or a chain: `byte`, `length`, `line`, `column` */
             at?: Record<string, never>;
             /** @description what was probably meant there */
             suggestion?: string | null;
@@ -1102,7 +1119,7 @@ export interface components {
                 down: number;
                 /** @description vertices that a group stands for */
                 members: number;
-                /** @description what they have in common: directory, pattern, type */
+                /** @description what they have in common: array, directory, pattern, type */
                 by: string | null;
             }[];
             lines: {
@@ -1132,6 +1149,12 @@ export interface components {
             versions_cut: boolean;
             layout_micros: number;
             micros: number;
+        };
+        RoCrate: {
+            "@context": unknown;
+            "@graph": {
+                [key: string]: unknown;
+            }[];
         };
         Stopped: {
             reason: string;
@@ -2103,6 +2126,82 @@ export interface operations {
             };
         };
     };
+    exportLineage: {
+        parameters: {
+            query: {
+                /** @description a vertex, as TYPE:KEY */
+                id: string;
+                /** @description as it was then: RFC 3339, a date (its end), @SECONDS, or a version that an answer gave */
+                as_of?: string;
+                /** @description as what */
+                format?: "ro-crate";
+                /** @description on whose behalf, a user's number: only what they may read is seen */
+                uid?: number;
+                /** @description the numbers of the groups that they are in, with commas */
+                gids?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RoCrate"];
+                };
+            };
+            /** @description the request makes no sense as it stands */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description it is not there */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the request is larger than the server takes */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is busy; Retry-After says when to come back */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is stopping, or its database cannot be reached */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
     news: {
         parameters: {
             query?: {
@@ -2480,7 +2579,7 @@ export interface operations {
             query?: {
                 /** @description the directory that is looked at */
                 path?: string;
-                /** @description what sums are of; a project is a group */
+                /** @description what sums are of; projects are the directories directly below `path` */
                 by?: "dir" | "user" | "project" | "group" | "type" | "kind" | "age";
                 /** @description levels below the directory */
                 depth?: number;

@@ -50,27 +50,6 @@ const pages: Record<string, Load> = {
   enter: () => import("../pages/enter"),
 };
 
-/** A page's own files. While the server is away they cannot come: they are asked for until they do. */
-async function loaded(load: () => Promise<{ default: ComponentType }>): Promise<{ default: ComponentType }> {
-  for (;;) {
-    try {
-      return await load();
-    } catch {
-      await new Promise((wake) => window.setTimeout(wake, 1000));
-    }
-  }
-}
-
-const pages = Object.fromEntries(Object.entries(LOADS).map(([name, load]) => [name, lazy(() => loaded(load))]));
-
-/** Once there is nothing else to do, all pages are fetched: those that are gone to later are there at once, and without a server, too. */
-function fetchRest() {
-  const idle = window.requestIdleCallback ?? ((then: () => void) => window.setTimeout(then, 2000));
-  idle(() => {
-    for (const load of Object.values(LOADS)) load().catch(() => {});
-  });
-}
-
 /** The page that an entry of the navigation stands for. */
 const HOME_OF: Record<string, string> = { run: "runs", diff: "runs", around: "lineage" };
 

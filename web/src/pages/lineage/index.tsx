@@ -31,8 +31,9 @@ function Choose() {
         <h1>Lineage</h1>
       </div>
       <p className="muted">
-        Of a file, a run, an executable or a user: which inputs and runs are behind it, and what was made from it. Type a part of its name. Where nothing is
-        known yet, esker run records commands and what they use, and esker import reads what others recorded.
+        Of a file, a run, an executable or a user: which inputs and runs are behind it, and what was made from it. Type a part
+        of its name. Where nothing is known yet, esker run records commands and what they use, and esker import reads what
+        others recorded.
       </p>
       <SearchBox
         label="Lineage of"
