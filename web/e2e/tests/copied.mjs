@@ -43,7 +43,7 @@ export const tests = [
       const wrong = [];
       for (const hash of PAGES) {
         await window.go(hash);
-        const open = page.locator("main").getByRole("button", { name: "Copy as" });
+        const open = page.locator('main button[aria-haspopup="menu"]');
         for (const way of ["CLI", "Travel", "SPARQL", "HTTP", "Link"]) {
           await open.click();
           const item = page.getByRole("menu", { name: "Copy as" }).getByRole("menuitem", { name: new RegExp(`^${way}\\b`) });
