@@ -51,7 +51,7 @@ impl Pages {
     /// The status and the whole answer.
     fn ask(&self, request: &str, headers: &[&str], body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.at()).unwrap();
-        let headers: String = headers.iter().map(|h| format!("{h}\r\n")).collect();
+        let headers: String = headers.iter().flat_map(|h| [*h, "\r\n"]).collect();
         write!(
             stream,
             "{request} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n{headers}\r\n{body}",

@@ -107,7 +107,7 @@ fn stable(
         };
         (*id, seed)
     });
-    let mut classes = numbered(seeds.collect());
+    let mut classes = numbered(&seeds.collect::<Vec<_>>());
     for _ in 0..ROUNDS_MAX {
         let count = classes.values().max().copied();
         let signed = classes.iter().map(|(id, class)| {
@@ -124,7 +124,8 @@ fn stable(
             };
             (*id, (*class, ties))
         });
-        classes = numbered(signed.collect());
+        let signed: Vec<_> = signed.collect();
+        classes = numbered(&signed);
         if classes.values().max().copied() == count {
             break;
         }
@@ -133,7 +134,7 @@ fn stable(
 }
 
 /// A number for each that is different, in their order.
-fn numbered<T: Ord>(all: Vec<(VertexId, T)>) -> HashMap<VertexId, u32> {
+fn numbered<T: Ord>(all: &[(VertexId, T)]) -> HashMap<VertexId, u32> {
     let different: BTreeSet<&T> = all.iter().map(|(_, one)| one).collect();
     let numbers: BTreeMap<&T, u32> = different.into_iter().zip(0..).collect();
     all.iter()

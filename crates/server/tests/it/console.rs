@@ -9,7 +9,7 @@ use std::time::Duration;
 /// A request with headers of its own: the status, the headers, the body.
 fn with(served: &Served, request: &str, headers: &[&str], body: &str) -> (u16, String, String) {
     let mut stream = TcpStream::connect(served.server.address()).unwrap();
-    let headers: String = headers.iter().map(|h| format!("{h}\r\n")).collect();
+    let headers: String = headers.iter().flat_map(|h| [*h, "\r\n"]).collect();
     let length = body.len();
     write!(
         stream,

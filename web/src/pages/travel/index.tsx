@@ -4,7 +4,6 @@ import { post, Refused, type Schemas, useGet } from "../../api/client";
 import { change, useRoute } from "../../app/router";
 import { Code } from "../../common/Code";
 import { CopyAs } from "../../common/CopyAs";
-import { pointed } from "../../common/carets";
 import { count, time, value } from "../../common/format";
 import { TRAVEL } from "../../common/languages";
 import { python, shell } from "../../common/quote";
@@ -54,11 +53,8 @@ export default function TravelPage() {
     else change({ q: chain });
   };
   const refused = useMemo(
-    () =>
-      state.error instanceof Refused
-        ? { message: bare(state.error.message), at: state.error.at ?? pointed(state.error.message, asked) }
-        : null,
-    [state.error, asked],
+    () => (state.error instanceof Refused ? { message: bare(state.error.message), at: state.error.at } : null),
+    [state.error],
   );
   return (
     <>

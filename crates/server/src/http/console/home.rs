@@ -170,11 +170,11 @@ pub(super) fn changes_out(
             }),
         ));
     }
-    out.sort_by(|a, b| b.0.cmp(&a.0));
+    out.sort_by_key(|(version, _)| std::cmp::Reverse(*version));
     Ok(out.into_iter().map(|(_, json)| json).collect())
 }
 
-fn line(name: &str, state: &str, text: String, remedy: Option<&str>) -> Json {
+fn line(name: &str, state: &str, text: &str, remedy: Option<&str>) -> Json {
     json!({"name": name, "state": state, "text": text, "remedy": remedy})
 }
 
@@ -186,20 +186,20 @@ fn health(service: &Service) -> Vec<Json> {
             Some(why) => lines.push(line(
                 "cluster",
                 "warn",
-                why,
+                &why,
                 Some("start the servers that are not there"),
             )),
             None => lines.push(line(
                 "cluster",
                 "ok",
-                "this server has joined the others".into(),
+                "this server has joined the others",
                 None,
             )),
         },
         None => lines.push(line(
             "server",
             "ok",
-            "it stands alone, and takes calls".into(),
+            "it stands alone, and takes calls",
             None,
         )),
     }
@@ -207,16 +207,16 @@ fn health(service: &Service) -> Vec<Json> {
         Ok(stats) if stats.store.failed => lines.push(line(
             "store",
             "bad",
-            "it takes no writes any more: most likely its disk was full".into(),
+            "it takes no writes any more: most likely its disk was full",
             Some("make room, then start the server again"),
         )),
         Ok(stats) => lines.push(line(
             "store",
             "ok",
-            format!("{} takes reads and writes", stats.store.engine),
+            &format!("{} takes reads and writes", stats.store.engine),
             None,
         )),
-        Err(e) => lines.push(line("store", "bad", e.to_string(), None)),
+        Err(e) => lines.push(line("store", "bad", &e.to_string(), None)),
     }
     let folder = service.access.folder();
     if let Ok(room) = rustix::fs::statvfs(folder) {
@@ -232,7 +232,7 @@ fn health(service: &Service) -> Vec<Json> {
             _ => "ok",
         };
         let remedy = (state != "ok").then_some("make room: a full disk stops writes");
-        lines.push(line("disk", state, text, remedy));
+        lines.push(line("disk", state, &text, remedy));
     }
     if !service.settings.spools.is_empty() {
         let spool = &service.metrics.spool;
@@ -241,14 +241,14 @@ fn health(service: &Service) -> Vec<Json> {
         let state = if aside + failures > 0 { "warn" } else { "ok" };
         let text = format!("{waiting} runs wait, {aside} files put aside, {failures} looks failed");
         let remedy = (state != "ok").then_some("the server's log says which, and why");
-        lines.push(line("spools", state, text, remedy));
+        lines.push(line("spools", state, &text, remedy));
     }
     let shed = service.metrics.shed.get();
     if shed > 0 {
         lines.push(line(
             "load",
             "warn",
-            format!("{shed} calls were turned away since the start, because there were too many"),
+            &format!("{shed} calls were turned away since the start, because there were too many"),
             Some("`threads` and `limits` in the server's configuration"),
         ));
     }

@@ -13,6 +13,7 @@ use esker_access::Role;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -62,7 +63,12 @@ fn secret() -> Result<String, String> {
         filled +=
             rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty()).map_err(failed)?;
     }
-    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+    let mut text = String::with_capacity(2 * CHANCE);
+    for byte in bytes {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    Ok(text)
 }
 
 impl Sessions {
