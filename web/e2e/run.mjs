@@ -22,10 +22,14 @@ const MADE = {
   },
   empty: (at) => esker("init", at),
   big: (at) => big(at, folder),
-  // Opens the pages itself: its link is among what it says.
-  opened: async (at) => {
+  // The test of it ends this server.
+  mortal: async (at) => {
     await esker("init", at);
     await esker("put", at, "file:/first.txt", "size=5");
+  },
+  // Opens the pages itself: its link is among what it says.
+  opened: async (at) => {
+    await MADE.mortal(at);
     return ["--open"];
   },
   sites: async (at) => {

@@ -82,7 +82,7 @@ export const tests = [
   },
   {
     name: "the server is gone, and comes back",
-    on: "empty",
+    on: "mortal",
     async test(window) {
       const { page, server } = window;
       window.expect(
