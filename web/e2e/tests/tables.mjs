@@ -101,7 +101,7 @@ export const tests = [
       await window.seen("run-array");
       window.expect(/40[04]/);
       await window.go("run?id=job:999999");
-      await window.shows(/there is no run/);
+      await window.shows(/no run `job:999999`/);
       await window.seen("run-unknown");
     },
   },
