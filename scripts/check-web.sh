@@ -11,6 +11,9 @@ esker=${ESKER_BIN:-${CARGO_TARGET_DIR:-../target}/debug/esker}
 ESKER_BIN=$(realpath "$esker")
 ESKER_DARSHAN_DIR=$(realpath -m "${ESKER_DARSHAN_DIR:-../target/darshan}")
 export ESKER_BIN ESKER_DARSHAN_DIR
+# With the package that check-python.sh has installed, what pages copy for Python is run, too.
+python=$(realpath -m "${ESKER_PYTHON_DIR:-../target/python}")/bin/python
+if "$python" -c 'import esker' 2>/dev/null; then export ESKER_PYTHON=$python; fi
 
 # What package-lock.json names, to the byte. Not `npm ci`: that wants the packages of all other platforms in it, too.
 npm install --no-save --no-audit --no-fund --loglevel=error

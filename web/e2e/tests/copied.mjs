@@ -43,8 +43,8 @@ export const tests = [
       const wrong = [];
       for (const hash of PAGES) {
         await window.go(hash);
-        const open = page.locator("main").getByRole("button", { name: "Copy as" });
-        for (const way of ["CLI", "Travel", "SPARQL", "HTTP", "Link"]) {
+        const open = page.locator('main button[aria-haspopup="menu"]');
+        for (const way of ["CLI", "Python", "Travel", "SPARQL", "HTTP", "Link"]) {
           await open.click();
           const item = page.getByRole("menu", { name: "Copy as" }).getByRole("menuitem", { name: new RegExp(`^${way}\\b`) });
           if ((await item.count()) === 0) {
@@ -56,7 +56,9 @@ export const tests = [
           try {
             if (way === "Link") assert.equal(text, page.url());
             else if (way === "CLI") await command("bash", ["-euc", text], { cwd: at, env });
-            else if (way === "Travel") await command(binary(), ["travel", server.folder, text]);
+            else if (way === "Python") {
+              if (process.env.ESKER_PYTHON) await command(process.env.ESKER_PYTHON, ["-c", text], { cwd: at });
+            } else if (way === "Travel") await command(binary(), ["travel", server.folder, text]);
             else if (way === "SPARQL") await command(binary(), ["sparql", server.folder, text]);
             else if (text.startsWith("curl"))
               await command("bash", ["-euc", text.replace("curl", "curl -sSf")], { cwd: at, env });

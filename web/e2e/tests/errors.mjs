@@ -97,6 +97,7 @@ export const tests = [
       await page.getByRole("region", { name: "Counts" }).waitFor();
       await window.seen("gone");
       await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Cluster" }).click();
+      await window.shows("It is looked for");
       await window.seen("gone-other-page");
       await server.start();
       await banner.waitFor({ state: "hidden", timeout: 30_000 });

@@ -172,7 +172,13 @@ export function Code({ language, label, value, onChange, onRun, error, hint, hei
     if (error?.at) {
       const from = Math.min(byteToUnit(text, error.at.byte), text.length);
       const to = Math.min(Math.max(from + 1, byteToUnit(text, error.at.byte + error.at.length)), text.length);
-      found.push({ from: Math.min(from, to), to, severity: "error", message: error.message.split("\n")[0] ?? "" });
+      // At the very end the mark is on what stands last.
+      found.push({
+        from: Math.max(0, Math.min(from, to - 1)),
+        to,
+        severity: "error",
+        message: error.message.split("\n")[0] ?? "",
+      });
     }
     editor.dispatch(setDiagnostics(editor.state, found));
   }, [error]);

@@ -30,7 +30,7 @@ export function ErrorNote({ error, again }: { error: Error; again?: () => void }
       : status === 403
         ? "Not allowed"
         : status === 401
-          ? "Who are you?"
+          ? "Not let in"
           : status >= 500
             ? "The server failed"
             : "Refused";

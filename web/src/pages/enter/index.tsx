@@ -22,5 +22,12 @@ export default function Enter() {
     }, 30);
     return () => window.clearTimeout(timer);
   }, [ticket, params]);
-  return error ? <ErrorNote error={error} /> : <Skeleton rows={3} />;
+  return (
+    <>
+      <h1 className={error ? undefined : "visually-hidden"} style={{ marginBottom: 12 }}>
+        {error ? "This link does not open anything" : "Coming in"}
+      </h1>
+      {error ? <ErrorNote error={error} /> : <Skeleton rows={3} />}
+    </>
+  );
 }

@@ -53,7 +53,7 @@ export default function SpacePage() {
             HTTP:
               by === "dir"
                 ? `GET /api/v1/files/usage?path=${encodeURIComponent(path)}&depth=2`
-                : `GET /api/v1/files/top?by=${flag}`,
+                : `GET /api/v1/view/space?by=${by}`,
           }}
         />
       </div>

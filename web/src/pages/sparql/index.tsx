@@ -67,7 +67,7 @@ export default function SparqlPage() {
     const begun = performance.now();
     send("/sparql", { method: "POST", headers: { "content-type": "application/sparql-update" }, body: next })
       .then(async (r) => {
-        const raw = (await r.text()) || "The update is done.";
+        const raw = told(await r.text());
         setState({ busy: false, done: { raw, results: null, millis: performance.now() - begun, kind: "update" }, error: null });
       })
       .catch((error: Error) => setState({ busy: false, done: null, error }));
@@ -142,6 +142,17 @@ export default function SparqlPage() {
       )}
     </>
   );
+}
+
+/** What an update did, in words. */
+function told(text: string): string {
+  try {
+    const { added, removed } = JSON.parse(text) as { added?: number; removed?: number };
+    if (added === undefined || removed === undefined) return text;
+    return `${count(added)} ${added === 1 ? "triple was" : "triples were"} added, ${count(removed)} removed.`;
+  } catch {
+    return text || "The update is done.";
+  }
 }
 
 async function query(text: string, signal: AbortSignal): Promise<Done> {
