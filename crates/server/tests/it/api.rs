@@ -334,20 +334,14 @@ fn the_document_describes_the_routes() {
                 }
                 let parameter = parameter["name"].as_str().unwrap();
                 let value = match (path.as_str(), parameter) {
-                    ("/api/v1/vertices", "type") => "File",
+                    ("/api/v1/vertices" | "/api/v1/search", "type") => "File",
                     ("/api/v1/find", "after") => object["id"].as_str().unwrap(),
                     ("/api/v1/files/find", "filter") => "size%20%3E%3D%200",
                     ("/api/v1/files/list", "after") => "0000000000000000-0",
-                    ("/api/v1/search", "type") => "File",
                     ("/api/v1/runs", "after") => "0%20job:1",
-                    ("/api/v1/runs", "user") => "1",
                     ("/api/v1/export/lineage", "format") => "ro-crate",
-                    ("/api/v1/export/lineage", "id") => "file:/out",
-                    (_, "a" | "b") => "job:1",
-                    (_, "q" | "text" | "ending" | "user") => "out",
-                    (_, "skip" | "at") => "0",
+                    ("/api/v1/search", "user") | (_, "q" | "text" | "ending") => "out",
                     (_, "state") => "unknown",
-                    (_, "since") => "2020-01-01",
                     (_, "what") => "travel",
                     (_, "path") => "/",
                     (_, "follow") => "true",
@@ -355,23 +349,22 @@ fn the_document_describes_the_routes() {
                     (_, "filter") => "step%20%3D%207",
                     (_, "select" | "name" | "once") => &*name,
                     (_, "count" | "explain" | "sync") => "false",
-                    (_, "rank") => "0",
-                    (_, "of") => "1",
+                    (_, "rank" | "skip" | "at") => "0",
+                    ("/api/v1/runs", "user") | (_, "of") => "1",
                     (_, "format") => "json",
                     (_, "uid" | "owner") => "1001",
                     (_, "gids") => "1,2",
                     (_, "app") => "vpic",
                     (_, "step") => "7",
                     (_, "type") => "write",
-                    ("/api/v1/lineage" | "/api/v1/impact", "id") | (_, "after" | "dst") => {
-                        "file:/out"
-                    }
-                    (_, "id" | "open") => "job:1",
+                    ("/api/v1/lineage" | "/api/v1/impact" | "/api/v1/export/lineage", "id")
+                    | (_, "after" | "dst") => "file:/out",
+                    (_, "id" | "open" | "a" | "b") => "job:1",
                     (_, "split") => "group:1",
                     (_, "place") => "1.1-1",
                     (_, "limit" | "depth" | "up" | "down") => "3",
                     (_, "as_of") => "now",
-                    (_, "from") => "2020-01-01",
+                    (_, "from" | "since") => "2020-01-01",
                     (_, "until") => "2100-01-01",
                     other => panic!("what is {other:?}?"),
                 };
