@@ -146,16 +146,23 @@ export function useGet<T>(url: string | null, params: Given = {}, every = 0): As
     busy: true,
   });
   const latest = useRef(0);
+  const under = useRef(false);
   // biome-ignore lint/correctness/useExhaustiveDependencies: a turn and an epoch ask the same question again
   useEffect(() => {
     if (question === null) return;
     const number = ++latest.current;
     const stop = new AbortController();
+    under.current = true;
     setAnswer((a) => ({ ...a, busy: true }));
     get<T>(question, {}, stop.signal)
-      .then((data) => number === latest.current && setAnswer({ question, data, error: null, busy: false }))
+      .then((data) => {
+        if (number !== latest.current) return;
+        under.current = false;
+        setAnswer({ question, data, error: null, busy: false });
+      })
       .catch((error: Error) => {
         if (stop.signal.aborted || number !== latest.current) return;
+        under.current = false;
         // While the server is away, what was last seen stays under the banner.
         setAnswer((a) => ({ question, data: error instanceof Gone ? a.data : null, error, busy: false }));
       });
@@ -165,7 +172,8 @@ export function useGet<T>(url: string | null, params: Given = {}, every = 0): As
   useEffect(() => {
     if (!every || question === null) return;
     const timer = window.setInterval(() => {
-      if (document.visibilityState === "visible" && !state.gone) again();
+      // An answer that takes longer than that is waited for.
+      if (document.visibilityState === "visible" && !state.gone && !under.current) again();
     }, every);
     return () => window.clearInterval(timer);
   }, [every, question, again]);

@@ -4,7 +4,7 @@ import { type Schemas, useGet } from "../../api/client";
 import { href } from "../../app/router";
 import { Chart } from "../../common/Chart";
 import { CopyAs } from "../../common/CopyAs";
-import { bytes, count, time } from "../../common/format";
+import { ago, bytes, count } from "../../common/format";
 import { Answer } from "../../common/State";
 import { VertexLink } from "../../common/Vertex";
 
@@ -77,7 +77,7 @@ function Shown({ cluster }: { cluster: Cluster }) {
                 {cluster.servers.map((s) => (
                   <tr key={s.server}>
                     <td className="num">{s.server}</td>
-                    <td className="mono">{s.address}</td>
+                    <td className="mono nowrap">{s.address}</td>
                     <td>
                       <span className={`pill ${s.state === "serving" ? "ok" : s.state}`}>{s.state}</span>
                     </td>
@@ -92,7 +92,9 @@ function Shown({ cluster }: { cluster: Cluster }) {
                     <td className="num">{s.writes_per_s?.toFixed(1) ?? "–"}</td>
                     {several && <td className="num">{number(s.asked)}</td>}
                     {several && <td className="num">{number(s.unanswered)}</td>}
-                    <td className="nowrap">{time(s.newest)}</td>
+                    <td className="nowrap" title={s.newest ?? ""}>
+                      {ago(s.newest)}
+                    </td>
                   </tr>
                 ))}
               </tbody>

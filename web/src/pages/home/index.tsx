@@ -15,7 +15,7 @@ type Home = Schemas["Home"];
 
 export default function HomePage() {
   const home = useGet<Home>("/api/v1/home", {}, 5000);
-  const { changes, live } = useChanges();
+  const { changes, live } = useChanges(home.data?.changes_known === true);
   const seen = useRef(0);
   // What happens is shown at once, counts and runs with it.
   useEffect(() => {

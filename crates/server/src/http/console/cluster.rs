@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use std::time::Duration;
 
 /// How long another server may take to answer.
-const ANSWER_MAX: Duration = Duration::from_secs(2);
+const ANSWER_MAX: Duration = Duration::from_millis(1_500);
 
 fn per_second(count: u64, millis: u32) -> Option<f64> {
     (millis > 0).then(|| (count as f64 * 1e4 / f64::from(millis)).round() / 10.0)
