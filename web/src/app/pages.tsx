@@ -2,7 +2,7 @@
 // takes no page with it.
 import { type ComponentType, useEffect, useState } from "react";
 import { useServer } from "../api/client";
-import { ErrorNote, Skeleton } from "../common/State";
+import { Skeleton } from "../common/State";
 
 export type Load = () => Promise<{ default: ComponentType }>;
 
