@@ -37,10 +37,14 @@ export function Later({ load }: { load: Load }) {
   return (
     <>
       <h1>This page is not here yet</h1>
-      <ErrorNote
-        error={new Error("the server could not be asked for it; it comes once the server is back")}
-        again={() => window.location.reload()}
-      />
+      <div className="note bad" role="alert">
+        The server could not be asked for it. It comes once the server is back, or by loading everything anew.
+        <div className="row" style={{ marginTop: 8 }}>
+          <button type="button" onClick={() => window.location.reload()}>
+            Load everything anew
+          </button>
+        </div>
+      </div>
     </>
   );
 }
