@@ -26,9 +26,7 @@ need_command ssh || missing+=(openssh-client)
 need_command openssl || missing+=(openssl)
 # Tests of far servers make network namespaces.
 need_command ip || missing+=(iproute2)
-# The console's pages are built, and tried in a browser.
-need_command node || missing+=(nodejs)
-need_command npm || missing+=(npm)
+# The console's pages are tried in a browser.
 [ -n "${ESKER_CHROMIUM:-}" ] || need_command chromium || need_command chromium-browser || need_command google-chrome || missing+=(chromium)
 if [ "${1:-}" = rocksdb ]; then
     need_command c++ || missing+=(g++)
