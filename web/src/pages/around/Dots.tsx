@@ -2,11 +2,15 @@
 import Graph from "graphology";
 import { useEffect, useRef, useState } from "react";
 import Sigma from "sigma";
+import { NodePointProgram } from "sigma/rendering";
 import type { Schemas } from "../../api/client";
 import { useDark } from "../../app/theme";
 import { family } from "../../common/icons";
 
 type Around = Schemas["Neighbourhood"];
+
+/** More than that are drawn in a plainer way, so that they move at once. */
+const MANY = 1_500;
 
 interface Props {
   vertices: Around["vertices"];
@@ -33,7 +37,7 @@ export default function Dots({ vertices, edges, types, chosen, onChoose }: Props
       graph.addNode(String(n), {
         x: v.x,
         y: v.y,
-        size: n === 0 && onChoose ? 9 : Math.min(12, 3 + Math.sqrt(v.degree)),
+        size: n === 0 && onChoose ? 9 : Math.min(12, (vertices.length > MANY ? 1.2 : 3) + Math.sqrt(v.degree)),
         label: v.label,
         color: colour(`t-${family(v.type)}`),
       });
@@ -50,7 +54,11 @@ export default function Dots({ vertices, edges, types, chosen, onChoose }: Props
       sigma = new Sigma(graph, element, {
         allowInvalidContainer: true,
         stagePadding: 70,
-        defaultEdgeType: "arrow",
+        // Of many lines the ends cannot be told; and while the picture moves, dots are enough.
+        defaultEdgeType: edges.length > MANY ? "line" : "arrow",
+        hideEdgesOnMove: edges.length > MANY,
+        hideLabelsOnMove: vertices.length > MANY,
+        ...(vertices.length > MANY ? { nodeProgramClasses: { circle: NodePointProgram } } : {}),
         renderEdgeLabels: edges.length < 60,
         labelColor: { color: colour("fg") },
         edgeLabelColor: { color: colour("fg-2") },
