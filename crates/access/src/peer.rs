@@ -86,6 +86,23 @@ pub fn user_of(peer: SocketAddr, here: SocketAddr) -> Option<u32> {
     }
 }
 
+/// The name in `HOST`, `HOST:PORT`, `[ADDRESS]:PORT`.
+pub fn name_of(host: &str) -> &str {
+    match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    }
+}
+
+/// Whether a host, with its port if it has one, is this machine by any resolver.
+pub fn is_this_machine(host: &str) -> bool {
+    let name = name_of(host);
+    name.eq_ignore_ascii_case("localhost")
+        || name
+            .parse::<IpAddr>()
+            .is_ok_and(|ip| ip.to_canonical().is_loopback())
+}
+
 /// This process's user.
 pub fn own_user() -> u32 {
     rustix::process::geteuid().as_raw()

@@ -10,7 +10,7 @@
 
 use crate::http::{Connected, Failed, Outgoing, Place};
 use bytes::Bytes;
-use esker_access::peer::{own_user, user_of};
+use esker_access::peer::{is_this_machine, own_user, user_of};
 use esker_model::{Error, Result};
 use http::{Request, Response, StatusCode, header};
 use http_body_util::{Either, Full};
@@ -20,7 +20,7 @@ use hyper::server::conn::http1 as server;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -68,18 +68,6 @@ fn quoted(text: &str) -> String {
     }
     out.push('"');
     out
-}
-
-/// Whether a host, with or without a port, is this machine by any resolver.
-fn is_this_machine(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    name.eq_ignore_ascii_case("localhost")
-        || name
-            .parse::<IpAddr>()
-            .is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
 /// Whether a request is for a page of this tunnel, as far as it says.

@@ -585,7 +585,10 @@ fn travel(
     // One traversal may not take all the memory that answers may.
     let most = service.settings.limits.memory_bytes as u64;
     budget.bytes = Some(budget.bytes.unwrap_or(u64::MAX).min(most));
+    let begun = Instant::now();
     let result = graph.travel(&traversal, &budget, &*call.watch)?;
+    let latest = &service.console.traversals;
+    latest.note(&traversal, &result, begun.elapsed());
     service.saw(result.as_of);
     let mut held: Option<proto::TravelReply> = None;
     convert::pieces(result, |piece| match held.replace(piece) {

@@ -1394,6 +1394,32 @@ export interface components {
             placement: string | null;
             threshold: number | null;
             vnodes: number | null;
+            traversals: {
+                at: string;
+                chain: string;
+                micros: number;
+                complete: boolean;
+                profile: {
+                    step: number;
+                    text: string;
+                    frontier: number;
+                    edges: number;
+                    selected: number;
+                    reached: number;
+                    cached: number;
+                    micros: number;
+                }[];
+                servers: {
+                    server: number;
+                    step: number;
+                    frontier: number;
+                    edges: number;
+                    vertices_micros: number;
+                    edges_micros: number;
+                    prefetch_micros: number;
+                    wait_micros: number;
+                }[];
+            }[];
             hubs: {
                 id: string;
                 edge_type: string | null;

@@ -3,6 +3,7 @@
 use super::Access;
 use crate::http::Somebody;
 use axum::body::Body;
+use esker_access::peer::{is_this_machine, name_of};
 use esker_access::proof::EXPORTER_BYTES;
 use esker_access::{PublicKey, Refused, Role, fingerprint};
 use http::{Request, Response, StatusCode, header};
@@ -234,23 +235,6 @@ fn is_crossed<B>(request: &Request<B>) -> bool {
         let site = origin.split_once("://").map_or(origin, |(_, site)| site);
         host != Some(site)
     })
-}
-
-/// A host without its port.
-fn name_of(host: &str) -> &str {
-    match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    }
-}
-
-/// Whether a host, with its port if it has one, is this machine by any resolver.
-fn is_this_machine(host: &str) -> bool {
-    let name = name_of(host);
-    name.eq_ignore_ascii_case("localhost")
-        || name
-            .parse::<IpAddr>()
-            .is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
 impl Asking {

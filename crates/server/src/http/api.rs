@@ -1,7 +1,9 @@
 //! The JSON API: one function for each path, on a thread that may wait for the disk.
 
 use super::Refused;
-use super::json::{edge_out, name_of, properties_out, value_out, vertex_out};
+use super::json::{
+    edge_out, name_of, properties_out, server_steps_out, steps_out, value_out, vertex_out,
+};
 use super::query::Query;
 use crate::call::Watch;
 use crate::cluster::Graph;
@@ -16,7 +18,7 @@ use esker_model::{
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// What a function is given.
 pub(super) struct Asked<'a> {
@@ -365,7 +367,10 @@ pub(super) fn travel(asked: &Asked<'_>) -> Answer {
     };
     let profile = body.get("profile") == Some(&Json::Bool(true));
     let graph = asked.graph()?;
+    let begun = Instant::now();
     let result = graph.travel(&traversal, &budget, asked.watch)?;
+    let latest = &asked.service.console.traversals;
+    latest.note(&traversal, &result, begun.elapsed());
     let schema = asked.service.schema()?;
     travelled((&graph, &schema), &traversal, &result, profile)
 }
@@ -457,18 +462,9 @@ fn travelled(
         out["sets"] = sets.into();
     }
     if profile {
-        let steps = result.profile.iter().map(|p| {
-            json!({"step": p.step, "text": p.text, "frontier": p.frontier, "edges": p.edges, "selected": p.selected,
-                   "reached": p.reached, "cached": p.cached, "micros": p.micros})
-        });
-        out["profile"] = steps.collect();
+        out["profile"] = steps_out(&result.profile);
         if !result.servers.is_empty() {
-            let servers = result.servers.iter().map(|s| {
-                json!({"server": s.server, "step": s.step, "frontier": s.frontier, "edges": s.edges,
-                       "vertices_micros": s.vertices_micros, "edges_micros": s.edges_micros,
-                       "prefetch_micros": s.prefetch_micros, "wait_micros": s.wait_micros})
-            });
-            out["servers"] = servers.collect();
+            out["servers"] = server_steps_out(&result.servers);
         }
     }
     Ok(out.to_string())

@@ -4,7 +4,7 @@ pub(super) use esker_console::value::{
     attributes as attributes_out, properties as properties_out, value as value_out,
 };
 use esker_model::object::{FindReport, Found};
-use esker_model::traversal::parse_value;
+use esker_model::traversal::{ServerStep, StepProfile, parse_value};
 use esker_model::{Edge, Schema, Value, ValueKind, Version, Vertex, VertexId};
 use serde_json::{Value as Json, json};
 
@@ -64,6 +64,25 @@ pub(super) fn report_out(report: &FindReport) -> Json {
 
 pub(super) fn version_out(version: Version) -> Json {
     version.to_string().into()
+}
+
+/// What each step of a traversal did.
+pub(super) fn steps_out(steps: &[StepProfile]) -> Json {
+    let each = steps.iter().map(|p| {
+        json!({"step": p.step, "text": p.text, "frontier": p.frontier, "edges": p.edges, "selected": p.selected,
+               "reached": p.reached, "cached": p.cached, "micros": p.micros})
+    });
+    each.collect()
+}
+
+/// What each server did in each step.
+pub(super) fn server_steps_out(steps: &[ServerStep]) -> Json {
+    let each = steps.iter().map(|s| {
+        json!({"server": s.server, "step": s.step, "frontier": s.frontier, "edges": s.edges,
+               "vertices_micros": s.vertices_micros, "edges_micros": s.edges_micros,
+               "prefetch_micros": s.prefetch_micros, "wait_micros": s.wait_micros})
+    });
+    each.collect()
 }
 
 /// `{"src","type","dst","version","properties"}`.

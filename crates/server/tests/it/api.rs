@@ -317,6 +317,13 @@ fn the_document_describes_the_routes() {
     let (status, document) = served.json("GET", "/api/v1/openapi.json", "");
     assert_eq!(status, 200);
     assert_eq!(document["openapi"], "3.1.0");
+    // The pages' types are made of a copy.
+    let copy = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web/openapi.json");
+    let copy: Json = serde_json::from_str(&std::fs::read_to_string(copy).unwrap()).unwrap();
+    assert!(
+        copy == document,
+        "web/openapi.json is another document: write GET /api/v1/openapi.json there (python3 -m json.tool --indent 1), and run `npm run types` in web/"
+    );
     let paths = document["paths"].as_object().unwrap();
     assert!(paths.len() >= 17);
     // Those of RDF are asked in `sparql.rs`.

@@ -4,9 +4,10 @@ import { type Schemas, useGet } from "../../api/client";
 import { href } from "../../app/router";
 import { Chart } from "../../common/Chart";
 import { CopyAs } from "../../common/CopyAs";
-import { ago, bytes, count } from "../../common/format";
+import { ago, bytes, count, time } from "../../common/format";
 import { Answer } from "../../common/State";
 import { VertexLink } from "../../common/Vertex";
+import { Profile } from "../travel/Profile";
 
 type Cluster = Schemas["Cluster"];
 const EVERY = 2000;
@@ -133,12 +134,9 @@ function Shown({ cluster }: { cluster: Cluster }) {
             </table>
           </section>
         )}
-        <section className="card s6" aria-label="Traversals">
-          <h2>What traversals cost</h2>
-          <p>
-            Run one in <a href={href("travel", { view: "profile" })}>Travel</a>: its profile says what each step read
-            {several ? " on each server, and how long it waited" : ""}.
-          </p>
+        <section className="card s12" aria-label="Traversals">
+          <h2>The latest traversals, step by step</h2>
+          <Traversals all={cluster.traversals} several={several} />
         </section>
       </div>
     </>
@@ -205,6 +203,39 @@ function Balance({ cluster }: { cluster: Cluster }) {
           <span style={{ width: 110, textAlign: "right" }}>{number(s.edges)} edges</span>
         </div>
       ))}
+    </>
+  );
+}
+
+/** What each step of the latest traversals did, on which server: this server's own, whoever asked. */
+function Traversals({ all, several }: { all: Cluster["traversals"]; several: boolean }) {
+  const [chosen, setChosen] = useState<string | null>(null);
+  const one = all.find((t) => t.at === chosen) ?? all[0];
+  if (!one) {
+    return (
+      <p className="muted">
+        None since this server was started. They come from <a href={href("travel")}>Travel</a>, esker travel, and programs
+        {several && "; each server tells those that it was asked for"}.
+      </p>
+    );
+  }
+  return (
+    <>
+      <div className="row" style={{ marginBottom: 8 }}>
+        <label>
+          Traversal
+          <select value={one.at} onChange={(e) => setChosen(e.target.value)} style={{ maxWidth: 640 }}>
+            {all.map((t) => (
+              <option key={t.at} value={t.at}>
+                {time(t.at)} · {(t.micros / 1000).toFixed(1)} ms · {t.chain.slice(0, 120)}
+              </option>
+            ))}
+          </select>
+        </label>
+        <a href={href("travel", { q: one.chain, view: "profile" })}>Open it in Travel</a>
+        {!one.complete && <span className="pill warn">not complete</span>}
+      </div>
+      <Profile steps={one.profile} servers={one.servers} />
     </>
   );
 }

@@ -84,7 +84,7 @@ export default function TagsPage() {
                       <tr>
                         <th>Tag</th>
                         <th className="num">Objects</th>
-                        <th className="num">Values</th>
+                        {data.tags.some((t) => t.distinct !== null) && <th className="num">Values</th>}
                       </tr>
                     </thead>
                     <tbody>
@@ -102,7 +102,9 @@ export default function TagsPage() {
                               </span>
                             </td>
                             <td className="num">{count(t.objects)}</td>
-                            <td className="num">{t.distinct === null ? "" : count(t.distinct)}</td>
+                            {data.tags.some((one) => one.distinct !== null) && (
+                              <td className="num">{t.distinct === null ? "" : count(t.distinct)}</td>
+                            )}
                           </tr>
                         ))}
                     </tbody>

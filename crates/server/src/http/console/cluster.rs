@@ -67,6 +67,7 @@ fn alone(service: &Service) -> Result<Json, super::super::Refused> {
         "placement": null,
         "threshold": null,
         "vnodes": null,
+        "traversals": service.console.traversals.told(),
         "hubs": hubs.collect::<Json>(),
         "servers": [{
             "server": 0,
@@ -132,6 +133,7 @@ pub(in super::super) fn cluster(asked: &Asked<'_>) -> Answer {
         "placement": own.placement,
         "threshold": own.threshold,
         "vnodes": own.vnodes,
+        "traversals": service.console.traversals.told(),
         "hubs": [],
         "servers": servers.collect::<Json>(),
     })

@@ -11,6 +11,7 @@
 //!  space.rs    what takes how much
 //!  tags.rs     how a tag's values spread; what may be typed next
 //!  cluster.rs  the servers
+//!  lately.rs   the latest traversals, step by step
 //!  sites.rs    the tiers of site caches
 //!  events.rs   changes as they happen
 //! ```
@@ -20,6 +21,7 @@ pub(super) mod assets;
 pub(super) mod cluster;
 pub(super) mod events;
 pub(super) mod home;
+pub(crate) mod lately;
 pub(super) mod look;
 pub(super) mod runs;
 pub(crate) mod session;
@@ -45,6 +47,7 @@ pub(crate) struct Console {
     names: look::Kept,
     rates: home::Rates,
     changes: home::Changes,
+    pub(crate) traversals: lately::Traversals,
     /// Where this server listens.
     pub(crate) address: OnceLock<SocketAddr>,
 }

@@ -68,6 +68,34 @@ fn whole<const N: usize>(properties: [(&str, Json); N]) -> Json {
 /// Their schemas, by name.
 pub(super) fn schemas() -> Vec<(&'static str, Json)> {
     let stopped = maybe(&named("Stopped"));
+    let step = whole([
+        ("step", integer()),
+        ("text", text()),
+        ("frontier", integer()),
+        ("edges", integer()),
+        ("selected", integer()),
+        ("reached", integer()),
+        ("cached", integer()),
+        ("micros", integer()),
+    ]);
+    let server_step = whole([
+        ("server", integer()),
+        ("step", integer()),
+        ("frontier", integer()),
+        ("edges", integer()),
+        ("vertices_micros", integer()),
+        ("edges_micros", integer()),
+        ("prefetch_micros", integer()),
+        ("wait_micros", integer()),
+    ]);
+    let traversal = whole([
+        ("at", text()),
+        ("chain", text()),
+        ("micros", integer()),
+        ("complete", flag()),
+        ("profile", list(&step)),
+        ("servers", list(&server_step)),
+    ]);
     let run_state = one_of(&["running", "ok", "failed", "unknown"]);
     let facet = list(&whole([("value", text()), ("count", integer())]));
     let facets = json!({"type": "object", "additionalProperties": facet});
@@ -378,6 +406,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
                 ("placement", maybe_text()),
                 ("threshold", maybe_integer()),
                 ("vnodes", maybe_integer()),
+                ("traversals", list(&traversal)),
                 (
                     "hubs",
                     list(&whole([
