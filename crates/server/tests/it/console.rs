@@ -190,7 +190,7 @@ fn pages_get_what_they_show() {
     assert_eq!(served.json("POST", "/api/v1/travel", chain).0, 200);
     let told = &get("/api/v1/cluster")["traversals"][0];
     assert_eq!(told["profile"].as_array().unwrap().len(), 2, "{told}");
-    assert_eq!(told["chain"], r#"v("User:1").e("run").v().e("write").v()"#);
+    assert_eq!(told["chain"], r#"v("user:1").e("run").v().e("write").v()"#);
     assert_eq!(get("/api/v1/site"), json!({"tiers": []}));
     let next = get("/api/v1/complete?what=travel&text=v(%22job:1%22).e(%22wr");
     assert_eq!(next["items"][0]["apply"], "write");
