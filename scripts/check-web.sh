@@ -1,7 +1,12 @@
 #!/usr/bin/env bash
 # The console's pages: checked, tested, built to the very files that are committed, and driven in a browser against real servers.
 set -euo pipefail
-cd "$(dirname "$0")/../web"
+cd "$(dirname "$0")/.."
+esker=${ESKER_BIN:-${CARGO_TARGET_DIR:-target}/debug/esker}
+ESKER_BIN=$(realpath "$esker")
+ESKER_DARSHAN_DIR=$(realpath -m "${ESKER_DARSHAN_DIR:-target/darshan}")
+export ESKER_BIN ESKER_DARSHAN_DIR
+cd web
 
 # Debian's own may be too old for what builds the pages: then Node as a wheel, of this folder alone.
 enough='const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 19) ? 0 : 1)'
@@ -14,10 +19,6 @@ if ! node -e "$enough" 2>/dev/null; then
     export PATH="$venv/bin:$PATH"
     node -e "$enough"
 fi
-esker=${ESKER_BIN:-${CARGO_TARGET_DIR:-../target}/debug/esker}
-ESKER_BIN=$(realpath "$esker")
-ESKER_DARSHAN_DIR=$(realpath -m "${ESKER_DARSHAN_DIR:-../target/darshan}")
-export ESKER_BIN ESKER_DARSHAN_DIR
 # With the package that check-python.sh has installed, what pages copy for Python is run, too.
 python=$(realpath -m "${ESKER_PYTHON_DIR:-../target/python}")/bin/python
 if "$python" -c 'import esker' 2>/dev/null; then export ESKER_PYTHON=$python; fi
