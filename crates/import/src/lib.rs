@@ -4,6 +4,7 @@
 
 pub mod darshan;
 pub mod graphar;
+pub mod openlineage;
 pub mod secrets;
 pub mod slurm;
 pub mod table;

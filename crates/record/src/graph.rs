@@ -184,11 +184,14 @@ pub fn batch(run: &Run, types: &Types) -> Batch {
     if let Some(name) = &run.user {
         w.change(at, user, Properties::new().with("name", name.as_str()));
     }
-    w.edge(at, (user, types.run, vertex), Properties::new());
+    // `esker run` has seen who started what, in which job.
+    let seen = || Properties::new().with("evidence", "observed");
+    w.edge(at, (user, types.run, vertex), seen());
     if let Some(path) = &run.program {
         let program = w.ensure(at, (types.executable, "Executable"), path);
         let known = run.programs.iter().find(|p| p.path == *path);
         let mut properties = known.map(state).unwrap_or_default();
+        properties.set("evidence", "observed");
         if run.command.len() > 1 {
             let arguments = run.command.iter().skip(1).cloned().collect::<Vec<_>>();
             properties.set("arguments", arguments.join(" "));
@@ -197,14 +200,14 @@ pub fn batch(run: &Run, types: &Types) -> Batch {
     }
     if let Some(parent) = run.parent.as_ref().filter(|parent| **parent != run.id) {
         let parent = w.ensure(at, (types.execution, "Execution"), parent);
-        w.edge(at, (vertex, types.belongs, parent), Properties::new());
+        w.edge(at, (vertex, types.belongs, parent), seen());
     }
     if let Some(slurm) = &run.slurm {
         let job = w.ensure(at, (types.job, "Job"), &slurm.job);
-        w.edge(at, (vertex, types.belongs, job), Properties::new());
+        w.edge(at, (vertex, types.belongs, job), seen());
         if let Some(array) = slurm.array.as_ref().filter(|array| **array != slurm.job) {
             let array = w.ensure(at, (types.job, "Job"), array);
-            w.edge(at, (job, types.belongs, array), Properties::new());
+            w.edge(at, (job, types.belongs, array), seen());
         }
     }
     for input in &run.inputs {
@@ -294,7 +297,12 @@ fn file(
 
 /// What a file was then.
 fn state(used: &Use) -> Properties {
-    let mut properties = Properties::new();
+    let evidence = if used.observed {
+        "observed"
+    } else {
+        "declared"
+    };
+    let mut properties = Properties::new().with("evidence", evidence);
     if let Some(size) = used.size.and_then(|size| i64::try_from(size).ok()) {
         properties.set("size", size);
     }

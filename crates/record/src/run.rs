@@ -113,6 +113,9 @@ pub struct Use {
     pub mtime: Option<i64>,
     /// Tags that its run gives it.
     pub tags: BTreeMap<String, String>,
+    /// Whether an instrument saw it, rather than a user or a program said it.
+    #[serde(default)]
+    pub observed: bool,
 }
 
 /// A name for a run: its start in milliseconds, and 40 bits of host, process and time, both in letters that sort as numbers do.
@@ -152,6 +155,7 @@ impl Use {
             size: metadata.map(|m| m.len()),
             mtime: mtime.and_then(|d| i64::try_from(d.as_nanos()).ok()),
             tags: BTreeMap::new(),
+            observed: false,
         }
     }
 }

@@ -391,7 +391,7 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
 }
 
 /// The whole graph's schema, extended.
-fn define(service: &Service, changes: &[SchemaChange]) -> Result<Arc<Schema>> {
+pub(crate) fn define(service: &Service, changes: &[SchemaChange]) -> Result<Arc<Schema>> {
     match &service.cluster {
         None => service.database.define(changes),
         Some(cluster) => ClusterGraph::define(cluster, changes),

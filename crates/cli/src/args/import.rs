@@ -21,6 +21,9 @@ pub(crate) enum ImportCommand {
     Darshan(ImportDarshanArgs),
     /// Read what Slurm's sacct prints: jobs, their users and steps
     Sacct(ImportSacctArgs),
+    /// Read events of OpenLineage from files: runs, their jobs and datasets
+    #[command(name = "openlineage")]
+    OpenLineage(ImportOpenLineageArgs),
     /// Read vertices from tables
     Vertices(ImportTableArgs),
     /// Read edges from tables
@@ -95,6 +98,25 @@ pub(crate) struct ImportSacctArgs {
     /// The time zone of times in tables, as Europe/Berlin or +02:00 [default: this machine's]
     #[arg(long, value_name = "ZONE", value_parser = zone)]
     pub(crate) zone: Option<TimeZone>,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Takes what OpenLineage's file transport writes: an event a line, or lists of events, as JSON, also packed with gzip. A server takes \
+                  them as they happen: OPENLINEAGE_URL=http://HOST:PORT for openlineage-python, dbt-ol, Airflow and Spark. A dataset of the namespace \
+                  `file` is the file itself. Events that make no sense are named by file and line, the rest is imported, and the exit code is 1. \
+                  Importing again changes nothing.\n\nExamples:\n  \
+                  esker import openlineage lab.esker events.ndjson\n  \
+                  zcat events-2026-*.gz | esker import openlineage esker://login1:7400 -"
+)]
+pub(crate) struct ImportOpenLineageArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Files of events; `-` is standard input
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }

@@ -40,8 +40,8 @@ pub(crate) use find::{
 };
 pub(crate) use import::{
     ExportArgs, ExportCommand, ExportGrapharArgs, ExportTableArgs, ImportArgs, ImportCommand,
-    ImportDarshanArgs, ImportGrapharArgs, ImportSacctArgs, ImportTableArgs, TableFormatArg,
-    TableKind,
+    ImportDarshanArgs, ImportGrapharArgs, ImportOpenLineageArgs, ImportSacctArgs, ImportTableArgs,
+    TableFormatArg, TableKind,
 };
 pub(crate) use mount::{MountArgs, UmountArgs};
 pub(crate) use names::{

@@ -17,6 +17,7 @@ mod grant;
 mod graphar;
 mod history;
 mod import_darshan;
+mod import_openlineage;
 mod import_sacct;
 mod import_table;
 mod index;
@@ -128,6 +129,7 @@ fn run_command(
         Command::Import(args) => match args.command {
             ImportCommand::Darshan(args) => import_darshan::run(&args, context),
             ImportCommand::Sacct(args) => import_sacct::run(&args, context),
+            ImportCommand::OpenLineage(args) => import_openlineage::run(&args, context),
             ImportCommand::Vertices(args) => {
                 import_table::run(&args, crate::args::TableKind::Vertices, context)
             }

@@ -262,7 +262,7 @@ impl<'a> Writer<'a> {
                 source,
                 edge_type,
                 destination,
-                properties,
+                properties: properties.with("evidence", "observed"),
             },
         );
     }

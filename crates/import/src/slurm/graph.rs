@@ -93,7 +93,7 @@ impl Writer {
         edge_type: EdgeTypeId,
         destination: VertexRef,
     ) {
-        let properties = Properties::new();
+        let properties = Properties::new().with("evidence", "declared");
         self.batch.push_at(
             at,
             Op::PutEdge {

@@ -176,7 +176,7 @@ impl Writer {
                     source,
                     edge_type,
                     destination,
-                    properties: sum.properties(),
+                    properties: sum.properties().with("evidence", "observed"),
                 },
             );
         }
@@ -213,7 +213,7 @@ impl Writer {
             source,
             edge_type,
             destination,
-            properties: Properties::new(),
+            properties: Properties::new().with("evidence", "observed"),
         };
         let ensure = |of: &Named| Op::EnsureVertex {
             vertex: of.vertex,

@@ -75,7 +75,7 @@ const OF_CALLS: [(&str, Needs); CALLS.len()] = [
 ];
 
 /// What else is at the port: method (`*` for any), path, who may.
-const OF_PATHS: [(&str, &str, Needs); 69] = [
+const OF_PATHS: [(&str, &str, Needs); 82] = [
     ("GET", "/healthz", Needs::Nothing),
     ("GET", "/readyz", Needs::Nothing),
     ("GET", "/metrics", READ),
@@ -94,6 +94,31 @@ const OF_PATHS: [(&str, &str, Needs); 69] = [
     ("GET", "/api/v1/history", READ),
     ("GET", "/api/v1/lineage", READ),
     ("GET", "/api/v1/impact", READ),
+    ("POST", "/api/v1/lineage", WRITE),
+    ("POST", "/api/v1/lineage/batch", WRITE),
+    ("GET", "/api/v1/namespaces", READ),
+    ("GET", "/api/v1/namespaces/{namespace}", READ),
+    ("GET", "/api/v1/namespaces/{namespace}/datasets", READ),
+    (
+        "GET",
+        "/api/v1/namespaces/{namespace}/datasets/{dataset}",
+        READ,
+    ),
+    (
+        "GET",
+        "/api/v1/namespaces/{namespace}/datasets/{dataset}/versions",
+        READ,
+    ),
+    ("GET", "/api/v1/jobs", READ),
+    ("GET", "/api/v1/namespaces/{namespace}/jobs", READ),
+    ("GET", "/api/v1/namespaces/{namespace}/jobs/{job}", READ),
+    (
+        "GET",
+        "/api/v1/namespaces/{namespace}/jobs/{job}/runs",
+        READ,
+    ),
+    ("GET", "/api/v1/jobs/runs/{id}", READ),
+    ("GET", "/api/v1/jobs/runs/{id}/facets", READ),
     ("GET", "/api/v1/view/lineage", READ),
     ("GET", "/api/v1/export/lineage", READ),
     ("GET", "/api/v1/news", READ),

@@ -7,10 +7,12 @@ mod body;
 mod console;
 mod files;
 mod find;
+mod incoming;
 mod json;
 mod news;
 mod objects;
 mod openapi;
+mod openlineage;
 mod ops;
 mod prove;
 mod query;
@@ -38,7 +40,7 @@ use http::{HeaderValue, Request, Response, StatusCode, header};
 use query::Query;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
-use table::{API, Endpoint, Run, Verb};
+use table::{Endpoint, Run, Verb};
 
 /// Why a request is not answered with what it asked for.
 #[derive(Debug)]
@@ -138,8 +140,9 @@ pub(crate) fn paths() -> Vec<(&'static str, &'static str, bool)> {
         Verb::Patch => "PATCH",
         Verb::Delete => "DELETE",
     };
-    let each = |e: &Endpoint| (verb(e.verb), e.path, matches!(e.run, Run::Write(_)));
-    API.iter().map(each).collect()
+    let changes = |run: &Run| matches!(run, Run::Write(_) | Run::Receive);
+    let each = |e: &Endpoint| (verb(e.verb), e.path, changes(&e.run));
+    table::all().map(each).collect()
 }
 
 /// All that is not gRPC.
@@ -162,7 +165,7 @@ pub(crate) fn routes(service: &Arc<Service>) -> Router {
         .route("/api/v1/events", get(console::events::events))
         .route("/api/v1/site", get(console::sites::sites));
     router = sparql::routes(router);
-    for endpoint in &API {
+    for endpoint in table::all() {
         let handler = move |State(service): State<Arc<Service>>, request: Request<Body>| async move {
             service.metrics.http.add(1);
             match answer(service, endpoint, request).await {
@@ -195,32 +198,31 @@ async fn answer(
         .map(|p| openapi::shown(p))
         .collect();
     let query = Query::parse(request.uri().query(), &known);
-    let query = match endpoint.path.rsplit_once("/{id}") {
-        // The router has seen that there is such a part.
-        Some(_) => {
-            let part = request.uri().path().rsplit('/').next();
-            query.and_then(|q| q.with("id", part.unwrap_or_default()))
+    // The router has seen that there are as many parts.
+    let both = endpoint
+        .path
+        .split('/')
+        .zip(request.uri().path().split('/'));
+    let query = both.fold(query, |query, (part, given)| {
+        match part.strip_prefix('{').and_then(|p| p.strip_suffix('}')) {
+            Some(name) => query.and_then(|q| q.with(name, given)),
+            None => query,
         }
-        None => query,
-    };
+    });
     let query = query.map_err(|e| e.response())?;
-    let limit = service.settings.limits.request_bytes;
-    let body = axum::body::to_bytes(request.into_body(), limit)
-        .await
-        .map_err(|_| {
-            let message = format!(
-                "the request's body is larger than {limit} bytes, the most that this server takes"
-            );
-            failure(StatusCode::PAYLOAD_TOO_LARGE, &message, None)
-        })?;
-    service.metrics.received.add(body.len() as u64);
-    let body = String::from_utf8(body.into())
-        .map_err(|_| Refused::bad("the request's body is not UTF-8".into()).response())?;
+    let body = incoming::text(&service, request).await?;
     match endpoint.run {
         Run::Describe => Ok(json_response(openapi::document().to_string())),
         Run::Write(what) => {
             let done = write::write(&service, what, query, body).await;
             done.map(json_response)
+        }
+        Run::Receive => {
+            let sync = query.flag("sync").map_err(|e| e.response())?;
+            let (status, text) = openlineage::receive(&service, sync, body).await?;
+            let mut response = json_response(text);
+            *response.status_mut() = status;
+            Ok(response)
         }
         Run::Find => find::find(&service, query, body, endpoint.body.is_some()).await,
         Run::Read(run) => {

@@ -5,8 +5,9 @@ mod parameters;
 mod rdf;
 mod view;
 
+use super::openlineage;
 use super::ops::OPS;
-use super::table::{API, Endpoint, Run, Verb};
+use super::table::{self, Endpoint, Run, Verb};
 use parameters::parameter;
 pub(super) use parameters::{in_path, shown};
 use serde_json::{Map, Value as Json, json};
@@ -69,7 +70,7 @@ fn operation(endpoint: &Endpoint) -> Json {
 /// The document.
 pub(super) fn document() -> Json {
     let mut paths: Map<String, Json> = Map::new();
-    for endpoint in &API {
+    for endpoint in table::all() {
         let verb = match endpoint.verb {
             Verb::Get => "get",
             Verb::Post => "post",
@@ -225,7 +226,8 @@ pub(super) fn document() -> Json {
         .into_iter()
         .chain(file_schemas())
         .chain(view::schemas())
-        .chain(console::schemas());
+        .chain(console::schemas())
+        .chain(openlineage::schemas());
     for (name, schema) in schemas {
         out["components"]["schemas"][name] = schema;
     }
@@ -439,7 +441,7 @@ mod tests {
             let pointer = part.split('"').next().unwrap();
             assert!(document.pointer(pointer).is_some(), "{pointer}");
         }
-        for endpoint in &API {
+        for endpoint in table::all() {
             for name in endpoint.parameters {
                 assert_ne!(parameter(name)["description"], "", "{name}");
             }

@@ -2,7 +2,7 @@
 
 use super::api::{self, Answer, Asked};
 use super::write::What;
-use super::{console, files, news, objects, view};
+use super::{console, files, news, objects, openlineage, view};
 
 /// How a path is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,10 +36,12 @@ pub(super) enum Run {
     /// A search, asked behind the question mark or in the body.
     Find,
     Write(What),
+    /// Events of `OpenLineage`.
+    Receive,
     Describe,
 }
 
-const fn read(
+pub(super) const fn read(
     path: &'static str,
     name: &'static str,
     counts_as: usize,
@@ -61,7 +63,12 @@ const fn read(
     }
 }
 
-pub(super) const API: [Endpoint; 41] = [
+/// All of the API.
+pub(super) fn all() -> impl Iterator<Item = &'static Endpoint> {
+    API.iter().chain(&openlineage::ENDPOINTS)
+}
+
+const API: [Endpoint; 41] = [
     read(
         "/api/v1/schema",
         "schema",
@@ -120,10 +127,10 @@ pub(super) const API: [Endpoint; 41] = [
         "/api/v1/lineage",
         "lineage",
         14,
-        &["id", "as_of", "depth", "uid", "gids"],
+        &["lineage_id", "node", "as_of", "depth", "uid", "gids"],
         "Graph",
-        Run::Read(api::lineage),
-        "How a file came to be: the jobs, inputs, executables and users behind it",
+        Run::Read(openlineage::lineage),
+        "How a file came to be: the jobs, inputs, executables and users behind it; with `nodeId`, as Marquez tells of jobs and datasets",
     ),
     read(
         "/api/v1/impact",

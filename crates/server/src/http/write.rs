@@ -88,7 +88,7 @@ fn slurm_job(service: &Service, query: &Query, body: &str) -> Result<Batch, Refu
     Ok(slurm::batch(&job, &types, query.get("cluster")))
 }
 
-async fn commit(
+pub(super) async fn commit(
     service: &Arc<Service>,
     batch: Batch,
     sync: bool,

@@ -83,6 +83,7 @@ fn used(seen: &Seen) -> Use {
         size: Some(seen.size),
         mtime: Some(seen.mtime),
         tags: BTreeMap::new(),
+        observed: true,
     }
 }
 
@@ -95,7 +96,11 @@ pub(super) fn add(run: &mut Run, observed: &Observed) {
     let inputs = observed.inputs.iter().map(used).collect();
     let inputs = missing(&run.inputs, inputs);
     run.inputs.extend(inputs);
-    let outputs = observed.outputs.iter().map(|p| Use::of(p)).collect();
+    let outputs = observed.outputs.iter().map(|p| Use {
+        observed: true,
+        ..Use::of(p)
+    });
+    let outputs = outputs.collect();
     let outputs = missing(&run.outputs, outputs);
     run.outputs.extend(outputs);
     let programs = observed.programs.iter().map(used).collect();

@@ -4,7 +4,10 @@ use serde_json::{Value as Json, json};
 
 /// Whether a parameter is a part of the path.
 pub(in super::super) fn in_path(name: &str) -> bool {
-    name == "object"
+    matches!(
+        name,
+        "object" | "in_namespace" | "in_job" | "in_dataset" | "in_run"
+    )
 }
 
 /// The name that callers know a parameter by: one name may mean several things.
@@ -12,14 +15,20 @@ pub(in super::super) fn shown(name: &str) -> &str {
     match name {
         "vertex_type" | "search_type" => "type",
         "after_object" | "after_entry" | "after_run" => "after",
-        "object" | "run" => "id",
+        "object" | "run" | "lineage_id" | "in_run" => "id",
+        "in_namespace" => "namespace",
+        "in_job" => "job",
+        "in_dataset" => "dataset",
+        "node" => "nodeId",
         "files_filter" => "filter",
         "levels" | "around_depth" | "space_depth" => "depth",
         "path_under" | "path_shown" => "path",
         "slurm_cluster" => "cluster",
         "words" => "q",
         "space_by" => "by",
-        "dots" | "runs_limit" | "suggest_limit" | "top" => "limit",
+        "dots" | "runs_limit" | "suggest_limit" | "top" | "page_limit" => "limit",
+        "page_offset" => "offset",
+        "facets_of" => "type",
         "export_format" => "format",
         "tag" => "name",
         "text_typed" => "text",
@@ -142,6 +151,11 @@ pub(super) fn parameter(name: &str) -> Json {
             "a vertex, as TYPE:KEY",
             json!({"type": "string", "examples": ["file:/scratch/a.h5"]}),
             true,
+        ),
+        "lineage_id" => (
+            "a vertex, as TYPE:KEY; this or `nodeId`",
+            json!({"type": "string", "examples": ["file:/scratch/a.h5"]}),
+            false,
         ),
         "as_of" => (
             "as it was then: RFC 3339, a date (its end), @SECONDS, or a version that an answer gave",
@@ -336,7 +350,7 @@ pub(super) fn parameter(name: &str) -> Json {
             json!({"type": "boolean"}),
             false,
         ),
-        _ => ("", json!({}), false),
+        name => super::super::openlineage::parameter(name),
     };
     let place = if in_path(name) { "path" } else { "query" };
     json!({"name": shown(name), "in": place, "required": required, "description": description, "schema": schema})

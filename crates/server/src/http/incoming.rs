@@ -1,0 +1,84 @@
+//! The body of a request as text: not longer than the server takes, unpacked where it was sent with gzip.
+
+use super::{Refused, failure};
+use crate::call::Watch;
+use crate::service::Service;
+use axum::body::{Body, Bytes};
+use flate2::read::MultiGzDecoder;
+use http::{Request, Response, StatusCode, header};
+use std::io::Read as _;
+use std::sync::Arc;
+
+fn too_large(limit: usize) -> Response<Body> {
+    let message =
+        format!("the request's body is larger than {limit} bytes, the most that this server takes");
+    failure(StatusCode::PAYLOAD_TOO_LARGE, &message, None)
+}
+
+/// What was packed, if it is no more than `limit` bytes.
+fn unpacked(packed: &[u8], limit: usize) -> Result<Vec<u8>, Response<Body>> {
+    let mut out = Vec::new();
+    let most = limit as u64 + 1;
+    if let Err(e) = MultiGzDecoder::new(packed).take(most).read_to_end(&mut out) {
+        let message = format!("the request's body is not gzip, as its Content-Encoding says: {e}");
+        return Err(Refused::bad(message).response());
+    }
+    if out.len() > limit {
+        return Err(too_large(limit));
+    }
+    Ok(out)
+}
+
+/// The body's text.
+pub(super) async fn text(
+    service: &Arc<Service>,
+    request: Request<Body>,
+) -> Result<String, Response<Body>> {
+    let limit = service.settings.limits.request_bytes;
+    let coding = request.headers().get(header::CONTENT_ENCODING);
+    let coding = coding.map(|c| String::from_utf8_lossy(c.as_bytes()).to_ascii_lowercase());
+    let body: Bytes = axum::body::to_bytes(request.into_body(), limit)
+        .await
+        .map_err(|_| too_large(limit))?;
+    service.metrics.received.add(body.len() as u64);
+    let plain = match coding.as_deref() {
+        None | Some("" | "identity") => body.into(),
+        Some("gzip" | "x-gzip") => {
+            let unpack = move |_: &Service, _: &Watch| unpacked(&body, limit);
+            let done = service.work(0, unpack).await;
+            done.map_err(|e| super::failed(&e))??
+        }
+        Some(other) => {
+            let message = format!(
+                "Content-Encoding `{other}` is not known here; send gzip, or the body as it is"
+            );
+            return Err(failure(StatusCode::UNSUPPORTED_MEDIA_TYPE, &message, None));
+        }
+    };
+    String::from_utf8(plain)
+        .map_err(|_| Refused::bad("the request's body is not UTF-8".into()).response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use std::io::Write as _;
+
+    #[test]
+    fn a_small_body_does_not_become_a_large_one() {
+        let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+        packed.write_all(&vec![b'a'; 1 << 20]).unwrap();
+        let packed = packed.finish().unwrap();
+        assert_eq!(unpacked(&packed, 1 << 20).unwrap().len(), 1 << 20);
+        let status = |r: Result<Vec<u8>, Response<Body>>| r.unwrap_err().status();
+        assert_eq!(
+            status(unpacked(&packed, (1 << 20) - 1)),
+            StatusCode::PAYLOAD_TOO_LARGE
+        );
+        assert_eq!(status(unpacked(b"{}", 1 << 20)), StatusCode::BAD_REQUEST);
+        let cut = packed.get(..packed.len() / 2).unwrap();
+        assert_eq!(status(unpacked(cut, 1 << 21)), StatusCode::BAD_REQUEST);
+    }
+}
