@@ -46,6 +46,7 @@ test: setup darshan-logs origin-servers slurm ## every test that fits into minut
 	scripts/check-sparql-clients.sh
 	scripts/check-fsspec.sh
 	scripts/check-python.sh
+	scripts/check-openlineage.sh
 	scripts/check-web.sh
 
 test-long: setup darshan-logs origin-servers ## many more random histories and crashes, for an hour or so
@@ -56,9 +57,10 @@ test-long: setup darshan-logs origin-servers ## many more random histories and c
 	ESKER_ETCD=$${ESKER_ETCD:-$${ESKER_FTP_SERVERS_DIR:-target/ftp-servers}/etcd-server/usr/bin/etcd} $(abspath $(or $(CARGO_TARGET_DIR),target))/release/esker bench cluster soak --minutes $${ESKER_SOAK_MINUTES:-30} $(abspath $(or $(CARGO_TARGET_DIR),target))
 
 .PHONY: test-spark
-test-spark: setup darshan-logs ## Apache Spark reads an exported graph: installs some 400 MB from PyPI, needs Java
+test-spark: setup darshan-logs ## Apache Spark reads an exported graph, and sends OpenLineage: installs some 400 MB from PyPI, needs Java
 	cargo build --locked --bin esker
 	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/debug/esker scripts/check-spark.sh
+	ESKER_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/debug/esker scripts/check-openlineage.sh spark
 
 test-rocksdb: setup ## the RocksDB back end: compiles some 350 C++ files first
 	scripts/setup.sh rocksdb

@@ -113,10 +113,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How a file came to be: the jobs, inputs, executables and users behind it */
+        /** How a file came to be: the jobs, inputs, executables and users behind it; with `nodeId`, as Marquez tells of jobs and datasets */
         get: operations["lineage"];
         put?: never;
-        post?: never;
+        /** An event of OpenLineage: RunEvent, JobEvent or DatasetEvent; or a list of them */
+        post: operations["receiveEvent"];
         delete?: never;
         options?: never;
         head?: never;
@@ -629,6 +630,210 @@ export interface paths {
         };
         /** This document */
         get: operations["openapi"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/lineage/batch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** A list of events of OpenLineage: those that can be taken are */
+        post: operations["receiveEvents"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Namespaces of jobs and datasets */
+        get: operations["namespaces"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One namespace */
+        get: operations["namespace"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/datasets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The datasets of a namespace */
+        get: operations["datasets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/datasets/{dataset}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One dataset */
+        get: operations["dataset"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/datasets/{dataset}/versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What has written a dataset, the latest first */
+        get: operations["datasetVersions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The jobs of all namespaces */
+        get: operations["allJobs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/jobs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The jobs of a namespace */
+        get: operations["jobs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/jobs/{job}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One job, with its latest runs */
+        get: operations["job"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/jobs/{job}/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The runs of a job, the latest first */
+        get: operations["jobRuns"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/runs/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One run */
+        get: operations["jobRun"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/runs/{id}/facets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The facets of a run, or of its job */
+        get: operations["runFacets"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1469,6 +1674,116 @@ export interface components {
                 } | null;
             }[];
         };
+        /** @description OpenLineage 2.0.2; one of these or a list of them; `Content-Encoding: gzip` is understood */
+        OpenLineageEvent: {
+            /** Format: date-time */
+            eventTime: string;
+            /** @enum {unknown} */
+            eventType?: "START" | "RUNNING" | "COMPLETE" | "ABORT" | "FAIL" | "OTHER";
+            producer?: string;
+            run?: {
+                /** Format: uuid */
+                runId: string;
+                facets?: Record<string, never>;
+            };
+            job?: {
+                namespace: string;
+                name: string;
+                /** @description kept as they are, whatever they say */
+                facets?: Record<string, never>;
+            };
+            dataset?: {
+                namespace: string;
+                name: string;
+                /** @description kept as they are, whatever they say */
+                facets?: Record<string, never>;
+            };
+            inputs?: {
+                namespace: string;
+                name: string;
+                /** @description kept as they are, whatever they say */
+                facets?: Record<string, never>;
+            }[];
+            outputs?: {
+                namespace: string;
+                name: string;
+                /** @description kept as they are, whatever they say */
+                facets?: Record<string, never>;
+            }[];
+        };
+        /** @description of one event: what it changed; of a list: how many were taken, and why others were not */
+        OpenLineageTaken: {
+            [key: string]: unknown;
+        };
+        MarquezNamespace: {
+            name: unknown;
+            createdAt: unknown;
+            updatedAt: unknown;
+        } & {
+            [key: string]: unknown;
+        };
+        MarquezNamespaces: {
+            namespaces: components["schemas"]["MarquezNamespace"][];
+            totalCount: number;
+        };
+        MarquezDataset: {
+            id: unknown;
+            name: unknown;
+            namespace: unknown;
+            fields: unknown;
+            facets: unknown;
+        } & {
+            [key: string]: unknown;
+        };
+        MarquezDatasets: {
+            datasets: components["schemas"]["MarquezDataset"][];
+            totalCount: number;
+        };
+        MarquezVersion: {
+            version: unknown;
+            createdAt: unknown;
+            createdByRun: unknown;
+        } & {
+            [key: string]: unknown;
+        };
+        MarquezVersions: {
+            versions: components["schemas"]["MarquezVersion"][];
+            totalCount: number;
+        };
+        MarquezJob: {
+            id: unknown;
+            name: unknown;
+            namespace: unknown;
+            inputs: unknown;
+            outputs: unknown;
+            latestRun: unknown;
+            facets: unknown;
+        } & {
+            [key: string]: unknown;
+        };
+        MarquezJobs: {
+            jobs: components["schemas"]["MarquezJob"][];
+            totalCount: number;
+        };
+        MarquezRun: {
+            id: unknown;
+            state: unknown;
+            startedAt: unknown;
+            endedAt: unknown;
+            facets: unknown;
+        } & {
+            [key: string]: unknown;
+        };
+        MarquezRuns: {
+            runs: components["schemas"]["MarquezRun"][];
+            totalCount: number;
+        };
+        MarquezFacets: {
+            runId: unknown;
+            facets: unknown;
+        } & {
+            [key: string]: unknown;
+        };
     };
     responses: never;
     parameters: never;
@@ -1920,9 +2235,11 @@ export interface operations {
     };
     lineage: {
         parameters: {
-            query: {
-                /** @description a vertex, as TYPE:KEY */
-                id: string;
+            query?: {
+                /** @description a vertex, as TYPE:KEY; this or `nodeId` */
+                id?: string;
+                /** @description a job or a dataset, as `job:NAMESPACE:NAME`, `dataset:NAMESPACE:NAME`; this or `id` */
+                nodeId?: string;
                 /** @description as it was then: RFC 3339, a date (its end), @SECONDS, or a version that an answer gave */
                 as_of?: string;
                 /** @description go through that many jobs at most */
@@ -1945,6 +2262,78 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Graph"];
+                };
+            };
+            /** @description the request makes no sense as it stands */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description it is not there */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the request is larger than the server takes */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is busy; Retry-After says when to come back */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is stopping, or its database cannot be reached */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    receiveEvent: {
+        parameters: {
+            query?: {
+                /** @description `true`: answer once it survives a power failure */
+                sync?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OpenLineageEvent"];
+            };
+        };
+        responses: {
+            /** @description done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenLineageTaken"];
                 };
             };
             /** @description the request makes no sense as it stands */
@@ -4484,6 +4873,909 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["OpenApi"];
+                };
+            };
+            /** @description the request makes no sense as it stands */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description it is not there */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the request is larger than the server takes */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is busy; Retry-After says when to come back */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is stopping, or its database cannot be reached */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    receiveEvents: {
+        parameters: {
+            query?: {
+                /** @description `true`: answer once it survives a power failure */
+                sync?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OpenLineageEvent"];
+            };
+        };
+        responses: {
+            /** @description done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenLineageTaken"];
+                };
+            };
+            /** @description the request makes no sense as it stands */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description it is not there */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the request is larger than the server takes */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is busy; Retry-After says when to come back */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is stopping, or its database cannot be reached */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    namespaces: {
+        parameters: {
+            query?: {
+                /** @description so many at most */
+                limit?: number;
+                /** @description without the first so many */
+                offset?: number;
+                /** @description on whose behalf, a user's number: only what they may read is seen */
+                uid?: number;
+                /** @description the numbers of the groups that they are in, with commas */
+                gids?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MarquezNamespaces"];
+                };
+            };
+            /** @description the request makes no sense as it stands */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description it is not there */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the request is larger than the server takes */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is busy; Retry-After says when to come back */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is stopping, or its database cannot be reached */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    namespace: {
+        parameters: {
+            query?: {
+                /** @description on whose behalf, a user's number: only what they may read is seen */
+                uid?: number;
+                /** @description the numbers of the groups that they are in, with commas */
+                gids?: string;
+            };
+            header?: never;
+            path: {
+                /** @description a namespace; `/` in it as %2F */
+                namespace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MarquezNamespace"];
+                };
+            };
+            /** @description the request makes no sense as it stands */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description it is not there */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the request is larger than the server takes */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is busy; Retry-After says when to come back */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is stopping, or its database cannot be reached */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    datasets: {
+        parameters: {
+            query?: {
+                /** @description so many at most */
+                limit?: number;
+                /** @description without the first so many */
+                offset?: number;
+                /** @description on whose behalf, a user's number: only what they may read is seen */
+                uid?: number;
+                /** @description the numbers of the groups that they are in, with commas */
+                gids?: string;
+            };
+            header?: never;
+            path: {
+                /** @description a namespace; `/` in it as %2F */
+                namespace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MarquezDatasets"];
+                };
+            };
+            /** @description the request makes no sense as it stands */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description it is not there */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the request is larger than the server takes */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is busy; Retry-After says when to come back */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is stopping, or its database cannot be reached */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    dataset: {
+        parameters: {
+            query?: {
+                /** @description on whose behalf, a user's number: only what they may read is seen */
+                uid?: number;
+                /** @description the numbers of the groups that they are in, with commas */
+                gids?: string;
+            };
+            header?: never;
+            path: {
+                /** @description a namespace; `/` in it as %2F */
+                namespace: string;
+                /** @description the name of a dataset; `/` in it as %2F */
+                dataset: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MarquezDataset"];
+                };
+            };
+            /** @description the request makes no sense as it stands */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description it is not there */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the request is larger than the server takes */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is busy; Retry-After says when to come back */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is stopping, or its database cannot be reached */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    datasetVersions: {
+        parameters: {
+            query?: {
+                /** @description so many at most */
+                limit?: number;
+                /** @description without the first so many */
+                offset?: number;
+                /** @description on whose behalf, a user's number: only what they may read is seen */
+                uid?: number;
+                /** @description the numbers of the groups that they are in, with commas */
+                gids?: string;
+            };
+            header?: never;
+            path: {
+                /** @description a namespace; `/` in it as %2F */
+                namespace: string;
+                /** @description the name of a dataset; `/` in it as %2F */
+                dataset: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MarquezVersions"];
+                };
+            };
+            /** @description the request makes no sense as it stands */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description it is not there */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the request is larger than the server takes */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is busy; Retry-After says when to come back */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is stopping, or its database cannot be reached */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    allJobs: {
+        parameters: {
+            query?: {
+                /** @description so many at most */
+                limit?: number;
+                /** @description without the first so many */
+                offset?: number;
+                /** @description on whose behalf, a user's number: only what they may read is seen */
+                uid?: number;
+                /** @description the numbers of the groups that they are in, with commas */
+                gids?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MarquezJobs"];
+                };
+            };
+            /** @description the request makes no sense as it stands */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description it is not there */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the request is larger than the server takes */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is busy; Retry-After says when to come back */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is stopping, or its database cannot be reached */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    jobs: {
+        parameters: {
+            query?: {
+                /** @description so many at most */
+                limit?: number;
+                /** @description without the first so many */
+                offset?: number;
+                /** @description on whose behalf, a user's number: only what they may read is seen */
+                uid?: number;
+                /** @description the numbers of the groups that they are in, with commas */
+                gids?: string;
+            };
+            header?: never;
+            path: {
+                /** @description a namespace; `/` in it as %2F */
+                namespace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MarquezJobs"];
+                };
+            };
+            /** @description the request makes no sense as it stands */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description it is not there */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the request is larger than the server takes */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is busy; Retry-After says when to come back */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is stopping, or its database cannot be reached */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    job: {
+        parameters: {
+            query?: {
+                /** @description on whose behalf, a user's number: only what they may read is seen */
+                uid?: number;
+                /** @description the numbers of the groups that they are in, with commas */
+                gids?: string;
+            };
+            header?: never;
+            path: {
+                /** @description a namespace; `/` in it as %2F */
+                namespace: string;
+                /** @description the name of a job; `/` in it as %2F */
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MarquezJob"];
+                };
+            };
+            /** @description the request makes no sense as it stands */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description it is not there */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the request is larger than the server takes */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is busy; Retry-After says when to come back */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is stopping, or its database cannot be reached */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    jobRuns: {
+        parameters: {
+            query?: {
+                /** @description so many at most */
+                limit?: number;
+                /** @description without the first so many */
+                offset?: number;
+                /** @description on whose behalf, a user's number: only what they may read is seen */
+                uid?: number;
+                /** @description the numbers of the groups that they are in, with commas */
+                gids?: string;
+            };
+            header?: never;
+            path: {
+                /** @description a namespace; `/` in it as %2F */
+                namespace: string;
+                /** @description the name of a job; `/` in it as %2F */
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MarquezRuns"];
+                };
+            };
+            /** @description the request makes no sense as it stands */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description it is not there */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the request is larger than the server takes */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is busy; Retry-After says when to come back */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is stopping, or its database cannot be reached */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    jobRun: {
+        parameters: {
+            query?: {
+                /** @description on whose behalf, a user's number: only what they may read is seen */
+                uid?: number;
+                /** @description the numbers of the groups that they are in, with commas */
+                gids?: string;
+            };
+            header?: never;
+            path: {
+                /** @description the UUID of a run */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MarquezRun"];
+                };
+            };
+            /** @description the request makes no sense as it stands */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description it is not there */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the request is larger than the server takes */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is busy; Retry-After says when to come back */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            /** @description the server is stopping, or its database cannot be reached */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    runFacets: {
+        parameters: {
+            query?: {
+                /** @description whose facets */
+                type?: "run" | "job";
+                /** @description on whose behalf, a user's number: only what they may read is seen */
+                uid?: number;
+                /** @description the numbers of the groups that they are in, with commas */
+                gids?: string;
+            };
+            header?: never;
+            path: {
+                /** @description the UUID of a run */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MarquezFacets"];
                 };
             };
             /** @description the request makes no sense as it stands */

@@ -25,6 +25,7 @@ mod names_cluster;
 mod names_graph;
 mod normalise;
 mod objects;
+mod openlineage;
 mod operations;
 mod processes;
 mod rdf;

@@ -127,20 +127,25 @@ pub fn run_name(id: &str) -> Option<VertexName> {
     })
 }
 
-/// Under which circumstances a fact is written.
+/// The property of a `read` or `write` edge that says when its facets were told.
+pub(super) const TOLD: &str = "told";
+
+/// How a fact stands to what is known already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unless {
-    /// Always.
-    Never,
-    /// Not if the edge is there at that time, whatever its properties.
+pub(super) enum How {
+    /// It is what it is.
+    Plain,
+    /// An edge that is there or not: it says nothing more.
     There,
+    /// A use of data by a run. `done`: the run is over, and what it wrote is there.
+    Use { done: bool },
 }
 
 /// Something that an event says.
 #[derive(Debug, Clone)]
 pub(super) struct Fact {
     pub(super) mutation: Mutation,
-    pub(super) unless: Unless,
+    pub(super) how: How,
 }
 
 /// How a version is made of an event's time: events of a run that are of one millisecond are in the order of what happens.
@@ -170,13 +175,13 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn push(&mut self, op: Op, unless: Unless) {
+    fn push(&mut self, op: Op, how: How) {
         self.facts.push(Fact {
             mutation: Mutation {
                 version: Some(self.at),
                 op,
             },
-            unless,
+            how,
         });
     }
 
@@ -186,7 +191,7 @@ impl Writer<'_> {
             type_id,
         };
         let key = name.key;
-        self.push(Op::EnsureVertex { vertex, key }, Unless::Never);
+        self.push(Op::EnsureVertex { vertex, key }, How::Plain);
         vertex
     }
 
@@ -197,7 +202,7 @@ impl Writer<'_> {
                 set,
                 remove,
             };
-            self.push(op, Unless::Never);
+            self.push(op, How::Plain);
         }
     }
 
@@ -208,14 +213,14 @@ impl Writer<'_> {
             set,
             remove,
         };
-        self.push(op, Unless::Never);
+        self.push(op, How::Plain);
     }
 
     fn edge(
         &mut self,
         (source, edge_type, destination): (VertexRef, EdgeTypeId, VertexRef),
         properties: Properties,
-        unless: Unless,
+        how: How,
     ) {
         let op = Op::PutEdge {
             source,
@@ -223,7 +228,7 @@ impl Writer<'_> {
             destination,
             properties: properties.with("evidence", "declared"),
         };
-        self.push(op, unless);
+        self.push(op, how);
     }
 
     /// A job or a dataset with its facets, in its namespace.
@@ -239,7 +244,7 @@ impl Writer<'_> {
         };
         let space = self.ensure(self.types.namespace, space);
         let (has, nothing) = (self.types.has, Properties::new());
-        self.edge((space, has, vertex), nothing, Unless::There);
+        self.edge((space, has, vertex), nothing, How::There);
         vertex
     }
 
@@ -277,12 +282,12 @@ impl Writer<'_> {
             return;
         };
         if of != id {
-            self.edge((run, belongs, above), Properties::new(), Unless::There);
+            self.edge((run, belongs, above), Properties::new(), How::There);
         }
         let root = parent.get("root").and_then(|root| self.one_parent(root));
         if let Some((top, root)) = root.filter(|(top, _)| *top != of && top != id) {
             let _ = top;
-            self.edge((above, belongs, root), Properties::new(), Unless::There);
+            self.edge((above, belongs, root), Properties::new(), How::There);
         }
     }
 
@@ -302,7 +307,7 @@ impl Writer<'_> {
             self.change(run, Properties::new().with("name", named.name.as_str()));
             let job = self.job(&named);
             let exe = self.types.run.exe;
-            self.edge((run, exe, job), Properties::new(), Unless::There);
+            self.edge((run, exe, job), Properties::new(), How::There);
         }
         Some((id, run))
     }
@@ -377,7 +382,7 @@ pub(super) fn facts(event: &Event, types: &Types) -> Vec<Fact> {
         .as_ref()
         .map(|run| (w.run(event, run, job), run.state));
     if let Some((run, _)) = run {
-        w.edge((run, types.run.exe, plan), Properties::new(), Unless::There);
+        w.edge((run, types.run.exe, plan), Properties::new(), How::There);
     }
     let both = [
         (&event.inputs, types.run.read, types.consumes),
@@ -386,19 +391,17 @@ pub(super) fn facts(event: &Event, types: &Types) -> Vec<Fact> {
     for (uses, used, plans) in both {
         for one in uses {
             let data = w.data(&one.data);
-            w.edge((plan, plans, data), Properties::new(), Unless::There);
+            w.edge((plan, plans, data), Properties::new(), How::There);
             let Some((run, state)) = run else {
                 continue;
             };
             let (mut properties, _) = facets::attributes(&one.facets);
             figures(one, &mut properties);
-            // What was written is there when the run is over, whatever it announced.
-            let again = used == types.run.write && state.is_end();
-            let unless = match properties.is_empty() && !again {
-                true => Unless::There,
-                false => Unless::Never,
-            };
-            w.edge((run, used, data), properties, unless);
+            if !properties.is_empty() {
+                properties.set(TOLD, Value::Timestamp(event.time));
+            }
+            let done = used == types.run.write && state.is_end();
+            w.edge((run, used, data), properties, How::Use { done });
         }
     }
     w.facts

@@ -5,23 +5,27 @@
 //! define have a version each, and edges, too; the predefined ones have one together, so what comes late is told to the later version as well.
 
 use super::event::Event;
-use super::graph::{Fact, Types, Unless, facts};
+use super::graph::{Fact, How, TOLD, Types, facts};
 use esker_model::namespace::{Namespace, Settled};
 use esker_model::{
     Batch, EdgeKey, GraphRead, Mutation, Op, Properties, Result, Schema, Value, Version, Vertex,
     VertexId,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What the graph has, and what this batch has added to it.
 #[derive(Default)]
 struct Known {
     vertices: HashMap<VertexId, Vertex>,
-    edges: HashMap<EdgeKey, Version>,
+    edges: HashMap<EdgeKey, (Version, Properties)>,
+    /// Edges that were there when events come late.
+    edges_then: HashSet<(EdgeKey, Version)>,
     /// Attributes as this batch leaves them, by vertex and name; nothing where it has removed them.
     set: HashMap<(VertexId, String), Option<Value>>,
     /// When this batch has first named a vertex.
     named: HashMap<VertexId, Version>,
+    /// What vertices were then of which something later is known.
+    then: HashMap<(VertexId, Version), Vertex>,
     /// Predefined attributes as this batch leaves them.
     changed: HashMap<(VertexId, String), Value>,
 }
@@ -59,22 +63,116 @@ impl Known {
             .into_iter()
             .flatten()
         {
-            known.edges.insert(edge.key, edge.version);
+            known
+                .edges
+                .insert(edge.key, (edge.version, edge.properties));
         }
+        known.read_past(graph, facts)?;
         Ok(known)
+    }
+
+    fn read_past(&mut self, graph: &(impl GraphRead + ?Sized), facts: &[Fact]) -> Result<()> {
+        let mut late: BTreeMap<Version, (Vec<VertexId>, Vec<EdgeKey>)> = BTreeMap::new();
+        for fact in facts {
+            let Some(at) = fact.mutation.version else {
+                continue;
+            };
+            match &fact.mutation.op {
+                Op::ChangeVertex { vertex, .. } | Op::SetAttributes { vertex, .. } => {
+                    let stored = self.vertices.get(&vertex.id);
+                    if stored.is_some_and(|v| v.version > at) {
+                        late.entry(at).or_default().0.push(vertex.id);
+                    }
+                }
+                Op::PutEdge {
+                    source,
+                    edge_type,
+                    destination,
+                    ..
+                } => {
+                    let key = EdgeKey {
+                        source: source.id,
+                        edge_type: *edge_type,
+                        destination: destination.id,
+                    };
+                    if self.edges.get(&key).is_some_and(|(v, _)| *v > at) {
+                        late.entry(at).or_default().1.push(key);
+                    }
+                }
+                _ => {}
+            }
+        }
+        for (at, (ids, keys)) in late {
+            for vertex in graph.read_vertices(&ids, at)?.into_iter().flatten() {
+                self.then.insert((vertex.id, at), vertex);
+            }
+            for edge in graph.read_edges(&keys, at)?.into_iter().flatten() {
+                self.edges_then.insert((edge.key, at));
+            }
+        }
+        Ok(())
     }
 
     /// Whether a user-defined attribute has that value then.
     fn holds(&self, vertex: VertexId, name: &str, value: Option<&Value>, at: Version) -> bool {
+        // A run goes back to a state that it was in: each is written.
+        let each = name == "state";
         if let Some(now) = self.set.get(&(vertex, name.to_owned())) {
-            return now.as_ref() == value;
+            return !each && now.as_ref() == value;
         }
         let stored = self.vertices.get(&vertex);
-        let found = stored.and_then(|v| v.user.iter().find(|a| a.name == name));
-        match (found, value) {
-            (Some(found), value) => found.version <= at && Some(&found.value) == value,
-            (None, value) => value.is_none(),
+        let then = match stored.filter(|v| v.version > at) {
+            Some(_) => self.then.get(&(vertex, at)),
+            None => stored,
+        };
+        let found = then.and_then(|v| v.user.iter().find(|a| a.name == name));
+        let found = found.filter(|a| !each || a.version == at);
+        found.map(|a| &a.value) == value
+    }
+
+    /// Which versions of an edge are to be written for one that an event names. What it has in the end is what the latest event said that said more
+    /// of it than that it is, in whatever order they came.
+    fn edge(
+        &mut self,
+        key: EdgeKey,
+        new: Properties,
+        how: How,
+        at: Version,
+    ) -> Vec<(Version, Properties)> {
+        let was_there = self.edges_then.contains(&(key, at));
+        let Some((version, held)) = self.edges.get_mut(&key) else {
+            self.edges.insert(key, (at, new.clone()));
+            return vec![(at, new)];
+        };
+        let told = told(&new) > told(held);
+        if *version > at {
+            // It comes late.
+            let mut out = Vec::new();
+            if !was_there {
+                out.push((at, new.clone()));
+                self.edges_then.insert((key, at));
+            }
+            if told {
+                out.push((*version, new.clone()));
+                *held = new;
+            }
+            return out;
         }
+        let How::Use { done } = how else {
+            return Vec::new();
+        };
+        let again = done && at > *version;
+        let place = match told {
+            true if !again && same(&new, held) => *version,
+            true => at,
+            // What was written is there when the run is over, whatever it announced.
+            false if again => at,
+            false => return Vec::new(),
+        };
+        let kept = if told { new } else { held.clone() };
+        *version = place;
+        held.clone_from(&kept);
+        vec![(place, kept)]
     }
 
     fn attributes(
@@ -111,6 +209,23 @@ fn is_better(name: &str, old: &Value, new: &Value) -> bool {
     }
 }
 
+/// When the facets of an edge were told; the least of all where it has none.
+fn told(properties: &Properties) -> i64 {
+    match properties.get(TOLD) {
+        Some(Value::Timestamp(told)) => *told,
+        _ => i64::MIN,
+    }
+}
+
+/// Whether they say the same, whenever they said it.
+fn same(a: &Properties, b: &Properties) -> bool {
+    let said = |p: &Properties| -> Vec<(String, Value)> {
+        let pairs = p.iter().filter(|(name, _)| *name != TOLD);
+        pairs.map(|(n, v)| (n.to_owned(), v.clone())).collect()
+    };
+    said(a) == said(b)
+}
+
 /// One mutation at a time, what is known already left out.
 struct Merger {
     known: Known,
@@ -123,6 +238,10 @@ impl Merger {
         let at = version.unwrap_or(Version::ZERO);
         match op {
             Op::EnsureVertex { vertex, key } => {
+                let stored = self.known.vertices.get(&vertex.id);
+                if stored.is_some_and(|stored| stored.version <= at) {
+                    return;
+                }
                 let since = self.known.named.get(&vertex.id);
                 if since.is_none_or(|since| at < *since) {
                     self.known.named.insert(vertex.id, at);
@@ -154,7 +273,10 @@ impl Merger {
                     let latest = latest.or_else(|| stored?.attributes.get(name));
                     let news = latest.is_none_or(|latest| is_better(name, latest, value));
                     // What it was then is another matter than what it is now.
-                    if news || later.is_some() {
+                    let was = self.known.then.get(&(vertex.id, at));
+                    let was = was.and_then(|was| was.attributes.get(name));
+                    let late = later.is_some() && was.is_none_or(|was| is_better(name, was, value));
+                    if late || (news && later.is_none()) {
                         now.set(name, value.clone());
                     }
                     if news {
@@ -186,19 +308,15 @@ impl Merger {
                     edge_type,
                     destination: destination.id,
                 };
-                let there = self.known.edges.get(&key).is_some_and(|v| *v <= at);
-                if there && fact.unless == Unless::There {
-                    return;
+                for (at, properties) in self.known.edge(key, properties, fact.how, at) {
+                    let op = Op::PutEdge {
+                        source,
+                        edge_type,
+                        destination,
+                        properties,
+                    };
+                    self.batch.push_at(at, op);
                 }
-                let latest = self.known.edges.entry(key).or_insert(at);
-                *latest = (*latest).min(at);
-                let op = Op::PutEdge {
-                    source,
-                    edge_type,
-                    destination,
-                    properties,
-                };
-                self.batch.push_at(at, op);
             }
             other => self.batch.push_at(at, other),
         }

@@ -14,6 +14,7 @@ mod names;
 mod names_graph;
 mod objects;
 mod open_files;
+mod openlineage;
 mod plain;
 mod raw;
 mod routes;

@@ -213,6 +213,15 @@ fn state(run: &Vertex) -> String {
         (Some(code), ..) => format!("exit {code}"),
         (None, Some(signal), _) => format!("signal {signal}"),
         (None, None, Some(why)) => why,
+        // As schedulers and OpenLineage's senders say it.
+        _ if text("state").is_some() => {
+            let word = text("state").unwrap_or_default().to_lowercase();
+            match word.as_str() {
+                "completed" => "done".into(),
+                "running" => "runs".into(),
+                _ => word,
+            }
+        }
         _ if run.attribute("end").is_some() => "ended".into(),
         _ => "runs".into(),
     }

@@ -134,6 +134,7 @@ fn spread(
 
 fn around(asked: &Asked<'_>, node: &str) -> Answer {
     let known = Known::new(asked)?;
+    candidates(node)?;
     let Some(types) = known.types else {
         return Err(absent("job or dataset", node));
     };

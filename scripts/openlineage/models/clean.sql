@@ -1,0 +1,1 @@
+select id, kelvin - 273 as celsius from {{ ref('raw') }}

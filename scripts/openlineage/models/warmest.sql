@@ -1,0 +1,1 @@
+select max(celsius) as warmest from {{ ref('clean') }}
