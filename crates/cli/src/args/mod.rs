@@ -10,6 +10,7 @@ mod console;
 mod far;
 mod find;
 mod import;
+mod mcp;
 mod mount;
 mod names;
 mod object;
@@ -39,10 +40,11 @@ pub(crate) use find::{
     TagChangeArgs, TagCommand, TagHow, TagListArgs, TagRemoveArgs, TagWhom,
 };
 pub(crate) use import::{
-    ExportArgs, ExportCommand, ExportGrapharArgs, ExportTableArgs, ImportArgs, ImportCommand,
-    ImportDarshanArgs, ImportGrapharArgs, ImportOpenLineageArgs, ImportSacctArgs, ImportTableArgs,
-    TableFormatArg, TableKind,
+    CrateProfile, ExportArgs, ExportCommand, ExportGrapharArgs, ExportRoCrateArgs, ExportTableArgs,
+    ImportArgs, ImportCommand, ImportDarshanArgs, ImportGrapharArgs, ImportOpenLineageArgs,
+    ImportSacctArgs, ImportTableArgs, TableFormatArg, TableKind,
 };
+pub(crate) use mcp::McpArgs;
 pub(crate) use mount::{MountArgs, UmountArgs};
 pub(crate) use names::{
     ChmodArgs, ChownArgs, DfArgs, DuArgs, LnArgs, LsArgs, MkdirArgs, MvArgs, NamespaceArgs,
@@ -288,6 +290,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Open the console in a browser: lineage, runs, space, tags, queries, the servers
     Console(ConsoleArgs),
+    /// Let an assistant ask: tools that only read, by the Model Context Protocol
+    Mcp(McpArgs),
     /// Let somebody use a database through its server, by their key of SSH; or see who may
     Grant(GrantArgs),
     /// Take somebody's rights
