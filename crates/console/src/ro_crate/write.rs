@@ -167,9 +167,10 @@ impl Writer<'_> {
             uses.results.clone_from(&workflow.outputs);
         }
         // A `CreateAction` names its program and what it made.
-        let kind = match uses.results.is_empty() || uses.instruments.is_empty() {
-            true => "Action",
-            false => "CreateAction",
+        let kind = if uses.results.is_empty() || uses.instruments.is_empty() {
+            "Action"
+        } else {
+            "CreateAction"
         };
         entity.insert("@type".into(), kind.into());
         for (term, attribute) in [("startTime", "start"), ("endTime", "end")] {
