@@ -70,7 +70,7 @@ def test_each_magic_shows_and_keeps(lab: pathlib.Path) -> None:
         ("%find level >", "level >"),
         ("%find levle > 1", "did you mean `level`"),
         ("%%sparql more\nASK {}", "stands on the line"),
-        ("%%sparql\nSELEKT", "SELEKT"),
+        ("%%sparql\nNONSENSE", "NONSENSE"),
         ("%%sparql\nDELETE WHERE { ?s ?p ?o }", "update"),
         ("%travel", "usage: %%travel"),
         ("%esker nowhere.esker", "nowhere.esker"),

@@ -86,7 +86,7 @@ async def ask(where: str, *more: str) -> None:
             ("find", {"filter": "peek > 2"}, "did you mean `peak`"),
             ("find", {"filtre": "x"}, "no argument of find"),
             ("sparql", {"query": "DELETE WHERE { ?s ?p ?o }"}, "update"),
-            ("sparql", {"query": "SELEKT"}, "SELEKT"),
+            ("sparql", {"query": "NONSENSE"}, "NONSENSE"),
             ("diff", {"before": "job:none", "after": "last"}, "`before`"),
         ]:
             result = await session.call_tool(name, arguments)

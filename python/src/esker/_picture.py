@@ -52,9 +52,7 @@ def svg(lineage: Lineage) -> str | None:
     rows: dict[int, int] = defaultdict(int)
     column = _columns(names, flow)
     used = {c: i for i, c in enumerate(sorted(set(column.values())))}
-    # Beside what it comes from, where that is possible.
-    above = {name: min((place.get(s, (0, 0))[1] for s, d in flow if d == name), default=0) for name in names}
-    for name in sorted(names, key=lambda n: (column[n], above[n], n)):
+    for name in sorted(names, key=lambda n: (column[n], n)):
         c = used[column[name]]
         place[name] = (c, rows[c])
         rows[c] += 1
@@ -73,16 +71,17 @@ def svg(lineage: Lineage) -> str | None:
     for source, destination in sorted(flow):
         (x, y), (to_x, to_y) = at(source), at(destination)
         x, y, to_y, bend = x + _WIDTH, y + _HEIGHT // 2, to_y + _HEIGHT // 2, _GAP_X // 2
-        out.append(
-            f'<path d="M{x} {y} C{x + bend} {y} {to_x - bend} {to_y} {to_x} {to_y}" fill="none" stroke="#8a94a6" stroke-width="1.4"/>'
-        )
+        curve = f"M{x} {y} C{x + bend} {y} {to_x - bend} {to_y} {to_x} {to_y}"
+        out.append(f'<path d="{curve}" fill="none" stroke="#8a94a6" stroke-width="1.4"/>')
     for name in names:
         (x, y), run = at(name), name.partition(":")[0] in ("execution", "job", "process")
-        fill, edge = ("#e8eefc", "#3b62c4") if run else ("#f4f1e8", "#8a6d1f")
+        fill, edge, round = ("#e8eefc", "#3b62c4", 14) if run else ("#f4f1e8", "#8a6d1f", 3)
         out.append(
-            f'<g><title>{html.escape(name)}</title><rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="{14 if run else 3}" '
+            f'<g><title>{html.escape(name)}</title>'
+            f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="{round}" '
             f'fill="{fill}" stroke="{edge}" stroke-width="{2.5 if name == target else 1}"/>'
-            f'<text x="{x + _WIDTH // 2}" y="{y + 19}" text-anchor="middle" fill="#1d2433">{html.escape(_short(name))}</text></g>'
+            f'<text x="{x + _WIDTH // 2}" y="{y + 19}" text-anchor="middle" fill="#1d2433">'
+            f"{html.escape(_short(name))}</text></g>"
         )
     out.append("</svg>")
     return "".join(out)
