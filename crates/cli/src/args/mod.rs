@@ -9,6 +9,7 @@ mod cluster;
 mod console;
 mod far;
 mod find;
+mod harvest;
 mod import;
 mod mount;
 mod names;
@@ -38,6 +39,7 @@ pub(crate) use find::{
     FindArgs, FindFormat, IndexArgs, IndexChangeArgs, IndexCommand, IndexListArgs, TagArgs,
     TagChangeArgs, TagCommand, TagHow, TagListArgs, TagRemoveArgs, TagWhom,
 };
+pub(crate) use harvest::HarvestArgs;
 pub(crate) use import::{
     ExportArgs, ExportCommand, ExportGrapharArgs, ExportTableArgs, ImportArgs, ImportCommand,
     ImportDarshanArgs, ImportGrapharArgs, ImportOpenLineageArgs, ImportSacctArgs, ImportTableArgs,
@@ -230,6 +232,8 @@ pub(crate) enum Command {
     Travel(TravelArgs),
     /// Create, import, read and change objects: data with a number, ID attributes and tags
     Object(ObjectArgs),
+    /// Read the headers of FITS, HDF5, netCDF and Zarr files into tags of objects
+    Harvest(HarvestArgs),
     /// Search objects by attributes and tags, or files below a path
     Find(Box<FindArgs>),
     /// Tag objects, alone or all that a filter holds of

@@ -15,6 +15,7 @@ mod find;
 mod get;
 mod grant;
 mod graphar;
+mod harvest;
 mod history;
 mod import_darshan;
 mod import_openlineage;
@@ -161,6 +162,7 @@ fn run_command(
         }
         Command::Find(args) if args.filter.starts_with('/') => names::find(&args, context),
         Command::Find(args) => find::run(&args, context),
+        Command::Harvest(args) => harvest::run(&args, context),
         Command::Tag(args) => tag::run(&args.command, context),
         Command::Index(args) => index::run(&args.command, context),
         Command::Grant(args) => grant::grant(&args, context),
