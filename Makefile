@@ -47,6 +47,7 @@ test: setup darshan-logs origin-servers slurm ## every test that fits into minut
 	scripts/check-fsspec.sh
 	scripts/check-python.sh
 	scripts/check-openlineage.sh
+	scripts/check-harvest.sh
 	scripts/check-web.sh
 
 test-long: setup darshan-logs origin-servers ## many more random histories and crashes, for an hour or so

@@ -257,8 +257,10 @@ fn kind_of_bytes(bytes: &[u8]) -> Option<Kind> {
     }
 }
 
+/// Its first card, and its second one where that one has to stand: texts of cards with line ends are no FITS files.
 fn is_fits(bytes: &[u8]) -> bool {
-    bytes.starts_with(b"SIMPLE  =")
+    let second = bytes.get(80..86);
+    bytes.starts_with(b"SIMPLE  =") && second.is_none_or(|s| s == b"BITPIX")
 }
 
 #[cfg(test)]

@@ -320,7 +320,7 @@ def attributes(library, thing, put, tags):
             return
         count -= 1
         try:
-            room = thing.attrs.get_id(key).get_storage_size()
+            room = storage(thing.attrs.get_id(key))
             if room > READ_BYTES:
                 put(key, None)
                 tags.cut.append(f"{clean(key)} ({room} bytes, not read)")
@@ -332,6 +332,13 @@ def attributes(library, thing, put, tags):
             tags.missed(key, error)
             continue
         put(key, value)
+
+
+def storage(attribute):
+    try:
+        return attribute.get_storage_size()
+    except RuntimeError:  # an empty one has none, and h5py takes that for a failure
+        return 0
 
 
 def netcdf(path, tags):
