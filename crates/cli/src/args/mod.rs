@@ -26,7 +26,7 @@ mod write;
 pub(crate) use access::{GrantArgs, RevokeArgs};
 pub(crate) use admin::{
     BackupArgs, CheckArgs, CompactArgs, CompletionsArgs, EngineArg, InitArgs, ManArgs, RestoreArgs,
-    ShellArgs, StatsArgs,
+    ShellArgs, StatsArgs, UpgradeArgs,
 };
 pub(crate) use cluster::{
     ClusterAddArgs, ClusterArgs, ClusterCheckArgs, ClusterCommand, ClusterDownArgs,
@@ -288,6 +288,8 @@ pub(crate) enum Command {
     Backup(BackupArgs),
     /// Make a database from a backup
     Restore(RestoreArgs),
+    /// Bring a database of an earlier Esker up to this one's format
+    Upgrade(UpgradeArgs),
     /// Serve a database to other machines, by gRPC and HTTP
     Serve(ServeArgs),
     /// Open the console in a browser: lineage, runs, space, tags, queries, the servers

@@ -43,6 +43,7 @@ mod stats;
 mod tag;
 mod top;
 pub(crate) mod travel;
+mod upgrade;
 mod write;
 
 use crate::args::{Cli, Command, ImportCommand, NamespaceCommand, PlacementCommand, TopBy};
@@ -202,6 +203,7 @@ fn run_command(
         Command::Bench(args) => crate::bench::run(&args, context),
         Command::Backup(args) => backup::run(&args, context),
         Command::Restore(args) => restore::run(&args, context),
+        Command::Upgrade(args) => upgrade::run(&args, context),
         Command::Serve(args) => serve::run(&args, context),
         Command::Console(args) => console::run(&args, context),
         Command::Cluster(args) => cluster::run(&args.command, context),
