@@ -244,6 +244,59 @@ pub(crate) enum ExportCommand {
                       tags included. Spark reads the folders of Parquet as they are.\n\nExample:\n  esker export graphar lab.esker lab-graphar"
     )]
     Graphar(ExportGrapharArgs),
+    /// Write how something came to be as an RO-Crate, to publish or to archive it
+    #[command(
+        after_help = "Workflow Run RO-Crate 0.5. `process` tells of executions with their inputs and outputs; `workflow` if one run has the others in it and its \
+                      program is a script; `provenance` with the tools that it ran. What is not known is left out, and not made up.\n\nExamples:\n  \
+                      esker export ro-crate lab.esker file:/scratch/plot.png plot-crate --files --license https://spdx.org/licenses/CC-BY-4.0\n  \
+                      esker export ro-crate lab.esker job:4711 - --profile process"
+    )]
+    RoCrate(ExportRoCrateArgs),
+}
+
+/// How much a crate tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CrateProfile {
+    /// The most that is known
+    Auto,
+    /// Executions
+    Process,
+    /// The run of a workflow
+    Workflow,
+    /// With the runs of its tools
+    Provenance,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportRoCrateArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// What it is about, as TYPE:KEY: a file, an object, a run
+    #[arg(value_name = "VERTEX")]
+    pub(crate) vertex: String,
+    /// The folder to write, which must not exist; `-` writes the metadata to standard output
+    #[arg(value_name = "FOLDER")]
+    pub(crate) folder: PathBuf,
+    /// Put the files in it, those that are on this machine and have the size that is known of them
+    #[arg(long)]
+    pub(crate) files: bool,
+    /// How much it tells
+    #[arg(long, value_enum, default_value_t = CrateProfile::Auto)]
+    pub(crate) profile: CrateProfile,
+    /// Its licence
+    #[arg(long, value_name = "URL")]
+    pub(crate) license: Option<String>,
+    /// Its name
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) name: Option<String>,
+    /// As it was then
+    #[arg(long, value_name = "TIME", value_parser = parse_as_of)]
+    pub(crate) as_of: Option<Version>,
+    /// Go through that many jobs at most
+    #[arg(long, value_name = "N")]
+    pub(crate) depth: Option<u32>,
+    #[command(flatten)]
+    pub(crate) asker: super::object::AskerArg,
 }
 
 #[derive(Debug, Args)]

@@ -11,6 +11,7 @@ mod far;
 mod find;
 mod harvest;
 mod import;
+mod mcp;
 mod mount;
 mod names;
 mod object;
@@ -41,10 +42,11 @@ pub(crate) use find::{
 };
 pub(crate) use harvest::HarvestArgs;
 pub(crate) use import::{
-    ExportArgs, ExportCommand, ExportGrapharArgs, ExportTableArgs, ImportArgs, ImportCommand,
-    ImportDarshanArgs, ImportGrapharArgs, ImportOpenLineageArgs, ImportSacctArgs, ImportTableArgs,
-    TableFormatArg, TableKind,
+    CrateProfile, ExportArgs, ExportCommand, ExportGrapharArgs, ExportRoCrateArgs, ExportTableArgs,
+    ImportArgs, ImportCommand, ImportDarshanArgs, ImportGrapharArgs, ImportOpenLineageArgs,
+    ImportSacctArgs, ImportTableArgs, TableFormatArg, TableKind,
 };
+pub(crate) use mcp::McpArgs;
 pub(crate) use mount::{MountArgs, UmountArgs};
 pub(crate) use names::{
     ChmodArgs, ChownArgs, DfArgs, DuArgs, LnArgs, LsArgs, MkdirArgs, MvArgs, NamespaceArgs,
@@ -294,6 +296,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Open the console in a browser: lineage, runs, space, tags, queries, the servers
     Console(ConsoleArgs),
+    /// Let an assistant ask: tools that only read, by the Model Context Protocol
+    Mcp(McpArgs),
     /// Let somebody use a database through its server, by their key of SSH; or see who may
     Grant(GrantArgs),
     /// Take somebody's rights

@@ -10,6 +10,7 @@ mod delete;
 mod diff;
 mod doctor;
 mod export;
+mod export_ro_crate;
 mod far;
 mod find;
 mod get;
@@ -26,6 +27,7 @@ mod init;
 mod lineage;
 mod link;
 mod man;
+mod mcp;
 pub(crate) mod mount;
 mod names;
 mod object;
@@ -206,6 +208,7 @@ fn run_command(
         Command::Upgrade(args) => upgrade::run(&args, context),
         Command::Serve(args) => serve::run(&args, context),
         Command::Console(args) => console::run(&args, context),
+        Command::Mcp(args) => mcp::run(&args, context),
         Command::Cluster(args) => cluster::run(&args.command, context),
         Command::Site(args) => site::run(&args.command, context),
         Command::Shell(args) => shell::run(&args, context, interrupt),

@@ -4,6 +4,7 @@ use super::Refused;
 use super::api::{Answer, Asked, missing};
 use esker::lineage::LineageOptions;
 use esker_console::lineage::{Ask, OPEN_MAX, Sides, picture};
+use esker_console::ro_crate;
 use esker_model::namespace::resolve;
 use esker_model::{Error, Schema, VertexName, VertexRef};
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,7 +56,11 @@ pub(super) fn export(asked: &Asked<'_>) -> Answer {
     match esker::lineage::lineage(&*graph, vertex.id, &options, asked.watch) {
         Ok(found) => {
             let made = crate::objects::now_nanos().unwrap_or_default();
-            let described = esker_console::ro_crate::describe(&found, &schema, made);
+            let settings = ro_crate::Settings {
+                made,
+                ..ro_crate::Settings::default()
+            };
+            let described = ro_crate::describe(&ro_crate::Facts::new(&found, &schema), &settings);
             serde_json::to_string_pretty(&described)
                 .map_err(|e| Refused::Failed(Error::Invalid(e.to_string())))
         }

@@ -8,7 +8,7 @@ mod sparql;
 #[cfg_attr(not(feature = "workers"), path = "no_workers.rs")]
 mod workers;
 
-pub(crate) use sparql::sparql;
+pub(crate) use sparql::{refused, sparql};
 
 use crate::args::RdfCommand;
 use crate::context::Context;

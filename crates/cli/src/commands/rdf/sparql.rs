@@ -152,7 +152,7 @@ fn ask<'a>(
 }
 
 /// Why a query has no answer.
-pub(super) fn refused(text: &str, e: engine::Error) -> anyhow::Error {
+pub(crate) fn refused(text: &str, e: engine::Error) -> anyhow::Error {
     match e {
         // An update in the place of a query is a common slip.
         engine::Error::Syntax(_) if engine::syntax::update(text, None).is_ok() => {

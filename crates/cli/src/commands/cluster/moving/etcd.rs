@@ -111,8 +111,10 @@ impl Own {
 
     /// Its process, for whoever wants to know.
     fn note(&self) -> anyhow::Result<()> {
-        let file = self.folder.join("pid");
-        std::fs::write(&file, format!("{}\n", self.child.id()))
+        let (file, next) = (self.folder.join("pid"), self.folder.join("pid.next"));
+        // Whoever reads it finds a number in it, the old one or the new one.
+        std::fs::write(&next, format!("{}\n", self.child.id()))
+            .and_then(|()| std::fs::rename(&next, &file))
             .map_err(|e| failed(format!("writing `{}`", file.display()), e))
     }
 

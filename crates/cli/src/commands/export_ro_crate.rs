@@ -1,0 +1,184 @@
+//! `esker export ro-crate`: how something came to be as a research object that others read, with its files if they are wanted.
+
+use super::note_if_stopped;
+use crate::args::{CrateProfile, ExportRoCrateArgs};
+use crate::context::Context;
+use crate::exit::{Outcome, usage};
+use crate::graph::Named;
+use crate::times::now_nanos;
+use crate::units::{counted, size as bytes};
+use anyhow::Context as _;
+use esker::lineage::{LineageOptions, lineage};
+use esker_console::ro_crate::{Facts, Profile, Settings, describe};
+use esker_model::{Cancel as _, Error, GraphRead as _, Version};
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// The name that the specification gives the document.
+const METADATA: &str = "ro-crate-metadata.json";
+/// The folder of the crate that its files lie in.
+const FILES: &str = "files";
+
+/// A folder that goes away unless it is kept.
+struct Unfinished(Option<PathBuf>);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.0 {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+}
+
+const fn profile(wanted: CrateProfile) -> Option<Profile> {
+    match wanted {
+        CrateProfile::Auto => None,
+        CrateProfile::Process => Some(Profile::Process),
+        CrateProfile::Workflow => Some(Profile::Workflow),
+        CrateProfile::Provenance => Some(Profile::Provenance),
+    }
+}
+
+pub(crate) fn run(args: &ExportRoCrateArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let stdout = args.folder == Path::new("-");
+    if stdout && args.files {
+        return Err(usage(
+            "--files needs a folder to put them in; `-` takes the metadata alone",
+        ));
+    }
+    if !stdout && args.folder.exists() {
+        return Err(usage(format!(
+            "{} exists already; name a new folder",
+            args.folder.display()
+        )));
+    }
+    let database = context
+        .open(&args.target)?
+        .on_behalf_of(args.asker.asker.as_ref());
+    let schema = database.schema()?;
+    let named = Named::parse(&args.vertex, &database, &schema)?;
+    let options = LineageOptions {
+        as_of: args.as_of.unwrap_or(Version::MAX),
+        depth: args.depth,
+        bytes: Some(context.globals.memory),
+        ..LineageOptions::default()
+    };
+    let found = match lineage(&database, named.vertex.id, &options, &context.interrupt) {
+        Err(Error::NoVertex { hint, .. }) => return Err(named.missing(&hint).into()),
+        found => found?,
+    };
+    let facts = Facts::new(&found, &schema);
+    let wanted = profile(args.profile);
+    if let Some(wanted) = wanted.filter(|wanted| *wanted > facts.profile()) {
+        return Err(usage(lacking(&facts, wanted)));
+    }
+    let mut settings = Settings {
+        made: now_nanos(),
+        profile: wanted,
+        name: args.name.clone(),
+        license: args.license.clone(),
+        ..Settings::default()
+    };
+    if stdout {
+        let told = describe(&facts, &settings);
+        serde_json::to_writer_pretty(&mut context.out, &told)?;
+        writeln!(context.out)?;
+        return Ok(Outcome::partly_if(!found.complete));
+    }
+    let mut partial = args.folder.clone().into_os_string();
+    partial.push(".unfinished");
+    let partial = PathBuf::from(partial);
+    fs::create_dir_all(&partial).with_context(|| format!("making {}", partial.display()))?;
+    let mut unfinished = Unfinished(Some(partial.clone()));
+    let (mut copied, mut size, mut left) = (0_u64, 0, 0_u64);
+    if args.files {
+        for (id, path) in facts.files() {
+            if context.interrupt.cancelled() {
+                return Ok(note_if_stopped(context));
+            }
+            match copy(path, facts.size(id), &partial)? {
+                Ok((place, length)) => {
+                    settings.inside.insert(id, place);
+                    copied += 1;
+                    size += length;
+                }
+                Err(why) => {
+                    left += 1;
+                    context.warn(&format!(
+                        "{path}: {why}; the crate names it by its place alone"
+                    ));
+                }
+            }
+        }
+    }
+    let told = describe(&facts, &settings);
+    let text = serde_json::to_string_pretty(&told)? + "\n";
+    let file = partial.join(METADATA);
+    fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
+    fs::rename(&partial, &args.folder).with_context(|| {
+        format!(
+            "renaming {} to {}",
+            partial.display(),
+            args.folder.display()
+        )
+    })?;
+    unfinished.0 = None;
+    let profile = wanted.unwrap_or_else(|| facts.profile());
+    if !context.globals.quiet {
+        writeln!(
+            context.out,
+            "{}: {} run crate of {}, with {} in it ({})",
+            args.folder.display(),
+            profile.name(),
+            args.vertex,
+            counted(copied, "file", "files"),
+            bytes(size),
+        )?;
+    }
+    if !found.complete {
+        context.warn("the lineage is not whole: the crate says so");
+    }
+    Ok(Outcome::partly_if(left > 0 || !found.complete))
+}
+
+/// Why there is no crate of that profile.
+fn lacking(facts: &Facts<'_>, wanted: Profile) -> String {
+    let what = if facts.workflow.is_none() {
+        "no run is known here that has others in it and whose program is a script with an ending that says its language (flow.sh, flow.py, flow.nf …)"
+    } else {
+        "the programs of the runs in the workflow are not known"
+    };
+    format!(
+        "a {} run crate tells of more than is known: {what}. Record it with `esker run` for the workflow and in it for each step, or take --profile {}",
+        wanted.name(),
+        facts.profile().name()
+    )
+}
+
+/// Copies a file into the crate, if it is still what the lineage is about: where it lies there, and its size.
+fn copy(
+    path: &str,
+    known: Option<i64>,
+    folder: &Path,
+) -> anyhow::Result<Result<(String, u64), String>> {
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => metadata,
+        Ok(_) => return Ok(Err("it is no regular file".to_owned())),
+        Err(e) => return Ok(Err(e.to_string())),
+    };
+    if let Some(known) = known.filter(|known| u64::try_from(*known) != Ok(metadata.len())) {
+        return Ok(Err(format!(
+            "it has {} bytes now, and had {known} when it was seen",
+            metadata.len()
+        )));
+    }
+    let place = format!("{FILES}{path}");
+    let target = folder.join(&place);
+    if let Some(parent) = target.parent() {
+        fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
+    }
+    let length = fs::copy(path, &target)
+        .with_context(|| format!("copying {path} to {}", target.display()))?;
+    Ok(Ok((place, length)))
+}

@@ -1,0 +1,389 @@
+//! The tools: what each is asked, and how it answers.
+
+use super::answer::{Limits, Stop, evidence_of, fit};
+use super::sparql;
+use crate::commands::find::search;
+use crate::graph::Named;
+use crate::output::properties_json;
+use crate::times::parse_as_of;
+use esker::Database;
+use esker::lineage::{Direction, LineageOptions, render_json};
+use esker_model::object::{Asker, Find, ObjectRead as _};
+use esker_model::{Error, GraphRead as _, Version};
+use esker_record::{Change, diff_runs, find_run};
+use rmcp::model::ToolAnnotations;
+use serde_json::{Map, Value as Json, json};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Tags that `schema` names.
+const TAGS: usize = 200;
+
+/// What questions are asked of.
+pub(super) struct Asked {
+    pub(super) database: Database,
+    pub(super) target: String,
+    pub(super) asker: Option<Asker>,
+    pub(super) memory: u64,
+    pub(super) limits: Limits,
+}
+
+type Arguments = Map<String, Json>;
+type Answer = Result<Json, String>;
+
+/// One tool.
+pub(super) struct Tool {
+    pub(super) name: &'static str,
+    title: &'static str,
+    description: &'static str,
+    /// Name, JSON type, what it is, whether it must be given.
+    parameters: &'static [(&'static str, &'static str, &'static str, bool)],
+    run: fn(&Asked, &Given<'_>, &Stop) -> Answer,
+}
+
+const AS_OF: (&str, &str, &str, bool) = (
+    "as_of",
+    "string",
+    "as it was then: 2026-03-01, 2026-03-01T12:00:00Z, or a version that an answer gave; now if it is left out",
+    false,
+);
+const DEPTH: (&str, &str, &str, bool) =
+    ("depth", "integer", "go through so many runs at most", false);
+
+/// All there are. None changes anything.
+pub(super) const TOOLS: [Tool; 6] = [
+    Tool {
+        name: "schema",
+        title: "What is in the database",
+        description: "The types of vertices and edges with how many there are of each, and the tags of objects: what other tools can be asked about.",
+        parameters: &[],
+        run: schema,
+    },
+    Tool {
+        name: "find",
+        title: "Search objects",
+        description: "Searches objects (data with tags, as harvested from file headers) by a filter such as: TELESCOP = 'HST' AND EXPTIME > 100. Operators: = != < <= > >= BETWEEN, IN, LIKE, MATCHES, CONTAINS, EXISTS, AND, OR, NOT.",
+        parameters: &[
+            (
+                "filter",
+                "string",
+                "what must hold; everything if it is empty",
+                true,
+            ),
+            ("limit", "integer", "so many at most", false),
+        ],
+        run: find,
+    },
+    Tool {
+        name: "lineage",
+        title: "How something came to be",
+        description: "The runs that wrote it, what they read, with which programs, for whom, and so on back to the beginning. For a file, an object or a run.",
+        parameters: &[
+            (
+                "vertex",
+                "string",
+                "TYPE:KEY, as file:/scratch/plot.png",
+                true,
+            ),
+            DEPTH,
+            AS_OF,
+        ],
+        run: lineage,
+    },
+    Tool {
+        name: "impact",
+        title: "What was made of something",
+        description: "The runs that read it, what they wrote, and so on. For a file, an object, an executable, a run or a user.",
+        parameters: &[
+            (
+                "vertex",
+                "string",
+                "TYPE:KEY, as file:/scratch/raw.h5",
+                true,
+            ),
+            DEPTH,
+            AS_OF,
+        ],
+        run: impact,
+    },
+    Tool {
+        name: "diff",
+        title: "What differs between two runs",
+        description: "Settings, arguments, inputs and their versions, modules, git, environment, outputs.",
+        parameters: &[
+            (
+                "before",
+                "string",
+                "a run: execution:ID, job:4711, 4711, last, last~1",
+                true,
+            ),
+            ("after", "string", "the other run", true),
+        ],
+        run: diff,
+    },
+    Tool {
+        name: "sparql",
+        title: "Ask the RDF data",
+        description: "A SPARQL 1.1 query (SELECT, ASK, CONSTRUCT, DESCRIBE). Updates are refused.",
+        parameters: &[("query", "string", "the query; give it a LIMIT", true)],
+        run: sparql::answer,
+    },
+];
+
+/// The arguments of a call, checked.
+pub(super) struct Given<'a>(&'a Arguments);
+
+impl<'a> Given<'a> {
+    pub(super) fn text(&self, name: &str) -> Result<&'a str, String> {
+        match self.optional(name)? {
+            Some(text) => Ok(text),
+            None => Err(format!("`{name}` is missing")),
+        }
+    }
+
+    fn optional(&self, name: &str) -> Result<Option<&'a str>, String> {
+        match self.0.get(name) {
+            None | Some(Json::Null) => Ok(None),
+            Some(Json::String(text)) => Ok(Some(text)),
+            Some(other) => Err(format!("`{name}`: expected a string; got {other}")),
+        }
+    }
+
+    fn number(&self, name: &str) -> Result<Option<u64>, String> {
+        match self.0.get(name) {
+            None | Some(Json::Null) => Ok(None),
+            Some(value) => value
+                .as_u64()
+                .map(Some)
+                .ok_or_else(|| format!("`{name}`: expected a whole number from 0; got {value}")),
+        }
+    }
+}
+
+impl Tool {
+    /// As clients are told of it.
+    pub(super) fn described(&self) -> rmcp::model::Tool {
+        let (mut properties, mut required) = (Map::new(), Vec::new());
+        for (name, kind, what, needed) in self.parameters {
+            properties.insert(
+                (*name).to_owned(),
+                json!({"type": kind, "description": what}),
+            );
+            if *needed {
+                required.push(*name);
+            }
+        }
+        let mut schema = Map::new();
+        schema.insert("type".into(), "object".into());
+        schema.insert("properties".into(), properties.into());
+        schema.insert("required".into(), required.into());
+        schema.insert("additionalProperties".into(), false.into());
+        let mut tool = rmcp::model::Tool::new(self.name, self.description, Arc::new(schema));
+        tool.title = Some(self.title.to_owned());
+        let title = Some(self.title.to_owned());
+        tool.annotations = Some(ToolAnnotations::from_raw(
+            title,
+            Some(true),
+            Some(false),
+            Some(true),
+            Some(false),
+        ));
+        tool
+    }
+
+    /// Answers, or says what is wrong with the question.
+    pub(super) fn answer(&self, asked: &Asked, arguments: &Arguments, stop: &Stop) -> Answer {
+        let known = |name: &str| self.parameters.iter().any(|(known, ..)| *known == name);
+        if let Some(name) = arguments.keys().find(|name| !known(name)) {
+            let names: Vec<&str> = self.parameters.iter().map(|(name, ..)| *name).collect();
+            return Err(format!(
+                "`{name}` is no argument of {}; it takes: {}",
+                self.name,
+                names.join(", ")
+            ));
+        }
+        (self.run)(asked, &Given(arguments), stop)
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+pub(super) fn said(e: Error) -> String {
+    e.to_string()
+}
+
+fn as_of(given: &Given<'_>) -> Result<Version, String> {
+    match given.optional("as_of")? {
+        None => Ok(Version::MAX),
+        Some(text) => parse_as_of(text).map_err(|e| format!("`as_of`: {e}")),
+    }
+}
+
+fn schema(asked: &Asked, _: &Given<'_>, stop: &Stop) -> Answer {
+    let database = &asked.database;
+    let schema = database.schema().map_err(said)?;
+    let counts = database.counts().map_err(said)?;
+    let vertex_types = schema.vertex_types().map(|(id, t)| {
+        let parent = t.parent.and_then(|p| schema.vertex_type(p)).map(|p| &p.name);
+        let attributes: Json = t.attributes.iter().map(|a| json!({"name": a.name, "kind": a.kind.name()})).collect();
+        let count = counts.vertices.iter().find(|(of, _)| *of == id).map_or(0, |(_, n)| *n);
+        json!({"type": t.name, "written": format!("{}:KEY", schema.prefix(id)), "specialises": parent, "attributes": attributes, "count": count})
+    });
+    let vertex_types: Json = vertex_types.collect();
+    let edge_types = schema.edge_types().filter(|(_, t)| t.forward).map(|(id, t)| {
+        let name = |of| schema.vertex_type(of).map(|t| &t.name);
+        let inverse = schema.edge_type(t.inverse).map(|t| &t.name);
+        let count = counts.edges.iter().find(|(of, _)| *of == id).map_or(0, |(_, n)| *n);
+        json!({"type": t.name, "inverse": inverse, "from": name(t.source), "to": name(t.destination), "count": count})
+    });
+    let edge_types: Json = edge_types.collect();
+    let mut tags = database.tags(asked.asker.as_ref()).map_err(said)?;
+    tags.retain(|t| !t.predefined);
+    tags.sort_unstable_by_key(|t| std::cmp::Reverse(t.objects));
+    let total = tags.len();
+    let tags: Json = tags
+        .iter()
+        .take(TAGS)
+        .map(|t| json!({"name": t.name, "objects": t.objects}))
+        .collect();
+    let answer = json!({
+        "database": asked.target,
+        "vertex_types": vertex_types,
+        "edge_types": edge_types,
+        "tags": tags,
+        "evidence": {"counts": "exact, as of now"},
+    });
+    // Types are never many; tags may be.
+    let limits = Limits {
+        rows: asked.limits.rows.max(TAGS),
+        ..asked.limits
+    };
+    let whole = total <= TAGS && stop.why().is_none();
+    Ok(fit(
+        answer,
+        &["tags", "vertex_types", "edge_types"],
+        limits,
+        whole,
+    ))
+}
+
+fn find(asked: &Asked, given: &Given<'_>, stop: &Stop) -> Answer {
+    let text = given.text("filter")?;
+    let filter = search::parse(text).map_err(|e| e.to_string())?;
+    let most = given.number("limit")?.unwrap_or(u64::MAX);
+    let most = most.min(asked.limits.rows as u64);
+    let find = Find {
+        // One more, to know whether there is one.
+        limit: Some(most.saturating_add(1)),
+        asker: asked.asker.clone(),
+        ..Find::all(filter)
+    };
+    let mut objects = Vec::new();
+    let report = asked.database.find(&find, stop, &mut |found| {
+        objects.push(json!({
+            "object": format!("object:{}", found.id),
+            "attributes": properties_json(&found.attributes),
+            "tags": properties_json(&found.tags),
+            "created": found.created.to_string(),
+            "modified": found.modified.to_string(),
+        }));
+        ControlFlow::Continue(())
+    });
+    let report = report.map_err(said)?;
+    search::refuse_unknown(&report, text, false).map_err(|e| e.to_string())?;
+    let more = objects.len() as u64 > most;
+    objects.truncate(most as usize);
+    let plan: Json = report
+        .plan
+        .iter()
+        .map(|step| json!({"term": step.term, "access": step.access, "left": step.left}))
+        .collect();
+    let answer = json!({
+        "database": asked.target,
+        "filter": text,
+        "objects": objects,
+        "evidence": {"of_each": "its number, and the versions at which it was created and last modified", "searched": plan,
+                     "servers_missing": report.missing},
+    });
+    Ok(fit(
+        answer,
+        &["objects"],
+        asked.limits,
+        report.complete && !more,
+    ))
+}
+
+fn lineage(asked: &Asked, given: &Given<'_>, stop: &Stop) -> Answer {
+    walk(asked, given, Direction::Lineage, stop)
+}
+
+fn impact(asked: &Asked, given: &Given<'_>, stop: &Stop) -> Answer {
+    walk(asked, given, Direction::Impact, stop)
+}
+
+fn walk(asked: &Asked, given: &Given<'_>, direction: Direction, stop: &Stop) -> Answer {
+    let database = &asked.database;
+    let schema = database.schema().map_err(said)?;
+    let named = Named::parse(given.text("vertex")?, database, &schema).map_err(said)?;
+    let depth = given.number("depth")?;
+    let options = LineageOptions {
+        as_of: as_of(given)?,
+        depth: depth.map(|d| u32::try_from(d).unwrap_or(u32::MAX)),
+        vertices: Some(asked.limits.rows as u64),
+        bytes: Some(asked.memory),
+        ..LineageOptions::default()
+    };
+    let found = match direction {
+        Direction::Lineage => esker::lineage::lineage(database, named.vertex.id, &options, stop),
+        Direction::Impact => esker::lineage::impact(database, named.vertex.id, &options, stop),
+    };
+    let found = match found {
+        Err(Error::NoVertex { hint, .. }) => return Err(named.missing(&hint).to_string()),
+        found => found.map_err(said)?,
+    };
+    let text = render_json(&found, &schema);
+    let mut answer: Json = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+    let complete = answer["complete"] == Json::Bool(true);
+    answer["database"] = asked.target.as_str().into();
+    answer["evidence"] = json!({
+        "edges_by_who_says_so": evidence_of(&answer["edges"]),
+        "of_each": "edges have the version at which they were written; `evidence` among their properties says whether an instrument observed it, a program declared it, or a document asserted it",
+        "as_of": match options.as_of {
+            Version::MAX => "now".to_owned(),
+            version => version.to_string(),
+        },
+    });
+    Ok(fit(answer, &["edges", "vertices"], asked.limits, complete))
+}
+
+fn diff(asked: &Asked, given: &Given<'_>, stop: &Stop) -> Answer {
+    let database = &asked.database;
+    let run = |name: &str| -> Result<_, String> {
+        let text = given.text(name)?;
+        find_run(database, text).map_err(|e| format!("`{name}`: {e}"))
+    };
+    let (before, after) = (run("before")?, run("after")?);
+    let found = diff_runs(database, before, after).map_err(said)?;
+    let rows: Vec<Json> = found
+        .differing()
+        .map(|row| {
+            json!({"part": row.part.name(), "name": row.name, "change": row.change.name(), "before": row.before, "after": row.after})
+        })
+        .collect();
+    let same = found.rows.iter().filter(|row| row.change == Change::Same);
+    let versions = database
+        .read_vertices(&[before, after], Version::MAX)
+        .map_err(said)?;
+    let versions: Vec<Option<String>> = versions
+        .into_iter()
+        .map(|v| v.map(|v| v.version.to_string()))
+        .collect();
+    let answer = json!({
+        "database": asked.target,
+        "before": found.before,
+        "after": found.after,
+        "rows": rows,
+        "same": same.count(),
+        "evidence": {"runs_as_of_versions": versions, "left_out": "what differs between any two runs: times, ids"},
+    });
+    Ok(fit(answer, &["rows"], asked.limits, stop.why().is_none()))
+}

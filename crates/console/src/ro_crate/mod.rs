@@ -1,0 +1,165 @@
+//! A lineage as an RO-Crate: what ran, what it used and made, who ran it with which program, for whoever reads research objects
+//! (RO-Crate Metadata Specification 1.1; Workflow Run RO-Crate 0.5: process, workflow and provenance).
+//!
+//! Only what is known is said: an execution without an end has no `endTime`, one whose end says nothing of success no `actionStatus`; a workflow is
+//! told of only where a run has others in it and its program is known ([`Facts::workflow`]).
+
+mod facts;
+mod write;
+
+pub use facts::Facts;
+pub use write::{Settings, describe};
+
+/// How much of a run is told, each with all that the one before it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Profile {
+    /// Executions with inputs and outputs.
+    Process,
+    /// One of them is the run of a workflow.
+    Workflow,
+    /// With the tools that the workflow has run, and their runs.
+    Provenance,
+}
+
+impl Profile {
+    /// All, the least first.
+    pub const ALL: [Self; 3] = [Self::Process, Self::Workflow, Self::Provenance];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            Self::Workflow => "workflow",
+            Self::Provenance => "provenance",
+        }
+    }
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Process => "Process Run Crate",
+            Self::Workflow => "Workflow Run Crate",
+            Self::Provenance => "Provenance Run Crate",
+        }
+    }
+
+    fn address(self) -> String {
+        format!("https://w3id.org/ro/wfrun/{}/0.5", self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker::Database;
+    use esker::lineage::{LineageOptions, lineage};
+    use esker_model::{
+        Batch, GraphRead as _, GraphWrite as _, NeverCancel, Op, Properties, VertexId, VertexRef,
+    };
+    use serde_json::json;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn an_execution_is_an_action_with_inputs_and_outputs() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("db");
+        let options = esker::OpenOptions::new().create(true);
+        let database: Database = options.open(folder.to_str().unwrap()).unwrap();
+        let schema = database.schema().unwrap();
+        let vertex = |type_name: &str, key: &str| VertexRef {
+            id: VertexId::of(type_name, key),
+            type_id: schema.vertex_type_id(type_name).unwrap(),
+        };
+        let mut batch = Batch::new();
+        for (type_name, key) in [
+            ("File", "/in x"),
+            ("File", "/out"),
+            ("Job", "1"),
+            ("User", "7"),
+            ("Execution", "whole"),
+            ("Executable", "/bin/flow.sh"),
+            ("Executable", "/bin/tool"),
+        ] {
+            batch.push(Op::PutVertex {
+                vertex: vertex(type_name, key),
+                key: key.into(),
+                attributes: Properties::new(),
+            });
+        }
+        for (from, edge, to) in [
+            (("Job", "1"), "read", ("File", "/in x")),
+            (("Job", "1"), "write", ("File", "/out")),
+            (("User", "7"), "run", ("Job", "1")),
+        ] {
+            batch.push(Op::PutEdge {
+                source: vertex(from.0, from.1),
+                edge_type: schema.edge_type_id(edge).unwrap(),
+                destination: vertex(to.0, to.1),
+                properties: Properties::new(),
+            });
+        }
+        database.apply(batch).unwrap();
+        let target = VertexId::of("File", "/out");
+        let found = lineage(&database, target, &LineageOptions::default(), &NeverCancel).unwrap();
+        let told = describe(&Facts::new(&found, &schema), &Settings::default());
+        let all = told["@graph"].as_array().unwrap();
+        let of = |id: &str| all.iter().find(|e| e["@id"] == id).unwrap();
+        let job = of("#job/1");
+        assert_eq!(job["@type"], "Action", "a CreateAction names its program");
+        assert_eq!(job["object"], json!([{"@id": "file:///in%20x"}]));
+        assert_eq!(job["result"], json!([{"@id": "file:///out"}]));
+        assert_eq!(job["agent"], json!([{"@id": "#user/7"}]));
+        assert_eq!(job.get("endTime"), None, "what is not known is not said");
+        assert_eq!(of("./")["mentions"], json!([{"@id": "#job/1"}]));
+        assert_eq!(of("./")["hasPart"].as_array().unwrap().len(), 2);
+        let ids: BTreeSet<&str> = all.iter().map(|e| e["@id"].as_str().unwrap()).collect();
+        assert_eq!(ids.len(), all.len(), "each entity once");
+        assert_eq!(Facts::new(&found, &schema).profile(), Profile::Process);
+
+        // The run of a workflow has it in it, and programs are known.
+        let mut batch = Batch::new();
+        for (from, edge, to) in [
+            (("Job", "1"), "belongs", ("Execution", "whole")),
+            (("Job", "1"), "exe", ("Executable", "/bin/tool")),
+            (
+                ("Execution", "whole"),
+                "exe",
+                ("Executable", "/bin/flow.sh"),
+            ),
+        ] {
+            batch.push(Op::PutEdge {
+                source: vertex(from.0, from.1),
+                edge_type: schema.edge_type_id(edge).unwrap(),
+                destination: vertex(to.0, to.1),
+                properties: Properties::new(),
+            });
+        }
+        database.apply(batch).unwrap();
+        let found = lineage(&database, target, &LineageOptions::default(), &NeverCancel).unwrap();
+        let facts = Facts::new(&found, &schema);
+        assert_eq!(facts.profile(), Profile::Provenance);
+        let told = describe(&facts, &Settings::default());
+        let all = told["@graph"].as_array().unwrap();
+        let of = |id: &str| all.iter().find(|e| e["@id"] == id).unwrap();
+        let flow = of("file:///bin/flow.sh");
+        assert_eq!(
+            flow["@type"],
+            json!(["File", "SoftwareSourceCode", "ComputationalWorkflow"])
+        );
+        assert_eq!(flow["hasPart"], json!([{"@id": "#executable//bin/tool"}]));
+        let whole = of("#execution/whole");
+        assert_eq!(whole["@type"], "CreateAction");
+        assert_eq!(whole["instrument"], json!([{"@id": "file:///bin/flow.sh"}]));
+        assert_eq!(whole["object"], json!([{"@id": "file:///in%20x"}]));
+        assert_eq!(whole["result"], json!([{"@id": "file:///out"}]));
+        assert_eq!(
+            of("./")["mainEntity"],
+            json!({"@id": "file:///bin/flow.sh"})
+        );
+        let less = Settings {
+            profile: Some(Profile::Process),
+            ..Settings::default()
+        };
+        let told = describe(&facts, &less);
+        assert_eq!(told["@graph"][1].get("mainEntity"), None);
+    }
+}

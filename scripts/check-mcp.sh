@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# `esker mcp` by the official client of the Model Context Protocol (PyPI), on the Darshan logs: a folder, and a server.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+versions='mcp==2.3.0'
+esker=$(realpath "${ESKER_BIN:-${CARGO_TARGET_DIR:-target}/debug/esker}")
+venv=$(realpath -m "${ESKER_MCP_DIR:-target/mcp}")
+if [ "$(cat "$venv/complete" 2>/dev/null)" != "$versions" ]; then
+    rm -rf "$venv"
+    python3 -m venv "$venv"
+    # shellcheck disable=SC2086
+    "$venv/bin/pip" install --quiet --disable-pip-version-check $versions
+    echo "$versions" >"$venv/complete"
+fi
+scratch=$(mktemp -d)
+trap 'kill "${server:-0}" 2>/dev/null || true; rm -rf "$scratch"' EXIT
+logs=${ESKER_DARSHAN_DIR:-target/darshan}/logs/darshan/examples/darshan-graph
+"$esker" import darshan "$scratch/lab.esker" "$logs" --quiet
+"$esker" object create "$scratch/lab.esker" --name energy --owner 1001 --tag peak=2.5 --quiet >/dev/null
+echo '<http://example.org/answer> <http://example.org/is> 42 .' >"$scratch/data.ttl"
+"$esker" rdf load "$scratch/lab.esker" "$scratch/data.ttl" --quiet
+cp -r "$scratch/lab.esker" "$scratch/served.esker"
+"$esker" serve "$scratch/served.esker" --listen 127.0.0.1:0 --port-file "$scratch/port" 2>"$scratch/log" &
+server=$!
+for _ in $(seq 300); do [ -s "$scratch/port" ] && break; sleep 0.1; done
+timeout 300 "$venv/bin/python" scripts/mcp/ask.py "$esker" "$scratch/lab.esker" "esker://$(cat "$scratch/port")"
