@@ -40,7 +40,7 @@ class Esker(Package):
         cargo("install", "--offline", "--locked", "--root", str(prefix), "--path", join_path("crates", "cli"))
         esker = Executable(prefix.bin.esker)
         mkdirp(prefix.share.man.man1)
-        esker("man", prefix.share.man.man1)
+        esker("man", "--dir", prefix.share.man.man1)
         with open(join_path(prefix.share, "esker.bash"), "w") as file:
             esker("completions", "bash", output=file)
 
