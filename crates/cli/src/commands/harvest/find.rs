@@ -32,7 +32,7 @@ impl Kind {
         }
     }
 
-    /// What reads it, as PyPI calls it.
+    /// What reads it, as `pip` calls it.
     pub(super) fn library(self) -> &'static str {
         match self {
             Self::Fits => "astropy",

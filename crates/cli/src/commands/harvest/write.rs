@@ -150,23 +150,20 @@ impl<'d> Writer<'d> {
         let mut written = Written::default();
         for (item, found) in items.iter().zip(&found) {
             written.tags += item.header.tags.len() as u64;
-            match found {
-                Some(found) => {
-                    written.updated += 1;
-                    self.update(item, found, &mut first)?;
-                    self.link(item, found.id, &mut first)?;
-                }
-                None => {
-                    written.created += 1;
-                    let mut tags = tags(item);
-                    tags.remove(STAMP);
-                    first.push(Op::CreateObject {
-                        identity: identity(item),
-                        attributes: attributes(item),
-                        tags,
-                    });
-                    new.push(item);
-                }
+            if let Some(found) = found {
+                written.updated += 1;
+                self.update(item, found, &mut first)?;
+                self.link(item, found.id, &mut first)?;
+            } else {
+                written.created += 1;
+                let mut tags = tags(item);
+                tags.remove(STAMP);
+                first.push(Op::CreateObject {
+                    identity: identity(item),
+                    attributes: attributes(item),
+                    tags,
+                });
+                new.push(item);
             }
         }
         self.database.apply(first)?;
@@ -226,7 +223,7 @@ impl<'d> Writer<'d> {
             let object = found.id;
             batch.push(Op::MoveObject { object, from, to });
         }
-        let set = differing(attributes(item), &found.attributes);
+        let set = differing(&attributes(item), &found.attributes);
         if !set.is_empty() {
             let remove = Vec::new();
             batch.push(Op::ChangeVertex {
@@ -249,7 +246,7 @@ impl<'d> Writer<'d> {
             let gone = gone.into_iter().filter(|name| own.contains(*name));
             gone.map(str::to_owned).collect()
         };
-        let set = differing(tags, &found.tags);
+        let set = differing(&tags, &found.tags);
         batch.push(Op::SetAttributes {
             vertex,
             set,
@@ -321,7 +318,7 @@ fn tags(item: &Item) -> Properties {
 }
 
 /// What is not so already.
-fn differing(wanted: Properties, there: &Properties) -> Properties {
+fn differing(wanted: &Properties, there: &Properties) -> Properties {
     let new = wanted
         .iter()
         .filter(|(name, value)| there.get(name) != Some(*value))
