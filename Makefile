@@ -49,6 +49,8 @@ test: setup darshan-logs origin-servers slurm ## every test that fits into minut
 	scripts/check-openlineage.sh
 	scripts/check-harvest.sh
 	scripts/check-packaging.sh
+	scripts/check-ro-crate.sh
+	scripts/check-mcp.sh
 	scripts/check-web.sh
 
 test-long: setup darshan-logs origin-servers ## many more random histories and crashes, for an hour or so

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-versions='duckdb hypothesis igraph mypy networkx numpy pandas>=2.2 polars>=1 pyarrow>=14 pytest ruff'
+versions='duckdb hypothesis igraph ipykernel ipython mypy nbclient nbformat networkx numpy pandas>=2.2 polars>=1 pyarrow>=14 pytest ruff'
 venv=$(realpath -m "${ESKER_PYTHON_DIR:-target/python}")
 if [ "$(cat "$venv/complete" 2>/dev/null)" != "$versions" ]; then
     rm -rf "$venv"

@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ._database import (
     Batch,
     Change,
@@ -56,6 +58,13 @@ __all__ = [
     "open",
     "run",
 ]
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext esker``: see :mod:`esker.magics`."""
+    from .magics import EskerMagics
+
+    shell.register_magics(EskerMagics(shell))
 
 
 def open(target: str, *, create: bool = False, durability: str = "sync", memory: int | None = None) -> Database:

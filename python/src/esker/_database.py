@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import time
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._esker import Core, Recording, Walk, ask, load_rdf
 from ._names import Name, name_of
+from ._picture import svg
 from ._sparql import far_load, far_query, far_update
 from ._table import Table, to_igraph, to_networkx
 from ._times import Time, Version, text_of
@@ -149,6 +151,14 @@ class Lineage:
         """For Graphviz."""
         return self._walk.dot()
 
+    def to_svg(self) -> str | None:
+        """A drawing, from what came first on the left; nothing where there are too many boxes for one (60)."""
+        return svg(self)
+
+    def _repr_html_(self) -> str:
+        tree = html.escape(str(self))
+        return f'{self.to_svg() or ""}<pre style="line-height: 1.3">{tree}</pre>'
+
     def __len__(self) -> int:
         return len(self._walk)
 
@@ -245,8 +255,6 @@ class Database:
         return f"<esker.Database {self.target!r}, {state}>"
 
     def _repr_html_(self) -> str:
-        import html
-
         return f"<code>{html.escape(repr(self))}</code>"
 
     def counts(self) -> tuple[dict[str, int], dict[str, int]]:

@@ -105,11 +105,11 @@ mod tests {
         let of = |id: &str| all.iter().find(|e| e["@id"] == id).unwrap();
         let job = of("#job/1");
         assert_eq!(job["@type"], "Action", "a CreateAction names its program");
-        assert_eq!(job["object"], json!([{"@id": "file:///in%20x"}]));
-        assert_eq!(job["result"], json!([{"@id": "file:///out"}]));
-        assert_eq!(job["agent"], json!([{"@id": "#user/7"}]));
+        assert_eq!(job["object"], json!({"@id": "file:///in%20x"}));
+        assert_eq!(job["result"], json!({"@id": "file:///out"}));
+        assert_eq!(job["agent"], json!({"@id": "#user/7"}));
         assert_eq!(job.get("endTime"), None, "what is not known is not said");
-        assert_eq!(of("./")["mentions"], json!([{"@id": "#job/1"}]));
+        assert_eq!(of("./")["mentions"], json!({"@id": "#job/1"}));
         assert_eq!(of("./")["hasPart"].as_array().unwrap().len(), 2);
         let ids: BTreeSet<&str> = all.iter().map(|e| e["@id"].as_str().unwrap()).collect();
         assert_eq!(ids.len(), all.len(), "each entity once");
@@ -145,12 +145,12 @@ mod tests {
             flow["@type"],
             json!(["File", "SoftwareSourceCode", "ComputationalWorkflow"])
         );
-        assert_eq!(flow["hasPart"], json!([{"@id": "#executable//bin/tool"}]));
+        assert_eq!(flow["hasPart"], json!({"@id": "#executable//bin/tool"}));
         let whole = of("#execution/whole");
         assert_eq!(whole["@type"], "CreateAction");
-        assert_eq!(whole["instrument"], json!([{"@id": "file:///bin/flow.sh"}]));
-        assert_eq!(whole["object"], json!([{"@id": "file:///in%20x"}]));
-        assert_eq!(whole["result"], json!([{"@id": "file:///out"}]));
+        assert_eq!(whole["instrument"], json!({"@id": "file:///bin/flow.sh"}));
+        assert_eq!(whole["object"], json!({"@id": "file:///in%20x"}));
+        assert_eq!(whole["result"], json!({"@id": "file:///out"}));
         assert_eq!(
             of("./")["mainEntity"],
             json!({"@id": "file:///bin/flow.sh"})

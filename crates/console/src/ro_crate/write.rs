@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 const CONTEXT: &str = "https://w3id.org/ro/crate/1.1/context";
-const TERMS: &str = "https://w3id.org/ro/terms/workflow-run/context";
 const SPECIFICATION: &str = "https://w3id.org/ro/crate/1.1";
 const WORKFLOW_CRATE: &str = "https://w3id.org/workflowhub/workflow-ro-crate/1.0";
 
@@ -48,8 +47,22 @@ fn reference(id: &str) -> Json {
     json!({ "@id": id })
 }
 
+/// One as itself, many as a list, as JSON-LD of RO-Crate has it.
 fn references<'a>(ids: impl IntoIterator<Item = &'a String>) -> Json {
-    ids.into_iter().map(|id| reference(id)).collect()
+    let mut all: Vec<Json> = ids.into_iter().map(|id| reference(id)).collect();
+    match all.len() {
+        1 => all.remove(0),
+        _ => all.into(),
+    }
+}
+
+/// A time as the profiles want it: to the millisecond, with the offset in numbers.
+fn time(nanos: i64) -> Json {
+    let whole = value::time(nanos);
+    let whole = whole.trim_end_matches('Z');
+    let (seconds, fraction) = whole.split_once('.').unwrap_or((whole, ""));
+    let millis: String = fraction.chars().chain("000".chars()).take(3).collect();
+    format!("{seconds}.{millis}+00:00").into()
 }
 
 /// A crate while it is written.
@@ -118,7 +131,7 @@ impl Writer<'_> {
                 entity.insert("contentSize".into(), size.to_string().into());
             }
             if let Some(changed) = label::time(vertex, "mtime") {
-                entity.insert("dateModified".into(), value::time(changed).into());
+                entity.insert("dateModified".into(), time(changed));
             }
             if self.settings.inside.contains_key(&id) {
                 entity.insert("alternateName".into(), key.into());
@@ -154,14 +167,15 @@ impl Writer<'_> {
             uses.results.clone_from(&workflow.outputs);
         }
         // A `CreateAction` names its program and what it made.
-        let kind = match uses.results.is_empty() || uses.instruments.is_empty() {
-            true => "Action",
-            false => "CreateAction",
+        let kind = if uses.results.is_empty() || uses.instruments.is_empty() {
+            "Action"
+        } else {
+            "CreateAction"
         };
         entity.insert("@type".into(), kind.into());
         for (term, attribute) in [("startTime", "start"), ("endTime", "end")] {
-            if let Some(time) = label::time(vertex, attribute) {
-                entity.insert(term.into(), value::time(time).into());
+            if let Some(then) = label::time(vertex, attribute) {
+                entity.insert(term.into(), time(then));
             }
         }
         if let Some(command) = label::text(vertex, "command") {
@@ -175,7 +189,7 @@ impl Writer<'_> {
             _ => None,
         };
         if let Some(status) = status {
-            entity.insert("actionStatus".into(), reference(status));
+            entity.insert("actionStatus".into(), status.into());
         }
         if let (Some(why), "failed") = (why, state) {
             entity.insert("error".into(), why.into());
@@ -215,7 +229,7 @@ impl Writer<'_> {
             "@type": "Dataset",
             "name": name.unwrap_or_else(|| format!("Lineage of {target}")),
             "description": format!("What {target} was made from, and by which executions, as Esker knows it.{complete}"),
-            "datePublished": value::time(self.settings.made),
+            "datePublished": time(self.settings.made),
             "license": reference(license),
             "conformsTo": references(&conforms),
             "hasPart": references(&self.parts),
@@ -246,10 +260,7 @@ impl Writer<'_> {
         if self.workflow.is_some() {
             specifications.push(WORKFLOW_CRATE.to_owned());
         }
-        let conforms = match specifications.as_slice() {
-            [one] => reference(one),
-            many => references(many),
-        };
+        let conforms = references(&specifications);
         let mut all = vec![
             json!({
                 "@id": "ro-crate-metadata.json",
@@ -285,7 +296,7 @@ impl Writer<'_> {
             }),
         });
         all.append(&mut self.graph);
-        json!({"@context": [CONTEXT, TERMS], "@graph": all})
+        json!({"@context": CONTEXT, "@graph": all})
     }
 }
 
@@ -314,5 +325,12 @@ mod tests {
     #[test]
     fn paths_are_uris() {
         assert_eq!(encoded("/a b/ü%"), "/a%20b/%C3%BC%25");
+    }
+
+    #[test]
+    fn times_have_milliseconds_and_an_offset() {
+        assert_eq!(time(0), "1970-01-01T00:00:00.000+00:00");
+        assert_eq!(time(1_234_567_890), "1970-01-01T00:00:01.234+00:00");
+        assert_eq!(time(1_200_000_000), "1970-01-01T00:00:01.200+00:00");
     }
 }

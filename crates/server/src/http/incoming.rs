@@ -1,6 +1,6 @@
 //! The body of a request as text: not longer than the server takes, unpacked where it was sent with gzip.
 
-use super::{Refused, failure};
+use super::Refused;
 use crate::call::Watch;
 use crate::service::Service;
 use axum::body::{Body, Bytes};
@@ -9,19 +9,20 @@ use http::{Request, Response, StatusCode, header};
 use std::io::Read as _;
 use std::sync::Arc;
 
-fn too_large(limit: usize) -> Response<Body> {
+fn too_large(limit: usize) -> Refused {
     let message =
         format!("the request's body is larger than {limit} bytes, the most that this server takes");
-    failure(StatusCode::PAYLOAD_TOO_LARGE, &message, None)
+    Refused::Said(StatusCode::PAYLOAD_TOO_LARGE, message)
 }
 
 /// What was packed, if it is no more than `limit` bytes.
-fn unpacked(packed: &[u8], limit: usize) -> Result<Vec<u8>, Response<Body>> {
+fn unpacked(packed: &[u8], limit: usize) -> Result<Vec<u8>, Refused> {
     let mut out = Vec::new();
     let most = limit as u64 + 1;
     if let Err(e) = MultiGzDecoder::new(packed).take(most).read_to_end(&mut out) {
-        let message = format!("the request's body is not gzip, as its Content-Encoding says: {e}");
-        return Err(Refused::bad(message).response());
+        return Err(Refused::bad(format!(
+            "the request's body is not gzip, as its Content-Encoding says: {e}"
+        )));
     }
     if out.len() > limit {
         return Err(too_large(limit));
@@ -39,20 +40,22 @@ pub(super) async fn text(
     let coding = coding.map(|c| String::from_utf8_lossy(c.as_bytes()).to_ascii_lowercase());
     let body: Bytes = axum::body::to_bytes(request.into_body(), limit)
         .await
-        .map_err(|_| too_large(limit))?;
+        .map_err(|_| too_large(limit).response())?;
     service.metrics.received.add(body.len() as u64);
     let plain = match coding.as_deref() {
         None | Some("" | "identity") => body.into(),
         Some("gzip" | "x-gzip") => {
             let unpack = move |_: &Service, _: &Watch| unpacked(&body, limit);
             let done = service.work(0, unpack).await;
-            done.map_err(|e| super::failed(&e))??
+            done.map_err(|e| super::failed(&e))?
+                .map_err(|e| e.response())?
         }
         Some(other) => {
             let message = format!(
                 "Content-Encoding `{other}` is not known here; send gzip, or the body as it is"
             );
-            return Err(failure(StatusCode::UNSUPPORTED_MEDIA_TYPE, &message, None));
+            let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            return Err(Refused::Said(status, message).response());
         }
     };
     String::from_utf8(plain)
@@ -72,7 +75,7 @@ mod tests {
         packed.write_all(&vec![b'a'; 1 << 20]).unwrap();
         let packed = packed.finish().unwrap();
         assert_eq!(unpacked(&packed, 1 << 20).unwrap().len(), 1 << 20);
-        let status = |r: Result<Vec<u8>, Response<Body>>| r.unwrap_err().status();
+        let status = |r: Result<Vec<u8>, Refused>| r.unwrap_err().response().status();
         assert_eq!(
             status(unpacked(&packed, (1 << 20) - 1)),
             StatusCode::PAYLOAD_TOO_LARGE

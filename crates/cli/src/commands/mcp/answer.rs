@@ -61,10 +61,8 @@ pub(super) fn evidence_of(edges: &Json) -> Json {
     let mut counts: Map<String, Json> = Map::new();
     for edge in edges.as_array().into_iter().flatten() {
         let said = edge.pointer("/properties/evidence").and_then(Json::as_str);
-        let said = match said {
-            Some(word @ ("observed" | "declared" | "asserted")) => word,
-            _ => "not_said",
-        };
+        let known = |word: &&str| ["observed", "declared", "asserted"].contains(word);
+        let said = said.filter(known).unwrap_or("not_said");
         let count = counts.get(said).and_then(Json::as_u64).unwrap_or_default();
         counts.insert(said.to_owned(), (count + 1).into());
     }

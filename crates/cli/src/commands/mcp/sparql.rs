@@ -20,9 +20,10 @@ pub(super) fn answer(asked: &Asked, given: &Given<'_>, stop: &Stop) -> Result<Js
     {
         return Err("this is an update; only queries are answered here".to_owned());
     }
-    let place = match Address::is_address(&asked.target) {
-        true => Some(Place::from(&Address::parse(&asked.target).map_err(said)?)),
-        false => asked.database.http_place(),
+    let place = if Address::is_address(&asked.target) {
+        Some(Place::from(&Address::parse(&asked.target).map_err(said)?))
+    } else {
+        asked.database.http_place()
     };
     let mut answer = match place {
         Some(place) => there(asked, &place, text, stop)?,
@@ -47,7 +48,7 @@ fn here(asked: &Asked, text: &str, stop: &Stop) -> Result<Json, String> {
         let data = rdf.asked(text, None, &why)?;
         let answer =
             query(&data, text, None, None, false, &options).map_err(|e| refused(text, e))?;
-        Ok(shown(&answer, rows)?)
+        shown(&answer, rows)
     })
     .map_err(|e| e.to_string())
 }

@@ -13,7 +13,7 @@ pub(in super::super) fn in_path(name: &str) -> bool {
 /// The name that callers know a parameter by: one name may mean several things.
 pub(in super::super) fn shown(name: &str) -> &str {
     match name {
-        "vertex_type" | "search_type" => "type",
+        "vertex_type" | "search_type" | "facets_of" => "type",
         "after_object" | "after_entry" | "after_run" => "after",
         "object" | "run" | "lineage_id" | "in_run" => "id",
         "in_namespace" => "namespace",
@@ -28,7 +28,6 @@ pub(in super::super) fn shown(name: &str) -> &str {
         "space_by" => "by",
         "dots" | "runs_limit" | "suggest_limit" | "top" | "page_limit" => "limit",
         "page_offset" => "offset",
-        "facets_of" => "type",
         "export_format" => "format",
         "tag" => "name",
         "text_typed" => "text",

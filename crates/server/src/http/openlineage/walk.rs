@@ -167,9 +167,10 @@ fn around(asked: &Asked<'_>, node: &str) -> Answer {
     let mut graph = Vec::with_capacity(things.len());
     for (id, thing) in &things {
         let is_job = thing.vertex.type_id == types.plan;
-        let data = match is_job {
-            true => job_out(&known, thing)?,
-            false => dataset_out(&known, thing)?,
+        let data = if is_job {
+            job_out(&known, thing)?
+        } else {
+            dataset_out(&known, thing)?
         };
         let (into, out) = edges.remove(id.as_str()).unwrap_or_default();
         let kind = if is_job { "JOB" } else { "DATASET" };

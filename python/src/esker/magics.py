@@ -1,0 +1,177 @@
+"""Magics for IPython and Jupyter.
+
+::
+
+    %load_ext esker
+    %esker lab.esker
+    %lineage plot.png --depth 3
+    %find variable = 'tas' AND level >= 2
+    %%sparql -o rows
+    SELECT ?s WHERE { ?s a ?type }
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
+from IPython.core.magic_arguments import MagicArgumentParser
+
+from .errors import EskerError
+
+if TYPE_CHECKING:
+    from ._database import Database
+
+__all__ = ["EskerMagics"]
+
+
+class _Parser(MagicArgumentParser):
+    """One whose help is printed and whose mistakes are one line."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise UsageError(f"{message}; {self.format_usage().strip()}")
+
+
+def _parser(name: str, what: str) -> _Parser:
+    return _Parser(prog=name, description=what, add_help=True)
+
+
+def _walker(name: str, what: str) -> _Parser:
+    parser = _parser(name, what)
+    parser.add_argument("name", help="TYPE:KEY, or the path of a file")
+    parser.add_argument("--as-of", default=None, metavar="TIME", help="as it was then")
+    parser.add_argument("--depth", type=int, default=None, metavar="N", help="go through so many runs at most")
+    parser.add_argument("-o", dest="variable", default=None, metavar="VARIABLE", help="also keep the answer in it")
+    return parser
+
+
+_ESKER = _parser("%esker", "Opens a database for the other magics; without a target, says which one is open.")
+_ESKER.add_argument("target", nargs="?", help="a folder, or esker://HOST:PORT")
+_ESKER.add_argument("--create", action="store_true", help="make the folder if it is not there")
+_LINEAGE = _walker("%lineage", "How something came to be.")
+_IMPACT = _walker("%impact", "What was made of something.")
+
+
+def _split(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError as e:
+        raise UsageError(f"{e}: {line}") from None
+
+
+def _said(ask: Callable[[], Any]) -> Any:
+    """What is wrong with a question is one line, and no trace of our insides."""
+    try:
+        return ask()
+    except EskerError as e:
+        raise UsageError(str(e)) from None
+
+
+@magics_class
+class EskerMagics(Magics):
+    """``%esker %lineage %impact %find %%travel %%sparql``."""
+
+    def __init__(self, shell: Any) -> None:
+        super().__init__(shell=shell)
+        self._database: Database | None = None
+
+    @property
+    def database(self) -> Database:
+        """The one that is open: by ``%esker``, else by ``$ESKER_TARGET``, else the only one among the notebook's variables."""
+        import os
+
+        from ._database import Database
+
+        if self._database is not None and not self._database.closed:
+            return self._database
+        target = os.environ.get("ESKER_TARGET")
+        if target:
+            self._open(target, create=False)
+            return self.database
+        variables: dict[str, Any] = self.shell.user_ns if self.shell is not None else {}
+        held = {id(v): v for v in variables.values() if isinstance(v, Database) and not v.closed}
+        if len(held) == 1:
+            return next(iter(held.values()))
+        raise UsageError("no database is open: %esker TARGET")
+
+    def _open(self, target: str, *, create: bool) -> None:
+        import esker
+
+        opened = _said(lambda: esker.open(target, create=create))
+        if self._database is not None:
+            self._database.close()
+        self._database = opened
+
+    def _keep(self, variable: str | None, answer: Any) -> Any:
+        if variable is None:
+            return answer
+        if not variable.isidentifier():
+            raise UsageError(f"-o: `{variable}` is no name of a variable")
+        if self.shell is not None:
+            self.shell.user_ns[variable] = answer
+        return answer
+
+    @line_magic
+    def esker(self, line: str) -> Any:
+        """Opens a database: ``%esker lab.esker`` or ``%esker esker://host:7400``."""
+        arguments = _ESKER.parse_args(_split(line))
+        if arguments.target:
+            self._open(arguments.target, create=arguments.create)
+        return self.database
+
+    @line_magic
+    def lineage(self, line: str) -> Any:
+        """How something came to be: ``%lineage plot.png --depth 3 --as-of 2026-03-01``."""
+        arguments = _LINEAGE.parse_args(_split(line))
+        answer = _said(lambda: self.database.lineage(arguments.name, as_of=arguments.as_of, depth=arguments.depth))
+        return self._keep(arguments.variable, answer)
+
+    @line_magic
+    def impact(self, line: str) -> Any:
+        """What was made of something: ``%impact raw.h5``."""
+        arguments = _IMPACT.parse_args(_split(line))
+        answer = _said(lambda: self.database.impact(arguments.name, as_of=arguments.as_of, depth=arguments.depth))
+        return self._keep(arguments.variable, answer)
+
+    @line_magic
+    def find(self, line: str) -> Any:
+        """Objects by a filter: ``%find peak > 2 AND app = 'vpic'``; ``-o VARIABLE`` before it keeps the answer."""
+        variable, filter = _option(line, "%find [-o VARIABLE] FILTER")
+        return self._keep(variable, _said(lambda: self.database.find(filter)))
+
+    @line_cell_magic
+    def travel(self, line: str, cell: str | None = None) -> Any:
+        """A traversal: ``%%travel [-o VARIABLE]`` with the chain in the cell, or ``%travel CHAIN``."""
+        variable, chain = _text(line, cell, "%%travel [-o VARIABLE]")
+        return self._keep(variable, _said(lambda: self.database.travel(chain)))
+
+    @line_cell_magic
+    def sparql(self, line: str, cell: str | None = None) -> Any:
+        """A query: ``%%sparql [-o VARIABLE]`` with the query in the cell, or ``%sparql QUERY``."""
+        variable, query = _text(line, cell, "%%sparql [-o VARIABLE]")
+        return self._keep(variable, _said(lambda: self.database.sparql(query)))
+
+
+def _option(line: str, usage: str) -> tuple[str | None, str]:
+    """``-o VARIABLE`` at the beginning; the rest is not split: it is a language of its own."""
+    text = line.strip()
+    if not text.startswith("-o"):
+        return None, text
+    words = text.split(None, 2)
+    if words[0] != "-o" or len(words) < 2:
+        raise UsageError(f"usage: {usage}")
+    return words[1], words[2] if len(words) > 2 else ""
+
+
+def _text(line: str, cell: str | None, usage: str) -> tuple[str | None, str]:
+    variable, rest = _option(line, usage)
+    if cell is None:
+        if not rest:
+            raise UsageError(f"usage: {usage}")
+        return variable, rest
+    if rest:
+        raise UsageError(f"`{rest}` stands on the line of the magic; usage: {usage}")
+    return variable, cell

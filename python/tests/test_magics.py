@@ -1,0 +1,112 @@
+"""The magics, as cells of a notebook in a real kernel."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+import esker
+
+
+def played(folder: pathlib.Path, *cells: str) -> list[list[Any]]:
+    """Outputs of each cell."""
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
+    NotebookClient(book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
+    return [cell["outputs"] for cell in book["cells"]]
+
+
+@pytest.fixture
+def lab(tmp_path: pathlib.Path) -> pathlib.Path:
+    with esker.open(str(tmp_path / "lab.esker"), create=True) as db:
+        db.link("job:1", "read", "file:/data/<raw>.h5", bytes=7)
+        db.link("job:1", "write", "file:/data/plot.png")
+        db.create_object("tas", tags={"level": 2})
+        db.create_object("pr", tags={"level": 1})
+        db.sparql_update("INSERT DATA { <http://e/s> <http://e/p> 42 }")
+    return tmp_path
+
+
+def test_each_magic_shows_and_keeps(lab: pathlib.Path) -> None:
+    outputs = played(
+        lab,
+        "%load_ext esker\n%esker lab.esker",
+        "%lineage file:/data/plot.png --depth 3",
+        "%impact file:/data/<raw>.h5 -o made\nprint(sorted(made.names))",
+        "%find -o rows level >= 2",
+        "[row['name'] for row in rows]",
+        "%%travel -o ends\nv(\"file:/data/plot.png\").e(\"wasWrittenBy\").v()",
+        "%%sparql -o answer\nSELECT ?s WHERE { ?s ?p 42 }",
+        "answer['s']",
+        "%sparql ASK { ?s ?p 43 }",
+        "name = 'file:/data/plot.png'\n%lineage {name}",
+    )
+    assert "lab.esker" in outputs[0][0]["data"]["text/plain"]
+    shown = outputs[1][0]["data"]
+    assert "job:1" in shown["text/plain"]
+    # A picture whose texts cannot be markup.
+    assert "<svg" in shown["text/html"] and "&lt;raw&gt;.h5" in shown["text/html"] and "<raw>" not in shown["text/html"]
+    assert "'file:/data/plot.png'" in outputs[2][0]["text"]
+    assert "tas" in outputs[3][0]["data"]["text/html"]
+    assert outputs[4][0]["data"]["text/plain"] == "['tas']"
+    assert "job:1" in str(outputs[5])
+    assert outputs[7][0]["data"]["text/plain"] == "['http://e/s']"
+    assert outputs[8][0]["data"]["text/plain"] == "False"
+    assert "<svg" in outputs[9][0]["data"]["text/html"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        ("%lineage file:/none", "no vertex `file:/none`"),
+        ("%lineage", "usage: %lineage"),
+        ("%lineage file:/x --depth deep", "invalid int value: 'deep'"),
+        ("%lineage file:/data/plot.png -o 1x", "`1x` is no name of a variable"),
+        ("%lineage 'file:/x", "No closing quotation"),
+        ("%find level >", "level >"),
+        ("%find levle > 1", "did you mean `level`"),
+        ("%%sparql more\nASK {}", "stands on the line"),
+        ("%%sparql\nSELEKT", "SELEKT"),
+        ("%%sparql\nDELETE WHERE { ?s ?p ?o }", "update"),
+        ("%travel", "usage: %%travel"),
+        ("%esker nowhere.esker", "nowhere.esker"),
+    ],
+)
+def test_mistakes_are_one_message(lab: pathlib.Path, cell: str, expected: str) -> None:
+    with pytest.raises(CellExecutionError) as failed:
+        played(lab, "%load_ext esker\n%esker lab.esker", cell)
+    assert failed.value.ename == "UsageError", failed.value
+    assert expected in failed.value.evalue, failed.value.evalue
+
+
+def test_no_database_is_said_and_a_variable_is_found(lab: pathlib.Path) -> None:
+    with pytest.raises(CellExecutionError, match="no database is open: %esker TARGET"):
+        played(lab, "%load_ext esker", "%find level = 1")
+    outputs = played(lab, "%load_ext esker\nimport esker\ndb = esker.open('lab.esker')", "%find -o one level = 1", "len(one)")
+    assert outputs[2][0]["data"]["text/plain"] == "1"
+
+
+def test_a_drawing_has_a_limit(tmp_path: pathlib.Path) -> None:
+    with esker.open(str(tmp_path / "db"), create=True) as db:
+        for i in range(70):
+            db.link("job:1", "read", f"file:/in/{i}")
+        db.link("job:1", "write", "file:/out")
+        assert db.lineage("file:/out").to_svg() is None
+        assert db.lineage("file:/in/1", depth=0).to_svg() is None
+        ring = db.lineage("file:/out", depth=0)
+        assert ring._repr_html_().startswith("<pre")
+
+
+def test_rings_are_drawn(tmp_path: pathlib.Path) -> None:
+    with esker.open(str(tmp_path / "db"), create=True) as db:
+        db.link("job:1", "read", "file:/a", at="2026-01-01")
+        db.link("job:1", "write", "file:/b", at="2026-01-01")
+        db.link("job:2", "read", "file:/b", at="2026-01-02")
+        db.link("job:2", "write", "file:/a", at="2026-01-02")
+        picture = db.lineage("file:/a").to_svg()
+        assert picture is not None
+        assert picture.count("<rect") in (3, 4)
