@@ -47,6 +47,8 @@ test: setup darshan-logs origin-servers slurm ## every test that fits into minut
 	scripts/check-fsspec.sh
 	scripts/check-python.sh
 	scripts/check-openlineage.sh
+	scripts/check-harvest.sh
+	scripts/check-packaging.sh
 	scripts/check-ro-crate.sh
 	scripts/check-mcp.sh
 	scripts/check-web.sh
@@ -83,6 +85,10 @@ bench: build ## the figures of docs/book/bench.md
 .PHONY: bench-boss
 bench-boss: build ## objects beside SQLite, DuckDB and PostgreSQL: the table in docs/objects.md
 	scripts/bench-boss.sh
+
+.PHONY: dist
+dist: ## the source archive with all crates in it, target/dist/esker-VERSION.tar.gz: builds without a network
+	scripts/dist.sh
 
 docs: setup ## the API documentation
 	cargo doc --locked --no-deps

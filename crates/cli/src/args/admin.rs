@@ -37,6 +37,22 @@ impl From<EngineArg> for StoreEngine {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Databases are readable for as long as docs/book/format-promise.md says. Nobody may have the database open \
+        meanwhile. Exit code 1 with --check if there is something to do.\n\nExamples:\n  \
+        esker upgrade lab.esker --check\n  esker backup lab.esker before && esker upgrade lab.esker"
+)]
+pub(crate) struct UpgradeArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Only say whether there is something to do
+    #[arg(long)]
+    pub(crate) check: bool,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+#[derive(Debug, Args)]
 #[command(after_help = "Example:\n  esker stats lab.esker --format json")]
 pub(crate) struct StatsArgs {
     #[command(flatten)]

@@ -9,6 +9,7 @@ mod cluster;
 mod console;
 mod far;
 mod find;
+mod harvest;
 mod import;
 mod mcp;
 mod mount;
@@ -26,7 +27,7 @@ mod write;
 pub(crate) use access::{GrantArgs, RevokeArgs};
 pub(crate) use admin::{
     BackupArgs, CheckArgs, CompactArgs, CompletionsArgs, EngineArg, InitArgs, ManArgs, RestoreArgs,
-    ShellArgs, StatsArgs,
+    ShellArgs, StatsArgs, UpgradeArgs,
 };
 pub(crate) use cluster::{
     ClusterAddArgs, ClusterArgs, ClusterCheckArgs, ClusterCommand, ClusterDownArgs,
@@ -39,6 +40,7 @@ pub(crate) use find::{
     FindArgs, FindFormat, IndexArgs, IndexChangeArgs, IndexCommand, IndexListArgs, TagArgs,
     TagChangeArgs, TagCommand, TagHow, TagListArgs, TagRemoveArgs, TagWhom,
 };
+pub(crate) use harvest::HarvestArgs;
 pub(crate) use import::{
     CrateProfile, ExportArgs, ExportCommand, ExportGrapharArgs, ExportRoCrateArgs, ExportTableArgs,
     ImportArgs, ImportCommand, ImportDarshanArgs, ImportGrapharArgs, ImportOpenLineageArgs,
@@ -232,6 +234,8 @@ pub(crate) enum Command {
     Travel(TravelArgs),
     /// Create, import, read and change objects: data with a number, ID attributes and tags
     Object(ObjectArgs),
+    /// Read the headers of FITS, HDF5, netCDF and Zarr files into tags of objects
+    Harvest(HarvestArgs),
     /// Search objects by attributes and tags, or files below a path
     Find(Box<FindArgs>),
     /// Tag objects, alone or all that a filter holds of
@@ -286,6 +290,8 @@ pub(crate) enum Command {
     Backup(BackupArgs),
     /// Make a database from a backup
     Restore(RestoreArgs),
+    /// Bring a database of an earlier Esker up to this one's format
+    Upgrade(UpgradeArgs),
     /// Serve a database to other machines, by gRPC and HTTP
     Serve(ServeArgs),
     /// Open the console in a browser: lineage, runs, space, tags, queries, the servers

@@ -16,6 +16,7 @@ mod find;
 mod get;
 mod grant;
 mod graphar;
+mod harvest;
 mod history;
 mod import_darshan;
 mod import_openlineage;
@@ -44,6 +45,7 @@ mod stats;
 mod tag;
 mod top;
 pub(crate) mod travel;
+mod upgrade;
 mod write;
 
 use crate::args::{Cli, Command, ImportCommand, NamespaceCommand, PlacementCommand, TopBy};
@@ -163,6 +165,7 @@ fn run_command(
         }
         Command::Find(args) if args.filter.starts_with('/') => names::find(&args, context),
         Command::Find(args) => find::run(&args, context),
+        Command::Harvest(args) => harvest::run(&args, context),
         Command::Tag(args) => tag::run(&args.command, context),
         Command::Index(args) => index::run(&args.command, context),
         Command::Grant(args) => grant::grant(&args, context),
@@ -202,6 +205,7 @@ fn run_command(
         Command::Bench(args) => crate::bench::run(&args, context),
         Command::Backup(args) => backup::run(&args, context),
         Command::Restore(args) => restore::run(&args, context),
+        Command::Upgrade(args) => upgrade::run(&args, context),
         Command::Serve(args) => serve::run(&args, context),
         Command::Console(args) => console::run(&args, context),
         Command::Mcp(args) => mcp::run(&args, context),

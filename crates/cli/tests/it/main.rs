@@ -41,4 +41,5 @@ mod site;
 mod slurm;
 mod slurm_jobs;
 mod tables;
+mod upgrade;
 mod window;

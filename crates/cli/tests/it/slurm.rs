@@ -278,6 +278,40 @@ fn a_job_brings_its_cluster() {
     );
 }
 
+/// The script in `packaging/slurm`, submitted as it says itself.
+#[test]
+fn the_batch_script_that_is_handed_out_works() {
+    let dir = tempfile::tempdir().unwrap();
+    let slurm = Slurm::start(dir.path(), 2, 29);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/slurm/esker.sbatch");
+    let script = fs::canonicalize(script).unwrap();
+    let work = "set -e\nesker put $ESKER_TARGET file:/a size=3\nesker get $ESKER_TARGET file:/a --format json\n";
+    fs::write(dir.path().join("work.sh"), work).unwrap();
+    for _ in 0..2 {
+        let done = slurm.run(
+            "sbatch",
+            &[
+                "--wait",
+                "--time=4",
+                "-N2",
+                "-o",
+                "handed.txt",
+                script.to_str().unwrap(),
+                "sh",
+                "work.sh",
+            ],
+        );
+        let told = fs::read_to_string(dir.path().join("handed.txt")).unwrap_or_default();
+        assert!(done.status.success(), "{told}{done:?}");
+        assert!(
+            told.contains("(2 servers)") && told.contains("file:/a"),
+            "{told}"
+        );
+    }
+    assert!(dir.path().join("esker-storage").is_dir());
+    assert!(!dir.path().join("esker-storage/address").exists());
+}
+
 /// A job that is cancelled stops its servers in good order: what was acknowledged is there for the next one.
 #[test]
 fn a_cancelled_job_keeps_what_it_had() {

@@ -1,0 +1,289 @@
+//! A process that reads headers: Python, with the program in `worker.py`. One that dies, or takes too long, is replaced.
+
+use super::find::Kind;
+use anyhow::Context as _;
+use esker_model::Value;
+use serde_json::{Value as Json, json};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+const PROGRAM: &str = include_str!("worker.py");
+/// How long Python and one of the libraries may take to start: on a shared file system that is long.
+const START: Duration = Duration::from_mins(2);
+/// How often somebody who waits looks whether they are to stop.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What readers are told.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits<'a> {
+    pub(super) python: &'a Path,
+    pub(super) tags: u32,
+    pub(super) value: u64,
+    pub(super) memory: u64,
+    pub(super) time: Duration,
+}
+
+/// What came of a file.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// Its tags.
+    Read(Header),
+    /// It cannot be read.
+    Failed(String),
+    /// Nobody here can read such files.
+    Missing(String),
+    /// The command is to stop.
+    Stopped,
+}
+
+/// What a header says.
+#[derive(Debug)]
+pub(super) struct Header {
+    /// What the file turned out to be.
+    pub(super) format: String,
+    /// In the order of the file.
+    pub(super) tags: Vec<(String, Value)>,
+}
+
+/// A running process.
+pub(super) struct Worker {
+    child: Child,
+    stdin: ChildStdin,
+    lines: Receiver<String>,
+}
+
+/// Why there is no line.
+enum Silence {
+    TimedOut,
+    Ended,
+    Stopped,
+}
+
+impl Worker {
+    /// Starts one.
+    pub(super) fn start(limits: &Limits<'_>, stop: &dyn Fn() -> bool) -> anyhow::Result<Self> {
+        let python = limits.python;
+        let starting = || format!("starting {}: give another with --python", python.display());
+        let mut child = Command::new(python)
+            .args(["-I", "-c", PROGRAM])
+            .args([limits.tags.to_string(), limits.value.to_string()])
+            .args([
+                limits.memory.to_string(),
+                limits.time.as_secs().max(1).to_string(),
+            ])
+            // Each of their threads would take addresses, and there is nothing to compute.
+            .env("OPENBLAS_NUM_THREADS", "1")
+            .env("OMP_NUM_THREADS", "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(starting)?;
+        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            anyhow::bail!("a reader has no pipes");
+        };
+        let (send, lines) = mpsc::channel();
+        // It ends with the process, whose end of the pipe goes away.
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines() {
+                let Ok(line) = line else { return };
+                if send.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut worker = Self {
+            child,
+            stdin,
+            lines,
+        };
+        match worker.line(START, stop) {
+            Ok(_) | Err(Silence::Stopped) => Ok(worker),
+            Err(_) => {
+                let status = worker.end();
+                anyhow::bail!(
+                    "{} ({}) does not read files: give a Python of 3.9 or later with --python",
+                    python.display(),
+                    ended(status)
+                )
+            }
+        }
+    }
+
+    /// Asks for a file; whether the process is still of use.
+    pub(super) fn read(
+        &mut self,
+        kind: Kind,
+        path: &str,
+        limits: &Limits<'_>,
+        stop: &dyn Fn() -> bool,
+    ) -> (Answer, bool) {
+        let mut asked = json!({ "path": path, "kind": kind.name() }).to_string();
+        asked.push('\n');
+        // Where it has died, the missing answer says so.
+        let _ = self.stdin.write_all(asked.as_bytes());
+        let answer = self.document(START, stop).and_then(|first| {
+            if first["begin"] == true {
+                self.document(limits.time, stop)
+            } else {
+                Ok(first)
+            }
+        });
+        match answer {
+            Ok(answer) => (understood(&answer), answer["last"] != true),
+            Err(Silence::Stopped) => {
+                self.end();
+                (Answer::Stopped, false)
+            }
+            Err(Silence::TimedOut) => {
+                self.end();
+                let text = format!(
+                    "reading its header takes more than {}: left",
+                    crate::units::elapsed(limits.time)
+                );
+                (Answer::Failed(text), false)
+            }
+            Err(Silence::Ended) => {
+                let text = format!("the library died of it ({})", ended(self.end()));
+                (Answer::Failed(text), false)
+            }
+        }
+    }
+
+    fn document(&mut self, time: Duration, stop: &dyn Fn() -> bool) -> Result<Json, Silence> {
+        let line = self.line(time, stop)?;
+        serde_json::from_str(&line).map_err(|_| Silence::Ended)
+    }
+
+    fn line(&mut self, time: Duration, stop: &dyn Fn() -> bool) -> Result<String, Silence> {
+        let began = Instant::now();
+        loop {
+            match self.lines.recv_timeout(TICK.min(time)) {
+                Ok(line) => return Ok(line),
+                Err(RecvTimeoutError::Disconnected) => return Err(Silence::Ended),
+                Err(RecvTimeoutError::Timeout) if stop() => return Err(Silence::Stopped),
+                Err(RecvTimeoutError::Timeout) if began.elapsed() >= time => {
+                    return Err(Silence::TimedOut);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    fn end(&mut self) -> Option<ExitStatus> {
+        // One that has closed its pipe is about to end by itself, and how says why.
+        for _ in 0..20 {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Some(status);
+            }
+            if self.lines.try_recv() != Err(mpsc::TryRecvError::Disconnected) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
+        self.child.wait().ok()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn ended(status: Option<ExitStatus>) -> String {
+    match status.map(|s| (s.code(), s.signal())) {
+        Some((Some(code), _)) => format!("it ended with exit code {code}"),
+        Some((None, Some(signal))) => format!("signal {signal}"),
+        Some((None, None)) | None => "it ended".to_owned(),
+    }
+}
+
+fn understood(answer: &Json) -> Answer {
+    if let Some(error) = answer["error"].as_str() {
+        return Answer::Failed(error.to_owned());
+    }
+    if let Some(library) = answer["missing"].as_str() {
+        let why = match answer["why"].as_str() {
+            Some(why) if !why.is_empty() => format!("Python's {library} does not start: {why}"),
+            _ => format!("Python has no {library}"),
+        };
+        return Answer::Missing(why);
+    }
+    let Some(tags) = answer["tags"].as_array() else {
+        return Answer::Failed("its reader said nothing of use".to_owned());
+    };
+    let tags = tags.iter().filter_map(|pair| {
+        let name = pair[0].as_str()?;
+        Some((name.to_owned(), value(&pair[1])))
+    });
+    let mut tags: Vec<_> = tags.collect();
+    for (field, name) in [
+        ("truncated", "esker.harvest.truncated"),
+        ("unread", "esker.harvest.unread"),
+        ("warning", "esker.harvest.warning"),
+    ] {
+        if let Some(text) = answer[field].as_str() {
+            tags.push((name.to_owned(), Value::String(text.to_owned())));
+        }
+    }
+    Answer::Read(Header {
+        format: answer["format"].as_str().unwrap_or_default().to_owned(),
+        tags,
+    })
+}
+
+fn value(json: &Json) -> Value {
+    match json {
+        Json::Null => Value::Null,
+        Json::Bool(truth) => Value::Bool(*truth),
+        Json::Number(number) => match number.as_i64() {
+            Some(whole) => Value::I64(whole),
+            None => Value::F64(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        Json::String(text) => Value::String(text.clone()),
+        Json::Array(items) => Value::List(items.iter().map(value).collect()),
+        Json::Object(special) => {
+            if let Some(hex) = special.get("x").and_then(Json::as_str) {
+                return Value::Bytes(bytes(hex));
+            }
+            let double = special.get("f").and_then(Json::as_str);
+            Value::F64(double.and_then(|d| d.parse().ok()).unwrap_or(f64::NAN))
+        }
+    }
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits = hex.as_bytes().chunks_exact(2);
+    let byte = |pair: &[u8]| {
+        let text = std::str::from_utf8(pair).ok()?;
+        u8::from_str_radix(text, 16).ok()
+    };
+    digits.filter_map(byte).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_json_lacks_come_through() {
+        assert_eq!(value(&json!({"f": "-inf"})), Value::F64(f64::NEG_INFINITY));
+        assert!(matches!(value(&json!({"f": "nan"})), Value::F64(x) if x.is_nan()));
+        assert_eq!(value(&json!({"f": "1e-05"})), Value::F64(1e-5));
+        assert_eq!(value(&json!({"x": "00fF"})), Value::Bytes(vec![0, 255]));
+        assert_eq!(
+            value(&json!([1, 2.0, "a"])),
+            Value::List(vec![
+                Value::I64(1),
+                Value::F64(2.0),
+                Value::String("a".into())
+            ])
+        );
+    }
+}

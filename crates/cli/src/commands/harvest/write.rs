@@ -1,0 +1,332 @@
+//! Headers into the graph: an object for each file, found again by where the file lies.
+//!
+//! ```text
+//!  file:/data/m31.fits ──has──► object:N     name, location = the path; app = fits; size, mtime, …; a tag for each entry
+//! ```
+//!
+//! A new object gets its stamp ([`STAMP`]) together with its edge, once its number is known: a harvest that is cut off in between reads the
+//! file again.
+
+use super::find::Candidate;
+use super::worker::Header;
+use crate::times::now_nanos;
+use esker::Database;
+use esker_model::filter::{Comparison, Expr, Test};
+use esker_model::object::{
+    Find, Found, Identity, ObjectId, ObjectKey, ObjectRead as _, object_ref, object_type,
+};
+use esker_model::{
+    Batch, Cancel, EdgeTypeId, Error, ErrorKind, GraphRead as _, GraphWrite as _, Op, Properties,
+    Result, Schema, Value, Version, VertexChange, VertexId, VertexRef, VertexTypeId,
+};
+use std::collections::{BTreeSet, HashMap};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The tag that changes when the file does.
+const STAMP: &str = "esker.harvest.stamp";
+/// The tag that says when a file was read: whatever was set with it is the harvest's, all else is not.
+const AT: &str = "esker.harvest.at";
+
+/// A file that was harvested before.
+#[derive(Debug, Clone)]
+pub(super) struct Known {
+    pub(super) id: ObjectId,
+    pub(super) stamp: String,
+}
+
+/// A file and its header.
+pub(super) struct Item {
+    pub(super) candidate: Candidate,
+    /// With what the limits say, so that others read it again.
+    pub(super) stamp: String,
+    pub(super) known: Option<ObjectId>,
+    pub(super) header: Header,
+}
+
+/// What became of items.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Written {
+    pub(super) created: u64,
+    pub(super) updated: u64,
+    pub(super) tags: u64,
+}
+
+/// Writes to one database.
+pub(super) struct Writer<'d> {
+    database: &'d Database,
+    schema: Arc<Schema>,
+    file: VertexTypeId,
+    directory: VertexTypeId,
+    has: EdgeTypeId,
+}
+
+/// What is known of the files below those paths, by path.
+pub(super) fn known(
+    database: &Database,
+    roots: &[PathBuf],
+    cancel: &dyn Cancel,
+) -> anyhow::Result<HashMap<String, Known>> {
+    let below = roots.iter().filter_map(|root| root.to_str()).map(|root| {
+        let inside = root.trim_end_matches('/');
+        let location = |comparison, text: String| {
+            let test = Test::Compare(comparison, Value::String(text));
+            Expr::term("location", test)
+        };
+        // `0` is the character behind `/`.
+        Expr::any_of([
+            location(Comparison::Eq, root.to_owned()),
+            location(Comparison::Ge, format!("{inside}/"))
+                .and(location(Comparison::Lt, format!("{inside}0"))),
+        ])
+    });
+    let filter = Expr::term(STAMP, Test::Exists).and(Expr::any_of(below));
+    let mut find = Find::all(filter);
+    find.select = Some(vec!["location".to_owned(), STAMP.to_owned()]);
+    let mut known = HashMap::new();
+    let report = database.find(&find, cancel, &mut |found| {
+        if let (Some(Value::String(path)), Some(Value::String(stamp))) =
+            (found.get("location"), found.get(STAMP))
+        {
+            let (id, stamp) = (found.id, stamp.clone());
+            known.insert(path.clone(), Known { id, stamp });
+        }
+        ControlFlow::Continue(())
+    })?;
+    if !report.missing.is_empty() {
+        let text = "a server does not answer, so that what was harvested before is not known";
+        return Err(Error::Unavailable(text.to_owned()).into());
+    }
+    Ok(known)
+}
+
+impl<'d> Writer<'d> {
+    pub(super) fn new(database: &'d Database) -> Result<Self> {
+        let schema = database.schema()?;
+        if object_type(&schema).is_none() {
+            let text = "this database has a type `Object` of its own, and no objects";
+            return Err(Error::Invalid(text.to_owned()));
+        }
+        Ok(Self {
+            database,
+            file: schema.vertex_type_id("File")?,
+            directory: schema.vertex_type_id("Directory")?,
+            has: schema.edge_type_id("has")?,
+            schema,
+        })
+    }
+
+    /// Writes many at once; where the database refuses them, one by one, and `bad` hears of those that it refuses even so.
+    pub(super) fn write(
+        &self,
+        items: &[Item],
+        bad: &mut dyn FnMut(&Item, &Error),
+    ) -> Result<Written> {
+        match self.some(items) {
+            Err(e) if is_about_input(&e) => {}
+            done => return done,
+        }
+        let mut sum = Written::default();
+        for item in items {
+            match self.some(std::slice::from_ref(item)) {
+                Ok(written) => {
+                    sum.created += written.created;
+                    sum.updated += written.updated;
+                    sum.tags += written.tags;
+                }
+                Err(e) if is_about_input(&e) => bad(item, &e),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(sum)
+    }
+
+    fn some(&self, items: &[Item]) -> Result<Written> {
+        let keys: Vec<ObjectKey> = items.iter().map(key).collect();
+        let found = self.database.read_objects(&keys, None)?;
+        let (mut first, mut second) = (Batch::new(), Batch::new());
+        let mut new = Vec::new();
+        let mut written = Written::default();
+        for (item, found) in items.iter().zip(&found) {
+            written.tags += item.header.tags.len() as u64;
+            if let Some(found) = found {
+                written.updated += 1;
+                self.update(item, found, &mut first)?;
+                self.link(item, found.id, &mut first)?;
+            } else {
+                written.created += 1;
+                let mut tags = tags(item);
+                tags.remove(STAMP);
+                first.push(Op::CreateObject {
+                    identity: identity(item),
+                    attributes: attributes(item),
+                    tags,
+                });
+                new.push(item);
+            }
+        }
+        self.database.apply(first)?;
+        if new.is_empty() {
+            return Ok(written);
+        }
+        let keys: Vec<ObjectKey> = new.iter().map(|item| identity(item).into()).collect();
+        for (item, found) in new.iter().zip(self.database.read_objects(&keys, None)?) {
+            // Somebody may have deleted it already.
+            let Some(found) = found else { continue };
+            second.push(Op::SetAttributes {
+                vertex: self.object(found.id)?,
+                set: Properties::new().with(STAMP, item.stamp.as_str()),
+                remove: Vec::new(),
+            });
+            self.link(item, found.id, &mut second)?;
+        }
+        self.database.apply(second)?;
+        Ok(written)
+    }
+
+    fn object(&self, id: ObjectId) -> Result<VertexRef> {
+        object_ref(&self.schema, id)
+            .ok_or_else(|| Error::Invalid("this database has no objects".to_owned()))
+    }
+
+    /// From the file to its object.
+    fn link(&self, item: &Item, id: ObjectId, batch: &mut Batch) -> Result<()> {
+        let path = &item.candidate.path;
+        let (type_id, name) = match item.candidate.kind {
+            super::find::Kind::Zarr => (self.directory, "Directory"),
+            _ => (self.file, "File"),
+        };
+        let vertex = VertexRef {
+            id: VertexId::of(name, path),
+            type_id,
+        };
+        batch.push(Op::EnsureVertex {
+            vertex,
+            key: path.clone(),
+        });
+        batch.push(Op::PutEdge {
+            source: vertex,
+            edge_type: self.has,
+            destination: self.object(id)?,
+            properties: Properties::new().with("evidence", "observed"),
+        });
+        Ok(())
+    }
+
+    fn update(&self, item: &Item, found: &Found, batch: &mut Batch) -> Result<()> {
+        let vertex = self.object(found.id)?;
+        let to = identity(item);
+        if let Some(from) = found.identity()
+            && from != to
+        {
+            let object = found.id;
+            batch.push(Op::MoveObject { object, from, to });
+        }
+        let set = differing(&attributes(item), &found.attributes);
+        if !set.is_empty() {
+            let remove = Vec::new();
+            batch.push(Op::ChangeVertex {
+                vertex,
+                set,
+                remove,
+            });
+        }
+        let tags = tags(item);
+        let gone: Vec<&str> = found
+            .tags
+            .iter()
+            .map(|(name, _)| name)
+            .filter(|name| tags.get(name).is_none())
+            .collect();
+        let remove = if gone.is_empty() {
+            Vec::new()
+        } else {
+            let own = self.harvested(found)?;
+            let gone = gone.into_iter().filter(|name| own.contains(*name));
+            gone.map(str::to_owned).collect()
+        };
+        let set = differing(&tags, &found.tags);
+        batch.push(Op::SetAttributes {
+            vertex,
+            set,
+            remove,
+        });
+        Ok(())
+    }
+
+    /// The tags of an object that a harvest set last: others are somebody's own.
+    fn harvested(&self, found: &Found) -> Result<BTreeSet<String>> {
+        let range = esker_model::VersionRange::ALL;
+        let events = self.database.vertex_history(found.id.vertex(), range)?;
+        let mut harvests: BTreeSet<Version> = BTreeSet::from([found.created]);
+        for event in &events {
+            if matches!(&event.change, VertexChange::Set(name, _) if name == AT) {
+                harvests.insert(event.version);
+            }
+        }
+        let mut seen = BTreeSet::new();
+        let mut own = BTreeSet::new();
+        // The newest first.
+        for event in events {
+            if let VertexChange::Set(name, _) = event.change
+                && seen.insert(name.clone())
+                && harvests.contains(&event.version)
+            {
+                own.insert(name);
+            }
+        }
+        Ok(own)
+    }
+}
+
+fn key(item: &Item) -> ObjectKey {
+    match item.known {
+        Some(id) => id.into(),
+        None => identity(item).into(),
+    }
+}
+
+fn identity(item: &Item) -> Identity {
+    Identity {
+        name: item.candidate.path.clone(),
+        app: item.header.format.clone(),
+        owner: i64::from(item.candidate.about.uid),
+        step: 0,
+    }
+}
+
+fn attributes(item: &Item) -> Properties {
+    let about = item.candidate.about;
+    Properties::new()
+        .with("location", item.candidate.path.as_str())
+        .with("size", i64::try_from(about.size).unwrap_or(i64::MAX))
+        .with("mode", i64::from(about.mode))
+        .with("uid", i64::from(about.uid))
+        .with("gid", i64::from(about.gid))
+        .with("mtime", Value::Timestamp(about.mtime))
+}
+
+fn tags(item: &Item) -> Properties {
+    let mut tags = Properties::new();
+    for (name, value) in &item.header.tags {
+        tags.set(name.as_str(), value.clone());
+    }
+    tags.set(STAMP, item.stamp.as_str());
+    tags.set(AT, Value::Timestamp(now_nanos()));
+    tags
+}
+
+/// What is not so already.
+fn differing(wanted: &Properties, there: &Properties) -> Properties {
+    let new = wanted
+        .iter()
+        .filter(|(name, value)| there.get(name) != Some(*value))
+        .map(|(name, value)| (name.to_owned(), value.clone()));
+    Properties::from_sorted(new.collect())
+}
+
+/// Whether what was to be written is to blame.
+fn is_about_input(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Missing)
+}
