@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-versions='duckdb hypothesis igraph ipykernel ipython mypy nbclient nbformat networkx numpy pandas>=2.2 polars>=1 pyarrow>=14 pytest ruff'
+versions='duckdb fsspec hatchling hypothesis igraph ipykernel ipython mypy nbclient nbformat networkx numpy pandas>=2.2 polars>=1 pyarrow>=14 pytest ruff'
 venv=$(realpath -m "${ESKER_PYTHON_DIR:-target/python}")
 if [ "$(cat "$venv/complete" 2>/dev/null)" != "$versions" ]; then
     rm -rf "$venv"
@@ -21,3 +21,6 @@ tests=$PWD/python
 cd "$venv"
 bin/python -m mypy.stubtest esker._esker --ignore-disjoint-bases
 bin/python -m pytest -q -p no:cacheprovider -c "$tests/pyproject.toml" --rootdir "$tests" "$tests/tests"
+# `esker://` for fsspec, with its own abstract tests.
+bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall "$tests/esker-fsspec"
+bin/python -m pytest -q -p no:cacheprovider --rootdir "$tests/esker-fsspec" "$tests/esker-fsspec/tests/test_database.py"

@@ -53,7 +53,7 @@ def test_each_magic_shows_and_keeps(lab: pathlib.Path) -> None:
     assert "'file:/data/plot.png'" in outputs[2][0]["text"]
     assert "tas" in outputs[3][0]["data"]["text/html"]
     assert outputs[4][0]["data"]["text/plain"] == "['tas']"
-    assert "job:1" in str(outputs[5])
+    assert "esker.Found: 1" in str(outputs[5])
     assert outputs[7][0]["data"]["text/plain"] == "['http://e/s']"
     assert outputs[8][0]["data"]["text/plain"] == "False"
     assert "<svg" in outputs[9][0]["data"]["text/html"]
@@ -70,7 +70,7 @@ def test_each_magic_shows_and_keeps(lab: pathlib.Path) -> None:
         ("%find level >", "level >"),
         ("%find levle > 1", "did you mean `level`"),
         ("%%sparql more\nASK {}", "stands on the line"),
-        ("%%sparql\nNONSENSE", "NONSENSE"),
+        ("%%sparql\nNONSENSE", "the query is not SPARQL"),
         ("%%sparql\nDELETE WHERE { ?s ?p ?o }", "update"),
         ("%travel", "usage: %%travel"),
         ("%esker nowhere.esker", "nowhere.esker"),

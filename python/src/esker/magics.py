@@ -12,13 +12,13 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
-from IPython.core.magic_arguments import MagicArgumentParser
 
 from .errors import EskerError
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 __all__ = ["EskerMagics"]
 
 
-class _Parser(MagicArgumentParser):
-    """One whose help is printed and whose mistakes are one line."""
+class _Parser(argparse.ArgumentParser):
+    """One whose mistakes are one line, and do not end the kernel."""
 
-    def error(self, message: str) -> None:  # type: ignore[override]
+    def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; {self.format_usage().strip()}")
 
 
 def _parser(name: str, what: str) -> _Parser:
-    return _Parser(prog=name, description=what, add_help=True)
+    return _Parser(prog=name, description=what, add_help=False)
 
 
 def _walker(name: str, what: str) -> _Parser:
@@ -174,4 +174,4 @@ def _text(line: str, cell: str | None, usage: str) -> tuple[str | None, str]:
         return variable, rest
     if rest:
         raise UsageError(f"`{rest}` stands on the line of the magic; usage: {usage}")
-    return variable, cell
+    return variable, cell.strip()

@@ -1,7 +1,8 @@
-"""Metadata of far files for fsspec, through a tier of Esker's site cache."""
+"""Files for fsspec: those of a database's namespace, and far ones through a tier of Esker's site cache."""
 
+from .database import EskerFileSystem
 from .filesystem import EskerSiteFileSystem
 from .tier import TierError
 
-__all__ = ["EskerSiteFileSystem", "TierError"]
+__all__ = ["EskerFileSystem", "EskerSiteFileSystem", "TierError"]
 __version__ = "0.1.0"
