@@ -51,6 +51,7 @@ test: setup darshan-logs origin-servers slurm ## every test that fits into minut
 	scripts/check-packaging.sh
 	scripts/check-ro-crate.sh
 	scripts/check-mcp.sh
+	scripts/check-docs.sh
 	scripts/check-web.sh
 
 test-long: setup darshan-logs origin-servers ## many more random histories and crashes, for an hour or so
@@ -90,7 +91,9 @@ bench-boss: build ## objects beside SQLite, DuckDB and PostgreSQL: the table in 
 dist: ## the source archive with all crates in it, target/dist/esker-VERSION.tar.gz: builds without a network
 	scripts/dist.sh
 
-docs: setup ## the API documentation
+docs: setup ## the documentation site, target/docs, and the API documentation
+	cargo build --locked --bin esker
+	scripts/check-docs.sh build
 	cargo doc --locked --no-deps
 
 clean: ## remove what was built

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# The documentation site, built into target/docs: every link leads somewhere, nothing is loaded from another host, and the tutorial's commands print what
+# it shows. With `build` it is only built.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+versions='sphinx==9.0.4 myst-parser==5.2.0 furo==2025.12.19'
+esker=$(realpath "${ESKER_BIN:-${CARGO_TARGET_DIR:-target}/debug/esker}")
+venv=$(realpath -m "${ESKER_DOCS_DIR:-target/docs-venv}")
+if [ "$(cat "$venv/complete" 2>/dev/null)" != "$versions" ]; then
+    rm -rf "$venv"
+    python3 -m venv "$venv"
+    # shellcheck disable=SC2086
+    "$venv/bin/pip" install --quiet --disable-pip-version-check $versions
+    echo "$versions" >"$venv/complete"
+fi
+[ "${1:-}" = build ] || python3 scripts/docs/run.py "$(dirname "$esker")" docs/book/tutorial.md
+python3 scripts/docs/site.py "$esker" target/docs-src
+rm -rf target/docs
+"$venv/bin/sphinx-build" -q -W --keep-going -b html target/docs-src target/docs
+# A link may lead elsewhere; whatever a page loads may not.
+loaded=$(grep -rnoE '<(script|img|iframe|source)[^>]* src="(https?:)?//[^"]*"|<link[^>]* rel="(stylesheet|preload|icon|preconnect)"[^>]* href="(https?:)?//[^"]*"' target/docs --include='*.html' || true)
+loaded+=$(grep -rnoE "url\\([\"']?(https?:)?//[^)]*\\)|@import +[\"'(]" target/docs --include='*.css' || true)
+[ -z "$loaded" ] || { echo "loaded from elsewhere:" >&2; echo "$loaded" >&2; exit 1; }
+for file in index.html searchindex.js llms.txt llms-full.txt reference/options.html reference/http.html; do
+    [ -s "target/docs/$file" ] || { echo "target/docs/$file is missing" >&2; exit 1; }
+done
+echo "docs: $(find target/docs -name '*.html' | wc -l) pages in target/docs; nothing in them is loaded from elsewhere"

@@ -1,0 +1,119 @@
+"""Lays the sources of the documentation site out in one folder: the pages, and those that are made of the program.
+
+site.py ESKER FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def help_of(esker: str, *words: str) -> str:
+    return subprocess.run([esker, *words, "--help"], capture_output=True, text=True, check=True, env={"COLUMNS": "110"}).stdout
+
+
+def commands_in(text: str) -> list[str]:
+    """Names under the heading `Commands:` of a help."""
+    found = re.search(r"^Commands:\n((?:  .*\n)+)", text, re.M)
+    names = re.findall(r"^  ([a-z][a-z-]*)", found.group(1), re.M) if found else []
+    return [name for name in names if name != "help"]
+
+
+def options(esker: str) -> str:
+    """Every command with all its options, as the program tells them."""
+    out = ["# Options of every command\n", "As `--help` of each prints them.\n"]
+
+    def add(words: list[str]) -> None:
+        text = help_of(esker, *words)
+        out.append(f"{'#' * (len(words) + 1)} esker {' '.join(words)}\n")
+        body = text.split("\nGlobal options:")[0] if words else text
+        examples = re.search(r"^Examples?:\n.*", text, re.M | re.S)
+        if examples and examples.group() not in body:
+            body += "\n\n" + examples.group()
+        out.append(f"```text\n{body.rstrip()}\n```\n")
+        for name in commands_in(text):
+            add([*words, name])
+
+    for name in commands_in(help_of(esker)):
+        add([name])
+    return "\n".join(out)
+
+
+def http(document: dict) -> str:
+    """The paths of the HTTP API, from its OpenAPI document."""
+    out = ["# HTTP API\n", "From the server's own document, `GET /api/v1/openapi.json`. [server.md](../book/server.md) tells how to ask.\n"]
+    for path, item in document["paths"].items():
+        for verb, operation in item.items():
+            if not isinstance(operation, dict) or "summary" not in operation:
+                continue
+            out.append(f"## `{verb.upper()} {path}`\n")
+            out.append(operation["summary"] + ".\n")
+            rows = operation.get("parameters", [])
+            if rows:
+                out.append("| parameter | in | |\n|---|---|---|")
+                for row in rows:
+                    needed = " (required)" if row.get("required") else ""
+                    text = row.get("description", "").replace("|", "\\|")
+                    out.append(f"| `{row['name']}` | {row['in']} | {text}{needed} |")
+                out.append("")
+    return "\n".join(out)
+
+
+def title_and_first(text: str) -> tuple[str, str]:
+    title = re.search(r"^# (.*)", text, re.M)
+    body = re.sub(r"^#.*|^```.*?^```|^\|.*", "", text, flags=re.M | re.S if False else re.M)
+    first = next((p for p in body.split("\n\n") if p.strip() and not p.lstrip().startswith(("```", "|", "<"))), "")
+    return (title.group(1) if title else "", re.sub(r"\s+", " ", first).strip()[:200])
+
+
+def main(esker: str, folder: pathlib.Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(ROOT / "docs", folder, ignore=shutil.ignore_patterns("site", "notebooks"))
+    for name in ("conf.py", "index.md"):
+        shutil.copy(ROOT / "docs/site" / name, folder / name)
+    shutil.copy(ROOT / "docs/site/internals.md", folder / "internals/index.md")
+    shutil.copy(ROOT / "ARCHITECTURE.md", folder / "ARCHITECTURE.md")
+    (folder / "reference").mkdir()
+    (folder / "reference/options.md").write_text(options(esker))
+    document = json.loads((ROOT / "web/openapi.json").read_text())
+    (folder / "reference/http.md").write_text(http(document))
+    pages = sorted(p for p in folder.rglob("*.md") if p.name not in ("index.md",))
+    known = {p.relative_to(folder).as_posix() for p in pages}
+    for page in pages:
+        text = page.read_text()
+        here = page.relative_to(folder).parent
+
+        # What the site does not have is in the repository: its name stays, without a link.
+        def kept(found: re.Match[str], here: pathlib.PurePath = here) -> str:
+            label, target = found.groups()
+            path = target.split("#")[0]
+            if not path or "://" in target:
+                return found.group()
+            parts: list[str] = []
+            for part in (*here.parts, *pathlib.PurePosixPath(path).parts):
+                parts = parts[:-1] if part == ".." else [*parts, part]
+            there = folder / "/".join(parts)
+            return found.group() if there.exists() else f"{label} (`{path.replace('../', '')}`)"
+
+        page.write_text(re.sub(r"\[([^\]\n]+)\]\(([^)\s]+)\)", kept, text))
+    extra = folder / "_extra"
+    extra.mkdir()
+    lines = ["# Esker", "", "> The metadata of scientific computing as a versioned property graph: lineage, search, a namespace, RDF, remote metadata.", ""]
+    whole = []
+    for name in sorted(known):
+        text = (folder / name).read_text()
+        title, first = title_and_first(text)
+        lines.append(f"- [{title}]({name.removesuffix('.md')}.html): {first}")
+        whole.append(text)
+    (extra / "llms.txt").write_text("\n".join(lines) + "\n")
+    (extra / "llms-full.txt").write_text("\n\n".join(whole))
+
+
+main(sys.argv[1], pathlib.Path(sys.argv[2]))
