@@ -2336,6 +2336,24 @@ export interface operations {
                     "application/json": components["schemas"]["OpenLineageTaken"];
                 };
             };
+            /** @description done */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenLineageTaken"];
+                };
+            };
+            /** @description some were taken: `failed_events` says which were not */
+            207: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenLineageTaken"];
+                };
+            };
             /** @description the request makes no sense as it stands */
             400: {
                 headers: {
@@ -4940,6 +4958,24 @@ export interface operations {
         responses: {
             /** @description done */
             200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenLineageTaken"];
+                };
+            };
+            /** @description done */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenLineageTaken"];
+                };
+            };
+            /** @description some were taken: `failed_events` says which were not */
+            207: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -30,10 +30,13 @@ fn operation(endpoint: &Endpoint) -> Json {
             json!({"schema": schema_of("FoundLine")}),
         );
     }
-    responses.insert(
-        "200".into(),
-        json!({"description": "done", "content": content}),
-    );
+    let done = json!({"description": "done", "content": content});
+    if matches!(endpoint.run, Run::Receive) {
+        responses.insert("201".into(), done.clone());
+        let partly = json!({"description": "some were taken: `failed_events` says which were not", "content": content});
+        responses.insert("207".into(), partly);
+    }
+    responses.insert("200".into(), done);
     responses.insert(
         "400".into(),
         failure("the request makes no sense as it stands"),

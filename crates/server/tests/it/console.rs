@@ -201,7 +201,7 @@ fn pages_get_what_they_show() {
         .iter()
         .find(|e| e["@id"] == "#job/1")
         .unwrap();
-    assert_eq!(job["result"], json!([{"@id": "file:///out"}]));
+    assert_eq!(job["result"], json!({"@id": "file:///out"}));
     drop(database);
 }
 
