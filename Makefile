@@ -46,6 +46,7 @@ test: setup darshan-logs origin-servers slurm ## every test that fits into minut
 	scripts/check-sparql-clients.sh
 	scripts/check-fsspec.sh
 	scripts/check-python.sh
+	scripts/check-notebooks.sh
 	scripts/check-openlineage.sh
 	scripts/check-harvest.sh
 	scripts/check-packaging.sh

@@ -66,6 +66,15 @@ def http(document: dict) -> str:
     return "\n".join(out)
 
 
+def page_of(book: dict) -> str:
+    """A notebook as a page: its texts and cells."""
+    out = []
+    for cell in book["cells"]:
+        text = "".join(cell["source"])
+        out.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+    return "\n\n".join(out) + "\n"
+
+
 def title_and_first(text: str) -> tuple[str, str]:
     title = re.search(r"^# (.*)", text, re.M)
     body = re.sub(r"^#.*|^```.*?^```|^\|.*", "", text, flags=re.M | re.S if False else re.M)
@@ -82,6 +91,9 @@ def main(esker: str, folder: pathlib.Path) -> None:
     shutil.copy(ROOT / "ARCHITECTURE.md", folder / "ARCHITECTURE.md")
     (folder / "reference").mkdir()
     (folder / "reference/options.md").write_text(options(esker))
+    (folder / "notebooks").mkdir()
+    for book in sorted((ROOT / "docs/notebooks").glob("*.ipynb")):
+        (folder / "notebooks" / f"{book.stem}.md").write_text(page_of(json.loads(book.read_text())))
     document = json.loads((ROOT / "web/openapi.json").read_text())
     (folder / "reference/http.md").write_text(http(document))
     pages = sorted(p for p in folder.rglob("*.md") if p.name not in ("index.md",))
