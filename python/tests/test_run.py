@@ -86,7 +86,7 @@ def test_a_run_within_a_run_belongs_to_it(db, here):
     with esker.run("outer", db=db) as outer:
         with esker.run("inner", db=db) as inner:
             pass
-    assert db.edge(inner.id, "belongs", outer.id) == {}
+    assert db.edge(inner.id, "belongs", outer.id) == {"evidence": "observed"}
 
 
 def test_a_database_that_is_away_gets_the_run_later(here):
