@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 use tun_rs::{DeviceBuilder, SyncDevice};
 
 /// Where the locks are.
@@ -112,7 +113,17 @@ fn remove_leftovers() -> Result<()> {
 }
 
 fn device(name: &str) -> Result<SyncDevice> {
-    let made = DeviceBuilder::new().name(name).build_sync();
+    let mut made = DeviceBuilder::new().name(name).build_sync();
+    // Whoever had the number last may still be letting go of its device.
+    for _ in 0..100 {
+        match &made {
+            Err(e) if e.kind() == std::io::ErrorKind::ResourceBusy => {
+                std::thread::sleep(Duration::from_millis(20));
+                made = DeviceBuilder::new().name(name).build_sync();
+            }
+            _ => break,
+        }
+    }
     let device = made.map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => Error::Lacking("there is no /dev/net/tun".into()),
         std::io::ErrorKind::PermissionDenied => {
