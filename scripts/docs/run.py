@@ -1,21 +1,22 @@
 """Runs what pages show, in its order, and compares what comes out with what the page says.
 
-run.py FOLDER PAGE…: FOLDER has the program `esker`. Each page has a machine of its own, by `unshare` and an overlay: its files can be written anywhere, its
-servers have their ports, its mounts their places, and all of it is gone with the page. Variables and the folder go on from block to block.
-
-What is done with a block depends on its label:
+run.py FOLDER PAGE…: FOLDER has the program `esker`. Each page has a machine of its own, by `unshare` and an overlay: it writes
+anywhere, its servers have their ports, its mounts their places, and all of it is gone with the page. Variables and the folder
+go on from block to block. What is done with a block depends on its label:
 
 sh          bash runs it. A `text` block directly behind it is what must come out on standard output
-console     lines `$ COMMAND`; between them what each prints on standard output and error. A line that ends in `\\` goes on, and so does one before `> `
+console     lines `$ COMMAND`; between them what each prints on standard output and error. A line that ends in `\\` goes on, and
+            so does one before `> `
 json, toml, python
             is parsed. Examples of Python are run by python/tests/test_docs.py
 any other   is shown. A block without a label is a mistake
 
-In what is to come out, `…` is anything in a line and a line of it any lines. Comments, which readers do not see, say more about the block behind them:
+In what is to come out, `…` is anything in a line and a line of it any lines. Comments, which readers do not see, say more about
+the block behind them:
 
 <!-- docs: run COMMANDS -->         bash runs them, over several lines if need be. $ESKER_REPO is the repository
 <!-- docs: exit N -->               the block ends with that exit code, and its `text` has standard error, too
-<!-- docs: skip because REASON -->  the block is not run here
+<!-- docs: skip because REASON -->  it is not run here; `--help` behind its lines tells that there are such commands and options
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LIMIT = 60
+HERE = pathlib.Path("/home/me/here")
+LIMIT = 30
 """Seconds that a block may take."""
 PARSERS: dict[str, Callable[[str], object]] = {"json": json.loads, "toml": tomllib.loads, "python": ast.parse}
 GIVEN = ("ESKER_LOGS", "ESKER_HARVEST", "ESKER_ETCD")
@@ -97,12 +99,23 @@ def commands(text: str) -> list[tuple[str, str]]:
 START = """
 [ ! -e {folder}/state ] || . {folder}/state
 trap 'export -p > {folder}/state; printf "cd %q\\n" "$PWD" >> {folder}/state' EXIT
-settled() {{ for _ in {{1..50}}; do kill -0 $1 2>{folder}/none || return 0; ss -Hltnp | grep -q "pid=$1," && return 0; sleep 0.1; done; }}
+there() {{ {{ ss -Hltn; cat /proc/mounts; }} | wc -l; }}
+before=$(there)
+settled() {{
+    for _ in {{1..50}}; do
+        if ! kill -0 $1 2>/dev/null || [ "$(there)" -gt "$before" ]; then break; fi
+        sleep 0.1
+    done
+    before=$(there)
+}}
 """
 
 
 def waiting(script: str) -> str:
-    """The script, which waits for what it puts into the background until that listens or has ended: readers are slower than bash."""
+    """The script, which waits for what it puts into the background until somebody listens or has mounted, or it has ended.
+
+    Readers are slower than bash.
+    """
     return re.sub(r"^([^&#\n]*[^&\n]&)(\s*#.*)?$", r"\1 settled $!", script, flags=re.M)
 
 
@@ -119,15 +132,18 @@ class Page:
         self.wrong.append(f"{self.path}:{self.line}: {what.rstrip()}")
 
     def bash(self, script: str, both: bool) -> tuple[int, str, str]:
-        """Exit code and output. Files take it, for a server that goes on in the background has it open."""
-        kept = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": "/home/me", "USER": "me"}
+        """Exit code and output. New files take it: servers of earlier blocks may still write to theirs."""
+        kept = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": str(HERE.parent), "USER": "me"}
         kept |= {"ESKER_REPO": str(ROOT)} | {name: os.environ.get(name, "") for name in GIVEN}
         script = START.format(folder=self.folder) + waiting(script)
+        for name in ("out", "err"):
+            (self.folder / name).unlink(missing_ok=True)
         with (self.folder / "out").open("w+") as out, (self.folder / "err").open("w+") as err:
             try:
                 words = ["bash", "-euo", "pipefail", "-c", script]
                 into = subprocess.STDOUT if both else err
-                done = subprocess.run(words, cwd="/home/me/here", env=kept, stdin=subprocess.DEVNULL, stdout=out, stderr=into, timeout=LIMIT)
+                silent = subprocess.DEVNULL
+                done = subprocess.run(words, cwd=HERE, env=kept, stdin=silent, stdout=out, stderr=into, timeout=LIMIT)
                 code = done.returncode
             except subprocess.TimeoutExpired:
                 code = -1
@@ -157,7 +173,7 @@ class Page:
     def go(self) -> None:
         skip, code = "", 0
         found = list(pieces(pathlib.Path(self.path).read_text()))
-        for (self.line, label, text), (_, after, what) in zip(found, [*found[1:], (0, "", "")], strict=True):
+        for (self.line, label, text), (_, after, what) in zip(found, [*found[1:], (0, "", "")], strict=False):
             if label == "!skip" and text.startswith("because "):
                 skip = " ".join(text.removeprefix("because ").split())
             elif label == "!exit":
@@ -176,6 +192,9 @@ class Page:
             self.fail("the block has no label")
             return "without a label"
         if skip:
+            for line in text.split("\n") if label == "sh" else []:
+                if line.startswith("esker "):
+                    self.sh(re.sub(r" +#.*| -- .*", "", line) + " --help > /dev/null", 0, None)
             return f"not run: {skip}"
         if label in ("sh", "console"):
             if label == "sh":
@@ -210,7 +229,7 @@ def alone(folder: pathlib.Path) -> None:
     os.chroot(root)
     os.chdir(ROOT)
     folder.mkdir(exist_ok=True)
-    pathlib.Path("/home/me/here").mkdir(parents=True)
+    HERE.mkdir(parents=True)
 
 
 def inside(path: str, folder: pathlib.Path) -> None:
@@ -226,12 +245,22 @@ def inside(path: str, folder: pathlib.Path) -> None:
 def main(words: list[str]) -> int:
     if words[0] == "--inside":
         inside(words[1], pathlib.Path(words[2]))
-    command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"] + ["--map-root-user"] * (os.getuid() != 0)
-    environment = os.environ | {"PATH": f"{words[0]}:{os.environ['PATH']}"}
-    bad = 0
-    for name in words[1:]:
+    programs, *pages = words
+    command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if os.getuid() != 0:
+        command.append("--map-root-user")
+    environment = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"}
+    bad, counts = 0, Counter[str]()
+    for name in pages:
         with tempfile.TemporaryDirectory() as folder:
-            bad += subprocess.run([*command, sys.executable, __file__, "--inside", name, folder], env=environment, cwd=ROOT).returncode != 0
+            # Bash is the first process there, and buries what others leave.
+            words = [*command, "bash", "-c", '"$@"; exit $?', "bash", sys.executable, __file__, "--inside", name, folder]
+            done = subprocess.run(words, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+            print(done.stdout, end="", flush=True)
+            bad += done.returncode != 0
+            for number, kind in re.findall(r"[:,] (\d+) ([^,\n]+)", done.stdout):
+                counts[kind] += int(number)
+    print(f"{len(pages)} pages, {bad} wrong: " + ", ".join(f"{n} {what}" for what, n in counts.most_common()))
     return 1 if bad else 0
 
 

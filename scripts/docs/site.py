@@ -114,6 +114,7 @@ def main(esker: str, folder: pathlib.Path) -> None:
             there = folder / "/".join(parts)
             return found.group() if there.exists() else f"{label} (`{path.replace('../', '')}`)"
 
+        text = re.sub(r"^<!-- docs: .*?-->\n", "", text, flags=re.M | re.S)  # what is for run.py
         page.write_text(re.sub(r"\[([^\]\n]+)\]\(([^)\s]+)\)", kept, text))
     extra = folder / "_extra"
     extra.mkdir()
