@@ -32,7 +32,7 @@ rm -rf target/docs
 loaded=$(grep -rnoE '<(script|img|iframe|source)[^>]* src="(https?:)?//[^"]*"|<link[^>]* rel="(stylesheet|preload|icon|preconnect)"[^>]* href="(https?:)?//[^"]*"' target/docs --include='*.html' || true)
 loaded+=$(grep -rnoE "url\\([\"']?(https?:)?//[^)]*\\)|@import +[\"'(]" target/docs --include='*.css' || true)
 [ -z "$loaded" ] || { echo "loaded from elsewhere:" >&2; echo "$loaded" >&2; exit 1; }
-for file in index.html searchindex.js llms.txt llms-full.txt reference/options.html reference/http.html; do
+for file in index.html searchindex.js llms.txt llms-full.txt reference/options.html reference/http.html reference/python.html; do
     [ -s "target/docs/$file" ] || { echo "target/docs/$file is missing" >&2; exit 1; }
 done
 echo "docs: $(find target/docs -name '*.html' | wc -l) pages in target/docs; nothing in them is loaded from elsewhere"
