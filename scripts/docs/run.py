@@ -38,7 +38,7 @@ from collections.abc import Callable, Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HERE = pathlib.Path("/home/me/here")
-LIMIT = 30
+LIMIT = 120
 """Seconds that a block may take."""
 PARSERS: dict[str, Callable[[str], object]] = {"json": json.loads, "toml": tomllib.loads, "python": ast.parse}
 GIVEN = ("ESKER_LOGS", "ESKER_HARVEST", "ESKER_ETCD")
@@ -102,7 +102,7 @@ trap 'export -p > {folder}/state; printf "cd %q\\n" "$PWD" >> {folder}/state' EX
 there() {{ {{ ss -Hltn; cat /proc/mounts; }} | wc -l; }}
 before=$(there)
 settled() {{
-    for _ in {{1..50}}; do
+    for _ in {{1..100}}; do
         if ! kill -0 $1 2>/dev/null || [ "$(there)" -gt "$before" ]; then break; fi
         sleep 0.1
     done
