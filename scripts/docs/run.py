@@ -8,7 +8,7 @@ sh          bash runs it. A `text` block directly behind it is what must come ou
 console     lines `$ COMMAND`; between them what each prints on standard output and error. A line that ends in `\\` goes on, and
             so does one before `> `
 json, toml, python
-            is parsed. Examples of Python are run by python/tests/test_docs.py
+            is parsed, and left as `block.toml` or so for the next commands. Examples of Python are run by python/tests/test_docs.py
 any other   is shown. A block without a label is a mistake
 
 In what is to come out, `…` is anything in a line and a line of it any lines. Comments, which readers do not see, say more about
@@ -203,6 +203,7 @@ class Page:
                 self.console(text, code)
             return "run"
         if label in PARSERS:
+            (HERE / f"block.{label}").write_text(text)
             try:
                 PARSERS[label](text)
             except (ValueError, SyntaxError) as error:
