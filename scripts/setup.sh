@@ -26,6 +26,10 @@ need_command ssh || missing+=(openssh-client)
 need_command openssl || missing+=(openssl)
 # Tests of far servers make network namespaces.
 need_command ip || missing+=(iproute2)
+# Commands that the book shows.
+need_command strace || missing+=(strace)
+need_command zstd || missing+=(zstd)
+need_command setfattr || missing+=(attr)
 # The console's pages are tried in a browser.
 [ -n "${ESKER_CHROMIUM:-}" ] || need_command chromium || need_command chromium-browser || need_command google-chrome || missing+=(chromium)
 if [ "${1:-}" = rocksdb ]; then

@@ -12,6 +12,8 @@ import shutil
 import subprocess
 import sys
 
+import python_api
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -95,6 +97,7 @@ def main(esker: str, folder: pathlib.Path) -> None:
     for book in sorted((ROOT / "docs/notebooks").glob("*.ipynb")):
         (folder / "notebooks" / f"{book.stem}.md").write_text(page_of(json.loads(book.read_text())))
     document = json.loads((ROOT / "web/openapi.json").read_text())
+    (folder / "reference/python.md").write_text(python_api.page(ROOT / "python/src/esker"))
     (folder / "reference/http.md").write_text(http(document))
     pages = sorted(p for p in folder.rglob("*.md") if p.name not in ("index.md",))
     known = {p.relative_to(folder).as_posix() for p in pages}
@@ -114,6 +117,7 @@ def main(esker: str, folder: pathlib.Path) -> None:
             there = folder / "/".join(parts)
             return found.group() if there.exists() else f"{label} (`{path.replace('../', '')}`)"
 
+        text = re.sub(r"^<!-- docs: .*?-->\n", "", text, flags=re.M | re.S)  # what is for run.py
         page.write_text(re.sub(r"\[([^\]\n]+)\]\(([^)\s]+)\)", kept, text))
     extra = folder / "_extra"
     extra.mkdir()

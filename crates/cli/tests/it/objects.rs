@@ -206,6 +206,7 @@ fn the_example_of_the_readme_works() {
     let readme = std::fs::read_to_string(readme).unwrap();
     let (_, section) = readme.split_once("## Objects and tags").unwrap();
     let example = section.split("```").nth(1).unwrap();
+    let example = example.strip_prefix("sh").unwrap();
     assert!(example.matches("\nesker ").count() >= 6, "{example}");
     let bin = Path::new(env!("CARGO_BIN_EXE_esker")).parent().unwrap();
     let output = Command::new("sh")
