@@ -50,6 +50,7 @@ test: setup darshan-logs origin-servers slurm ## every test that fits into minut
 	scripts/check-openlineage.sh
 	scripts/check-harvest.sh
 	scripts/check-packaging.sh
+	scripts/check-prov.sh
 	scripts/check-ro-crate.sh
 	scripts/check-mcp.sh
 	scripts/check-docs.sh

@@ -5,6 +5,7 @@
 pub mod darshan;
 pub mod graphar;
 pub mod openlineage;
+pub mod prov;
 pub mod secrets;
 pub mod slurm;
 pub mod table;

@@ -12,6 +12,7 @@ pub mod error;
 pub mod filter;
 pub mod graph;
 pub mod id;
+pub mod iri;
 pub mod key;
 pub mod lanes;
 pub mod limits;

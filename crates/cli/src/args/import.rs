@@ -24,6 +24,8 @@ pub(crate) enum ImportCommand {
     /// Read events of OpenLineage from files: runs, their jobs and datasets
     #[command(name = "openlineage")]
     OpenLineage(ImportOpenLineageArgs),
+    /// Read provenance of W3C PROV: PROV-N, PROV-JSON, PROV-XML, PROV-O, and bags of `cwltool --provenance`
+    Prov(super::prov::ImportProvArgs),
     /// Read vertices from tables
     Vertices(ImportTableArgs),
     /// Read edges from tables
@@ -252,6 +254,13 @@ pub(crate) enum ExportCommand {
                       esker export ro-crate lab.esker job:4711 - --profile process"
     )]
     RoCrate(ExportRoCrateArgs),
+    /// Write what is known as provenance of W3C PROV: PROV-N, PROV-JSON or PROV-O
+    #[command(
+        after_help = "What documents said comes out as they said it. What this database knows itself comes as activities, agents and entities; each                       write of a file made a version, an entity that is a specialization of the file.\n\nExamples:\n  \
+                      esker export prov lab.esker lab.ttl\n  \
+                      esker export prov lab.esker plot.provn file:/scratch/plot.png"
+    )]
+    Prov(super::prov::ExportProvArgs),
 }
 
 /// How much a crate tells.

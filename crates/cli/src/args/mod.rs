@@ -16,6 +16,7 @@ mod mount;
 mod names;
 mod object;
 mod placement;
+mod prov;
 mod rdf;
 mod read;
 mod run;
@@ -59,6 +60,7 @@ pub(crate) use object::{
 pub(crate) use placement::{
     ExplainArgs, ExplainFormat, PlacementArgs, PlacementCommand, TreeArg, kind_parser,
 };
+pub(crate) use prov::{ExportProvArgs, ImportProvArgs, ProvEncoding, ProvOutput};
 pub(crate) use rdf::{
     Algorithm, AnswerFormat, DumpFormat, InferRules, RdfAlgorithmArgs, RdfArgs, RdfCommand,
     RdfDumpArgs, RdfLoadArgs, RdfPlainArgs, RdfStatsArgs, RdfWorkerArgs, SparqlArgs,

@@ -32,6 +32,7 @@ pub(crate) fn run(command: &ExportCommand, context: &mut Context) -> anyhow::Res
         ExportCommand::Vertices(args) => (&args.table, TableKind::Vertices, args.deleted),
         ExportCommand::Edges(args) => (args, TableKind::Edges, false),
         ExportCommand::Graphar(args) => return super::graphar::export(args, context),
+        ExportCommand::Prov(args) => return super::prov::export(args, context),
         ExportCommand::RoCrate(args) => return super::export_ro_crate::run(args, context),
     };
     let format = format_of(args)?;

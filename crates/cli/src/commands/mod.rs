@@ -32,6 +32,7 @@ pub(crate) mod mount;
 mod names;
 mod object;
 mod placement;
+mod prov;
 mod put;
 pub(crate) mod rdf;
 mod restore;
@@ -134,6 +135,7 @@ fn run_command(
             ImportCommand::Darshan(args) => import_darshan::run(&args, context),
             ImportCommand::Sacct(args) => import_sacct::run(&args, context),
             ImportCommand::OpenLineage(args) => import_openlineage::run(&args, context),
+            ImportCommand::Prov(args) => prov::import(&args, context),
             ImportCommand::Vertices(args) => {
                 import_table::run(&args, crate::args::TableKind::Vertices, context)
             }

@@ -28,6 +28,7 @@ mod objects;
 mod openlineage;
 mod operations;
 mod processes;
+mod prov;
 mod rdf;
 mod rdf_workers;
 mod resize;

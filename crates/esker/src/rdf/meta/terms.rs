@@ -1,5 +1,7 @@
 //! Names in the metadata graph: IRIs of vertices and of what schemas define, literals of values.
 
+use esker_model::iri::escape;
+pub(super) use esker_model::iri::vertex;
 use esker_model::{Value, Version, VertexId};
 use std::fmt::Write as _;
 
@@ -8,8 +10,6 @@ pub const GRAPH: &str = "urn:esker:meta";
 /// What stands before a time in a name of the past.
 pub(super) const AS_OF: &str = "?as_of=";
 
-/// The prefix of everything of the database's own.
-pub(super) const OWN: &str = "urn:esker:";
 pub(super) const TYPES: &str = "urn:esker:types/";
 pub(super) const ATTRIBUTES: &str = "urn:esker:attributes/";
 pub(super) const EDGES: &str = "urn:esker:edges/";
@@ -29,38 +29,11 @@ const XSD: &str = "http://www.w3.org/2001/XMLSchema#";
 /// A literal: its text, and its datatype (empty: a string).
 pub(super) type Literal = (String, String);
 
-/// A text as a part of an IRI: what IRIs allow in a path stays, all else is written by its bytes.
-pub(super) fn escape(text: &str, to: &mut String) {
-    for c in text.chars() {
-        if c.is_ascii_alphanumeric()
-            || "-._~/:@!$&'()*+,;=".contains(c)
-            || !c.is_ascii() && c.is_alphanumeric()
-        {
-            to.push(c);
-        } else {
-            let mut bytes = [0; 4];
-            for b in c.encode_utf8(&mut bytes).bytes() {
-                let _ = write!(to, "%{b:02X}");
-            }
-        }
-    }
-}
-
 /// A prefix and a text behind it.
 pub(super) fn iri(prefix: &str, text: &str) -> String {
     let mut to = String::with_capacity(prefix.len() + text.len() + 8);
     to.push_str(prefix);
     escape(text, &mut to);
-    to
-}
-
-/// The vertex that a name (`type:key`) means.
-pub(super) fn vertex(prefix: &str, key: &str) -> String {
-    let mut to = String::with_capacity(OWN.len() + prefix.len() + key.len() + 1);
-    to.push_str(OWN);
-    escape(prefix, &mut to);
-    to.push(':');
-    escape(key, &mut to);
     to
 }
 

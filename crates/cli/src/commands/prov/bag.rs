@@ -1,0 +1,142 @@
+//! Bags (`BagIt`, RFC 8493) with provenance in them, as `cwltool --provenance` writes.
+
+use anyhow::{Context as _, anyhow, bail};
+use md5::Md5;
+use sha1::Sha1;
+use sha1::digest::{Digest, DynDigest};
+use sha2::{Sha256, Sha512};
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader};
+use std::path::{Component, Path, PathBuf};
+
+/// Where `CWLProv` has its documents, best first.
+const DOCUMENTS: [&str; 6] = ["json", "provn", "xml", "ttl", "nt", "jsonld"];
+const DOCUMENT: &str = "metadata/provenance/primary.cwlprov";
+
+/// Checksums that bags may have, the best that a bag has counts.
+const ALGORITHMS: [&str; 4] = ["sha512", "sha256", "sha1", "md5"];
+
+/// Whether a folder is a bag.
+pub(super) fn is_bag(folder: &Path) -> bool {
+    folder.join("bagit.txt").is_file()
+}
+
+/// The document in a bag, once the bag has been found whole: with all files that it names, the tag files and the document with the checksums that it
+/// says, the data too if `all`.
+pub(super) fn document(folder: &Path, ending: Option<&str>, all: bool) -> anyhow::Result<PathBuf> {
+    let declared = fs::read_to_string(folder.join("bagit.txt"))?;
+    if !declared.starts_with("BagIt-Version:") {
+        bail!("bagit.txt: line 1: expected `BagIt-Version: …`");
+    }
+    let candidates = DOCUMENTS
+        .iter()
+        .filter(|e| ending.is_none_or(|ending| ending == **e));
+    let mut candidates = candidates.map(|ending| PathBuf::from(format!("{DOCUMENT}.{ending}")));
+    let Some(document) = candidates.find(|path| folder.join(path).is_file()) else {
+        let which = ending.unwrap_or("*");
+        bail!("this bag has no {DOCUMENT}.{which}");
+    };
+    let mut known = false;
+    for (kind, checked) in [("tagmanifest", true), ("manifest", all)] {
+        let manifests = ALGORITHMS
+            .iter()
+            .map(|a| (*a, folder.join(format!("{kind}-{a}.txt"))));
+        let Some((algorithm, manifest)) = manifests.into_iter().find(|(_, path)| path.is_file())
+        else {
+            if kind == "manifest" {
+                bail!("this bag has no manifest-*.txt");
+            }
+            continue;
+        };
+        for (path, expected) in read_manifest(&manifest)? {
+            let file = folder.join(&path);
+            if !file.is_file() {
+                bail!(
+                    "{}: {} is missing in the bag",
+                    name(&manifest),
+                    path.display()
+                );
+            }
+            if checked || path == document {
+                let found = checksum(&file, algorithm)?;
+                if !found.eq_ignore_ascii_case(&expected) {
+                    bail!(
+                        "{}: {} has the checksum {found}, not {expected}: the bag has been changed or damaged",
+                        name(&manifest),
+                        path.display()
+                    );
+                }
+            }
+            known |= path == document;
+        }
+    }
+    if !known {
+        bail!("no manifest of the bag names {}", document.display());
+    }
+    Ok(folder.join(document))
+}
+
+fn name(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// Paths within the bag, and their checksums.
+fn read_manifest(path: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
+    let reading = || format!("reading {}", name(path));
+    let file = BufReader::new(File::open(path).with_context(reading)?);
+    let mut all = Vec::new();
+    for (i, line) in file.lines().enumerate() {
+        let line = line.with_context(reading)?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let wrong = |what: &str| anyhow!("{}: line {}: {what}", name(path), i + 1);
+        let (sum, file) = line
+            .split_once(char::is_whitespace)
+            .ok_or_else(|| wrong("expected a checksum and a path"))?;
+        // A star says that the file was read as it is.
+        let file = file.trim_start().trim_start_matches('*');
+        let file = file
+            .replace("%0A", "\n")
+            .replace("%0D", "\r")
+            .replace("%25", "%");
+        let file = PathBuf::from(file);
+        let inside = |c: Component<'_>| matches!(c, Component::Normal(_) | Component::CurDir);
+        if !file.components().all(inside) {
+            return Err(wrong("the path leads out of the bag"));
+        }
+        all.push((file, sum.to_owned()));
+    }
+    Ok(all)
+}
+
+fn checksum(path: &Path, algorithm: &str) -> anyhow::Result<String> {
+    struct Sink(Box<dyn DynDigest>);
+    impl io::Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.update(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let digest: Box<dyn DynDigest> = match algorithm {
+        "sha512" => Box::new(Sha512::new()),
+        "sha256" => Box::new(Sha256::new()),
+        "sha1" => Box::new(Sha1::new()),
+        _ => Box::new(Md5::new()),
+    };
+    let mut sink = Sink(digest);
+    let reading = || format!("reading {}", path.display());
+    let mut file = File::open(path).with_context(reading)?;
+    io::copy(&mut file, &mut sink).with_context(reading)?;
+    Ok(sink.0.finalize().iter().fold(String::new(), |mut text, b| {
+        let _ = write!(text, "{b:02x}");
+        text
+    }))
+}
