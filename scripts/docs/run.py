@@ -8,7 +8,7 @@ sh          bash runs it. A `text` block directly behind it is what must come ou
 console     lines `$ COMMAND`; between them what each prints on standard output and error. A line that ends in `\\` goes on, and
             so does one before `> `
 json, toml, python
-            is parsed, and left as `block.toml` or so for the next commands. Examples of Python are run by python/tests/test_docs.py
+            is parsed, and left as `block.toml` or so for the next commands. python/tests/test_docs.py runs examples of Python
 any other   is shown. A block without a label is a mistake
 
 In what is to come out, `…` is anything in a line and a line of it any lines. Comments, which readers do not see, say more about
@@ -237,7 +237,7 @@ def inside(path: str, folder: pathlib.Path) -> None:
     alone(folder)
     page = Page(path, folder)
     page.go()
-    print(f"{path}: " + (", ".join(f"{n} {what}" for what, n in page.counts.items()) or "no blocks"))
+    print(f"{path}: " + ("; ".join(f"{n} {what}" for what, n in page.counts.items()) or "no blocks"))
     for what in page.wrong:
         print(what, file=sys.stderr)
     sys.exit(bool(page.wrong))
@@ -259,9 +259,9 @@ def main(words: list[str]) -> int:
             done = subprocess.run(words, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True)
             print(done.stdout, end="", flush=True)
             bad += done.returncode != 0
-            for number, kind in re.findall(r"[:,] (\d+) ([^,\n]+)", done.stdout):
+            for number, kind in re.findall(r"[:;] (\d+) ([^;\n]+)", done.stdout):
                 counts[kind] += int(number)
-    print(f"{len(pages)} pages, {bad} wrong: " + ", ".join(f"{n} {what}" for what, n in counts.most_common()))
+    print(f"{len(pages)} pages, {bad} wrong: " + "; ".join(f"{n} {what}" for what, n in counts.most_common()))
     return 1 if bad else 0
 
 
