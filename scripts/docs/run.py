@@ -248,9 +248,9 @@ def main(words: list[str]) -> int:
         inside(words[1], pathlib.Path(words[2]))
     programs, *pages = words
     command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    if os.getuid() != 0:
-        command.append("--map-root-user")
     environment = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"}
+    if os.getuid() != 0:  # users may not lay a file system over `/`, not even in a namespace of theirs
+        command = ["sudo", "env", *(f"{name}={environment.get(name, '')}" for name in ("PATH", *GIVEN)), *command]
     bad, counts = 0, Counter[str]()
     for name in pages:
         with tempfile.TemporaryDirectory() as folder:
