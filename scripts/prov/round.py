@@ -10,7 +10,10 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import warnings
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import prov
 import prov.model as pm
@@ -45,9 +48,15 @@ def run(*words: str | os.PathLike[str]) -> str:
     return done.stdout
 
 
-def through(source: pathlib.Path, document: pm.ProvDocument, about: str) -> None:
-    database, out = scratch / "round.esker", scratch / "out"
-    subprocess.run(["rm", "-rf", database], check=True)
+def through(job: tuple[pathlib.Path, pm.ProvDocument, str, str]) -> str:
+    source, document, about, what = job
+    with tempfile.TemporaryDirectory(dir=scratch) as folder:
+        compare(source, document, about, pathlib.Path(folder))
+    return what
+
+
+def compare(source: pathlib.Path, document: pm.ProvDocument, about: str, folder: pathlib.Path) -> None:
+    database, out = folder / "round.esker", folder / "out"
     run("import", "prov", database, source)
     for suffix in (".json", ".provn"):
         run("export", "prov", database, out.with_suffix(suffix), "--force")
@@ -58,19 +67,18 @@ def through(source: pathlib.Path, document: pm.ProvDocument, about: str) -> None
     assert out.with_suffix(".again.json").read_text() == out.with_suffix(".json").read_text(), about
 
 
-count = {}
-for name, make in examples.tests:
+jobs = []
+for number, (name, make) in enumerate(examples.tests):
     document = make()
     for suffix, (format_, settings) in FORMATS.items():
-        source = scratch / f"in{suffix}"
+        source = scratch / f"in{number}{suffix}"
         if suffix == ".ttl" and document.has_bundles():
             continue
         document.serialize(str(source), format=format_, **settings)
         # What the package does not read again itself says something else.
         if not same(document, load(source)):
             continue
-        through(source, document, f"{name}{suffix}")
-        count[f"examples, {suffix}"] = count.get(f"examples, {suffix}", 0) + 1
+        jobs.append((source, document, f"{name}{suffix}", f"examples, {suffix}"))
 for folder, step in (("json", 6), ("provn/provtoolbox", 1), ("provn/spec/prov-n", 1), ("provn/spec/prov-dm", 1), ("xml", 2), ("rdf", 10)):
     for source in sorted((tests / folder).iterdir())[::step]:
         if source.suffix not in FORMATS:
@@ -91,13 +99,14 @@ for folder, step in (("json", 6), ("provn/provtoolbox", 1), ("provn/spec/prov-n"
             continue
         # The package forgets all members of a collection but the first.
         if source.name != "example_33.xml":
-            through(source, document, str(source))
-            count[folder] = count.get(folder, 0) + 1
+            jobs.append((source, document, str(source), folder))
+with ThreadPoolExecutor(3) as several:
+    count = Counter(several.map(through, jobs))
 for source in sorted((tests / "malformed").iterdir()):
     if source.suffix in FORMATS:
         done = subprocess.run([esker, "import", "prov", scratch / "bad.esker", source], capture_output=True, text=True)
         assert done.returncode == 1 and source.name in done.stderr and "panic" not in done.stderr, (source, done)
-        count["refused"] = count.get("refused", 0) + 1
+        count["refused"] += 1
 for what, number in count.items():
     print(f"  {what}: {number}")
 assert count["examples, .json"] >= 8 and count["examples, .xml"] >= 5 and count["examples, .trig"] >= 5, count
