@@ -25,11 +25,11 @@ export LAB=$scratch/lab.esker
 "$ESKER" init "$LAB" --quiet
 cp "$here/scripts/ro-crate/flow.sh" .
 printf 'b\na\n' >in.txt
-"$ESKER" run --target "$LAB" --quiet -- ./flow.sh
+OMP_NUM_THREADS=3 "$ESKER" run --target "$LAB" --quiet --param case=upper -- ./flow.sh
 for profile in process workflow provenance; do
     for files in --files ''; do
         # shellcheck disable=SC2086
-        "$ESKER" export ro-crate "$LAB" "file:$scratch/upper.txt" "crate-$profile$files" --profile "$profile" $files --quiet \
+        "$ESKER" export ro-crate "$LAB" "file:$scratch/upper.txt" "crate-$profile$files" --profile "$profile" $files --quiet --environment \
             --license https://spdx.org/licenses/CC-BY-4.0
         # Without its files a crate is not attached: a workflow's own file is what an attached one must have.
         [ -n "$files" ] || [ "$profile" = process ] || continue

@@ -56,6 +56,13 @@ pub(crate) struct Stamp {
     pub(crate) mtime: i64,
 }
 
+impl Stamp {
+    /// Whether something was written in between. The space that it takes says nothing of that: file systems find it when they like.
+    pub(crate) const fn was_written_since(&self, before: &Self) -> bool {
+        self.size != before.size || self.mtime != before.mtime
+    }
+}
+
 impl Body {
     fn new(file: Arc<File>, source: Source, content: Option<Vec<u8>>) -> io::Result<Self> {
         let body = Self {

@@ -230,7 +230,8 @@ impl Files {
         }
         let mut published = body.published.lock();
         let failed = |e: io::Error| io_errno(&e);
-        if body.stamp().map_err(failed)? != published.stamp {
+        let stamp = body.stamp().map_err(failed)?;
+        if stamp.was_written_since(&published.stamp) {
             return Ok(());
         }
         match &inode.content {
@@ -395,14 +396,16 @@ impl Files {
         }
         let mut published = body.published.lock();
         let stamp = body.stamp().map_err(failed)?;
-        if stamp != published.stamp && node.state().privileged && body.backing.lock().is_some() {
+        let written = stamp.was_written_since(&published.stamp);
+        if written && node.state().privileged && body.backing.lock().is_some() {
             // It was opened before it got privileges, so the kernel has not said who wrote.
             self.drop_privileges(&SOMEBODY, node)?;
         }
         let mut source = body.source.lock();
+        // A time that was set stays until something is written.
         let times = SetAttributes {
-            mtime: Some(stamp.mtime),
-            ctime: Some(stamp.mtime),
+            mtime: written.then_some(stamp.mtime),
+            ctime: written.then_some(stamp.mtime),
             ..SetAttributes::default()
         };
         if let Source::Fresh(fresh) = &mut *source
@@ -441,7 +444,7 @@ impl Files {
         } else {
             let content = body.small(stamp.size).map_err(failed)?;
             let same = published.content.as_ref() == Some(&content);
-            if same && stamp == published.stamp {
+            if same && !written {
                 return Ok(());
             }
             let set = SetAttributes {

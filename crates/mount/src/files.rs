@@ -172,8 +172,10 @@ impl Files {
         {
             attributes.size = stamp.size;
             attributes.blocks = stamp.blocks.max(stamp.size.div_ceil(512));
-            attributes.mtime = attributes::time(stamp.mtime);
-            attributes.ctime = attributes.ctime.max(attributes.mtime);
+            if stamp.was_written_since(&published.stamp) {
+                attributes.mtime = attributes::time(stamp.mtime);
+                attributes.ctime = attributes.ctime.max(attributes.mtime);
+            }
         }
         attributes
     }

@@ -292,6 +292,9 @@ pub(crate) struct ExportRoCrateArgs {
     /// How much it tells
     #[arg(long, value_enum, default_value_t = CrateProfile::Auto)]
     pub(crate) profile: CrateProfile,
+    /// Tell the environment variables of executions, too; look at them before you publish
+    #[arg(long)]
+    pub(crate) environment: bool,
     /// Its licence
     #[arg(long, value_name = "URL")]
     pub(crate) license: Option<String>,

@@ -78,6 +78,7 @@ pub(crate) fn run(args: &ExportRoCrateArgs, context: &mut Context) -> anyhow::Re
         profile: wanted,
         name: args.name.clone(),
         license: args.license.clone(),
+        environment: args.environment,
         ..Settings::default()
     };
     if stdout {

@@ -6,7 +6,7 @@
 use crate::args::{ImportSacctArgs, RowFormat};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
-use crate::output::{Cell, Rows};
+use crate::output::{Cell, figures};
 use crate::progress::Progress;
 use crate::units::{counted, elapsed};
 use anyhow::Context as _;
@@ -14,7 +14,6 @@ use esker::Database;
 use esker_import::slurm::{self, Job, Sacct, Types};
 use esker_model::{Batch, Cancel as _, Error, ErrorKind, GraphRead as _, GraphWrite as _};
 use jiff::tz::TimeZone;
-use serde_json::json;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
@@ -235,23 +234,15 @@ fn print(
         }
         return Ok(());
     }
-    let columns = &["jobs", "steps", "bad", "vertices_created", "edges_created"];
-    let figures = [
-        sums.jobs,
-        sums.steps,
-        sums.bad,
-        sums.vertices_created,
-        sums.edges_created,
-    ];
-    if format == RowFormat::Json {
-        let pairs = columns.iter().zip(figures);
-        let object: serde_json::Map<_, _> =
-            pairs.map(|(n, v)| ((*n).to_owned(), json!(v))).collect();
-        writeln!(context.out, "{}", serde_json::Value::Object(object))?;
-    } else {
-        let mut rows = Rows::new(&mut context.out, format, context.style, columns);
-        rows.row(figures.map(Cell::Count).into())?;
-        rows.finish()?;
-    }
-    Ok(())
+    figures(
+        [
+            ("jobs", sums.jobs),
+            ("steps", sums.steps),
+            ("bad", sums.bad),
+            ("vertices_created", sums.vertices_created),
+            ("edges_created", sums.edges_created),
+        ],
+        format,
+        context,
+    )
 }

@@ -3,6 +3,7 @@
 //! Nothing here holds more than a few hundred rows: a scan of ten million edges prints as it reads.
 
 mod cell;
+mod figures;
 mod json;
 mod object;
 mod report;
@@ -10,6 +11,7 @@ mod rows;
 mod style;
 
 pub(crate) use cell::{Cell, quote, value_text};
+pub(crate) use figures::figures;
 pub(crate) use json::{properties_json, vertex_attributes_json};
 pub(crate) use object::{ObjectColumn, attribute_text};
 pub(crate) use report::report;

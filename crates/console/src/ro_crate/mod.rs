@@ -53,7 +53,8 @@ mod tests {
     use esker::Database;
     use esker::lineage::{LineageOptions, lineage};
     use esker_model::{
-        Batch, GraphRead as _, GraphWrite as _, NeverCancel, Op, Properties, VertexId, VertexRef,
+        Batch, GraphRead as _, GraphWrite as _, NeverCancel, Op, Properties, Value, VertexId,
+        VertexRef,
     };
     use serde_json::json;
     use std::collections::BTreeSet;
@@ -117,6 +118,14 @@ mod tests {
 
         // The run of a workflow has it in it, and programs are known.
         let mut batch = Batch::new();
+        let list = |item: &str| Value::List(vec![Value::String(item.into())]);
+        batch.push(Op::ChangeVertex {
+            vertex: vertex("Job", "1"),
+            set: Properties::new()
+                .with("settings", list("least=3"))
+                .with("environment", list("LANG=C")),
+            remove: Vec::new(),
+        });
         for (from, edge, to) in [
             (("Job", "1"), "belongs", ("Execution", "whole")),
             (("Job", "1"), "exe", ("Executable", "/bin/tool")),
@@ -155,6 +164,25 @@ mod tests {
             of("./")["mainEntity"],
             json!({"@id": "file:///bin/flow.sh"})
         );
+        let job = of("#job/1");
+        assert_eq!(
+            job["object"],
+            json!([{"@id": "file:///in%20x"}, {"@id": "#job/1/setting/least"}])
+        );
+        assert_eq!(of("#job/1/setting/least")["value"], "3");
+        assert_eq!(job.get("environment"), None, "only if it was asked for");
+        let more = Settings {
+            environment: true,
+            ..Settings::default()
+        };
+        let told = describe(&facts, &more);
+        let all = told["@graph"].as_array().unwrap();
+        let of = |id: &str| all.iter().find(|e| e["@id"] == id).unwrap();
+        assert_eq!(
+            of("#job/1")["environment"],
+            json!({"@id": "#job/1/environment/LANG"})
+        );
+        assert_eq!(of("#job/1/environment/LANG")["value"], "C");
         let less = Settings {
             profile: Some(Profile::Process),
             ..Settings::default()

@@ -3,13 +3,15 @@
 use super::Profile;
 use super::facts::{Facts, Uses, Workflow};
 use crate::{label, runs, value};
-use esker_model::{Vertex, VertexId};
+use esker_model::{Value, Vertex, VertexId};
 use serde_json::{Map, Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 const CONTEXT: &str = "https://w3id.org/ro/crate/1.1/context";
 const SPECIFICATION: &str = "https://w3id.org/ro/crate/1.1";
+/// The namespace of the terms that Workflow Run RO-Crate adds.
+const RUN_TERMS: &str = "https://w3id.org/ro/terms/workflow-run#";
 const WORKFLOW_CRATE: &str = "https://w3id.org/workflowhub/workflow-ro-crate/1.0";
 
 /// What a crate says that is no fact of the lineage.
@@ -25,6 +27,8 @@ pub struct Settings {
     pub license: Option<String>,
     /// Files that lie in the crate: where, by vertex.
     pub inside: BTreeMap<VertexId, String>,
+    /// Whether it tells the environment variables of executions.
+    pub environment: bool,
 }
 
 /// A path or a key as a part of a URI.
@@ -159,7 +163,7 @@ impl Writer<'_> {
     }
 
     /// An execution is an action with its inputs and outputs.
-    fn action(&self, entity: &mut Map<String, Json>, id: VertexId, vertex: &Vertex) {
+    fn action(&mut self, entity: &mut Map<String, Json>, id: VertexId, vertex: &Vertex) {
         let nothing = Uses::default();
         let mut uses = self.facts.uses.get(&id).unwrap_or(&nothing).clone();
         if let Some(workflow) = self.workflow.filter(|w| w.run == id) {
@@ -194,17 +198,53 @@ impl Writer<'_> {
         if let (Some(why), "failed") = (why, state) {
             entity.insert("error".into(), why.into());
         }
+        let settings = self.values(id, vertex, "settings", "setting");
+        if self.settings.environment {
+            let variables = self.values(id, vertex, "environment", "environment");
+            if !variables.is_empty() {
+                entity.insert("environment".into(), references(&variables));
+            }
+        }
         for (term, ids) in [
             ("object", &uses.objects),
             ("result", &uses.results),
             ("instrument", &uses.instruments),
             ("agent", &uses.agents),
         ] {
-            let ids = self.named(ids);
+            let mut ids = self.named(ids);
+            if term == "object" {
+                ids.extend(&settings);
+            }
             if !ids.is_empty() {
                 entity.insert(term.into(), references(ids));
             }
         }
+    }
+
+    /// The elements `NAME=VALUE` of an attribute of an execution, each as a value of its own; what they are called.
+    fn values(
+        &mut self,
+        id: VertexId,
+        vertex: &Vertex,
+        attribute: &str,
+        kind: &str,
+    ) -> Vec<String> {
+        let (Some(run), Some(Value::List(items))) =
+            (self.ids.get(&id), vertex.attribute(attribute))
+        else {
+            return Vec::new();
+        };
+        let mut told: BTreeMap<String, Json> = BTreeMap::new();
+        for item in items {
+            let Value::String(text) = item else { continue };
+            let (name, value) = text.split_once('=').unwrap_or((text, ""));
+            let at = format!("{run}/{kind}/{}", encoded(name));
+            let one = json!({"@id": at, "@type": "PropertyValue", "name": name, "value": value});
+            told.insert(at, one);
+        }
+        let ids = told.keys().cloned().collect();
+        self.graph.extend(told.into_values());
+        ids
     }
 
     fn root(&self) -> Json {
@@ -296,7 +336,12 @@ impl Writer<'_> {
             }),
         });
         all.append(&mut self.graph);
-        json!({"@context": CONTEXT, "@graph": all})
+        let context = if self.settings.environment {
+            json!([CONTEXT, {"environment": format!("{RUN_TERMS}environment")}])
+        } else {
+            json!(CONTEXT)
+        };
+        json!({"@context": context, "@graph": all})
     }
 }
 

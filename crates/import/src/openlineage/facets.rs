@@ -1,6 +1,7 @@
 //! Facets as values of the graph: JSON, in as many parts as it needs.
 
 use crate::secrets::{MARK, is_secret_name, redacted};
+use esker_model::iri::unescape;
 use esker_model::{Properties, Value};
 use serde_json::{Map, Value as Json};
 use std::fmt::Write as _;
@@ -67,20 +68,7 @@ fn encoded(name: &str) -> String {
 }
 
 fn decoded(name: &str) -> String {
-    let mut out = Vec::with_capacity(name.len());
-    let mut rest = name.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let hex = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        let byte = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        if let Some(byte) = byte.filter(|_| *first == b'%') {
-            out.push(byte);
-            rest = tail.get(2..).unwrap_or_default();
-        } else {
-            out.push(*first);
-            rest = tail;
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
+    unescape(name).unwrap_or_else(|| name.to_owned())
 }
 
 /// Facets as attributes: those to set, and those that go.

@@ -401,6 +401,13 @@ impl Graph<'_> {
 
     /// `prov:generatedAtTime` and `prov:invalidatedAtTime`: the time of the one relation there is, or one that only has a time.
     fn moments(&mut self, subjects: &Subjects) -> Result<(), ProvError> {
+        let mut of: HashMap<(Kind, String), Vec<usize>> = HashMap::new();
+        for (at, statement) in self.found.iter().enumerate() {
+            if let Some(entity) = statement.place(0) {
+                let key = (statement.kind, entity.to_owned());
+                of.entry(key).or_default().push(at);
+            }
+        }
         for (subject, told) in subjects {
             for Told { property, value } in told {
                 let kind = match property.strip_prefix(PROV) {
@@ -409,19 +416,24 @@ impl Graph<'_> {
                     _ => continue,
                 };
                 let at = in_place(value, true, subject)?;
-                let own = |s: &&mut Statement| s.kind == kind && s.place(0) == Some(subject);
-                let mut those: Vec<&mut Statement> = self.found.iter_mut().filter(own).collect();
-                if those.iter().any(|s| s.place(2) == Some(&at)) {
+                let key = (kind, subject.clone());
+                let those = of.entry(key).or_default();
+                let time = |at: &usize| self.found.get(*at).and_then(|s| s.place(2));
+                if those.iter().any(|s| time(s) == Some(&at)) {
                     continue;
                 }
-                match those.as_mut_slice() {
-                    [one] if one.place(2).is_none() => one.places[2] = Some(at),
-                    _ => {
-                        let mut statement = Statement::new(kind, None);
-                        statement.places = vec![Some(subject.clone()), None, Some(at)];
-                        self.found.push(statement);
-                    }
+                let alone = match those.as_slice() {
+                    [one] if time(one).is_none() => self.found.get_mut(*one),
+                    _ => None,
+                };
+                if let Some(one) = alone {
+                    one.places[2] = Some(at);
+                    continue;
                 }
+                let mut statement = Statement::new(kind, None);
+                statement.places = vec![Some(subject.clone()), None, Some(at)];
+                those.push(self.found.len());
+                self.found.push(statement);
             }
         }
         Ok(())

@@ -4,14 +4,13 @@ use super::bag;
 use crate::args::{ImportProvArgs, ProvEncoding, RowFormat};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
-use crate::output::{Cell, Rows};
+use crate::output::{Cell, figures};
 use crate::progress::Progress;
 use crate::units::{counted, elapsed};
 use anyhow::{Context as _, bail};
 use esker::Database;
 use esker_import::prov::{self, Document, Encoding};
 use esker_model::{Cancel as _, ErrorKind, GraphRead as _, GraphWrite as _};
-use serde_json::json;
 use std::fs::File;
 use std::io::{Read, Write as _};
 use std::path::Path;
@@ -170,25 +169,16 @@ fn print(
         }
         return Ok(());
     }
-    let figures = [
-        ("documents", sums.documents),
-        ("bad", sums.bad),
-        ("statements", sums.statements),
-        ("left_out", sums.left_out),
-        ("vertices_created", sums.vertices_created),
-        ("edges_created", sums.edges_created),
-    ];
-    if format == RowFormat::Json {
-        let object: serde_json::Map<_, _> = figures
-            .map(|(n, v)| (n.to_owned(), json!(v)))
-            .into_iter()
-            .collect();
-        writeln!(context.out, "{}", serde_json::Value::Object(object))?;
-    } else {
-        let columns = figures.map(|(name, _)| name);
-        let mut rows = Rows::new(&mut context.out, format, context.style, &columns);
-        rows.row(figures.map(|(_, figure)| Cell::Count(figure)).into())?;
-        rows.finish()?;
-    }
-    Ok(())
+    figures(
+        [
+            ("documents", sums.documents),
+            ("bad", sums.bad),
+            ("statements", sums.statements),
+            ("left_out", sums.left_out),
+            ("vertices_created", sums.vertices_created),
+            ("edges_created", sums.edges_created),
+        ],
+        format,
+        context,
+    )
 }
