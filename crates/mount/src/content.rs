@@ -411,7 +411,7 @@ impl Files {
         if let Source::Fresh(fresh) = &mut *source
             && stamp.size > self.options.inline_bytes as u64
         {
-            if stamp == published.stamp {
+            if !written {
                 return Ok(());
             }
             // Whoever removed it elsewhere will not remove what is made now.
@@ -430,8 +430,9 @@ impl Files {
             *source = Source::Object;
         } else if matches!(*source, Source::Object) {
             if stamp != published.stamp {
+                // A size is of now, even if it is the same.
                 let set = SetAttributes {
-                    size: Some(stamp.size),
+                    size: written.then_some(stamp.size),
                     blocks: Some(stamp.blocks),
                     ..times
                 };

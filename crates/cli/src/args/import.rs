@@ -256,7 +256,8 @@ pub(crate) enum ExportCommand {
     RoCrate(ExportRoCrateArgs),
     /// Write what is known as provenance of W3C PROV: PROV-N, PROV-JSON or PROV-O
     #[command(
-        after_help = "What documents said comes out as they said it. What this database knows itself comes as activities, agents and entities; each                       write of a file made a version, an entity that is a specialization of the file.\n\nExamples:\n  \
+        after_help = "What documents said comes out as they said it. What this database knows itself comes as activities, agents and entities; each write \
+                      of a file made a version, an entity that is a specialization of the file.\n\nExamples:\n  \
                       esker export prov lab.esker lab.ttl\n  \
                       esker export prov lab.esker plot.provn file:/scratch/plot.png"
     )]

@@ -83,6 +83,7 @@ impl Scope {
             if local.starts_with("//") || matches!(prefix, "urn" | "tag" | "mailto" | "doi") {
                 return Ok(name.to_owned());
             }
+            let name = clipped(name);
             let known: Vec<_> = self
                 .prefixes
                 .keys()
@@ -97,10 +98,20 @@ impl Scope {
         match self.prefixes.get("") {
             Some(iri) if !name.is_empty() => Ok(format!("{iri}{name}")),
             _ => Err(format!(
-                "expected a name such as `prefix:{name}`: there is no default namespace"
+                "expected a name such as `prefix:{}`: there is no default namespace",
+                clipped(name)
             )),
         }
     }
+}
+
+/// As much of a name as a message takes.
+fn clipped(name: &str) -> String {
+    let mut out: String = name.chars().take(80).collect();
+    if out.len() < name.len() {
+        out.push('…');
+    }
+    out
 }
 
 /// An attribute's name in the graph: as it is if it is one of the graph's own, with the prefix of a vocabulary that is known, else the IRI.
