@@ -46,7 +46,7 @@ for encoding in provn json xml turtle ntriples jsonld; do
 done
 echo "cwltool: six encodings are one graph of $(wc -l <provn.vertices.ndjson) vertices and $(wc -l <provn.edges.ndjson) edges; again: nothing new"
 # What came of the run came from both inputs, through the step between.
-sorted=$(grep -o '"id":"entity:urn:uuid:[^"]*"[^}]*}[^}]*}*.*"cwlprov:basename":{"value":"sorted.txt"' provn.vertices.ndjson | head -1 | sed 's/^"id":"\([^"]*\)".*/\1/')
+sorted=$(grep -o '"id":"dataobject:urn:uuid:[^"]*"[^}]*}[^}]*}*.*"cwlprov:basename":{"value":"sorted.txt"' provn.vertices.ndjson | head -1 | sed 's/^"id":"\([^"]*\)".*/\1/')
 "$esker" lineage provn.esker "$sorted" >lineage
 grep -q 'Run of workflow/packed.cwl#main/join' lineage && grep -q '3 executions' lineage
 "$esker" export prov provn.esker only.provn "$sorted" --quiet

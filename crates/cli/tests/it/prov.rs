@@ -1,12 +1,12 @@
 //! Documents of PROV: whatever one says is the same in each encoding, and comes out of a database as it went in.
 
-use esker::{Database, OpenOptions};
+use esker::{CheckOptions, Database, OpenOptions};
 use esker_import::prov::{
     self, Document, Encoding, Export, FORMS, Kind, Slot, Statement, Value, batch, changes,
 };
 use esker_model::{
-    Batch, EdgeSelect, GraphRead as _, GraphWrite as _, Op, Properties, Version, VersionRange,
-    Versions, VertexName, VertexSelect,
+    Batch, EdgeSelect, GraphRead as _, GraphWrite as _, NeverCancel, Op, Properties, Version,
+    VersionRange, Versions, VertexName, VertexSelect,
 };
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -253,6 +253,9 @@ fn what_goes_in_comes_out_and_only_once() {
             0,
             "seed {seed}"
         );
+        let found = first.check(&CheckOptions::default(), &NeverCancel, &mut |_| {});
+        let problems = found.unwrap().problems;
+        assert!(problems.is_empty(), "seed {seed}: {problems:?}");
         let second = database(&folder.path().join("second"));
         import(&second, &two);
         import(&second, &one);
@@ -348,7 +351,7 @@ fn what_a_database_knows_itself_has_versions() {
         &second,
         job.id,
         &esker::lineage::LineageOptions::default(),
-        &esker_model::NeverCancel,
+        &NeverCancel,
     )
     .unwrap();
     let names: BTreeSet<String> = found

@@ -98,8 +98,8 @@ const fn word(kind: Kind) -> &'static str {
     }
 }
 
-/// The type of entities that are neither files nor vertices of this database.
-pub(super) const ENTITY: &str = "Entity";
+/// The type of entities that are neither files nor vertices of this database: one of every schema, as nothing may have to do with them.
+const ENTITY: &str = "DataObject";
 
 /// The kinds of things, where a statement does not say it itself.
 #[derive(Debug, Default)]
@@ -177,11 +177,7 @@ fn influence(from: Kind, to: Kind) -> String {
 /// What a default schema has to learn before it can take a document. Making these changes again changes nothing.
 pub fn changes(document: &Document) -> Vec<SchemaChange> {
     let kinds = Kinds::of(document);
-    let mut changes = vec![SchemaChange::VertexType {
-        name: ENTITY.to_owned(),
-        parent: Some("DataObject".to_owned()),
-        attributes: Vec::new(),
-    }];
+    let mut changes = Vec::new();
     let mut seen = BTreeSet::new();
     for (_, statement) in document.all() {
         for (name, (_, from), (_, to)) in edges(statement, &kinds) {
@@ -209,10 +205,8 @@ pub fn changes(document: &Document) -> Vec<SchemaChange> {
 /// What it lacks first.
 pub fn known(document: &Document, schema: &Schema) -> Result<(), SchemaError> {
     for change in changes(document) {
-        match change {
-            SchemaChange::VertexType { name, .. } => drop(schema.vertex_type_id(&name)?),
-            SchemaChange::EdgeType { name, .. } => drop(schema.edge_type_id(&name)?),
-            SchemaChange::Attribute { .. } => {}
+        if let SchemaChange::EdgeType { name, .. } = change {
+            schema.edge_type_id(&name)?;
         }
     }
     Ok(())
