@@ -23,7 +23,6 @@ const PART: &str = "http://purl.org/dc/terms/isPartOf";
 struct Known {
     iri: String,
     kind: Kind,
-    type_id: VertexTypeId,
 }
 
 /// Makes a document of vertices and edges: first all vertices, then all edges, in the direction that the schema calls forward.
@@ -70,6 +69,7 @@ impl<'a> Export<'a> {
             .unwrap_or(Kind::Entity)
     }
 
+    /// Adds the statements among attributes or properties; gives them, too.
     fn said<'p>(&mut self, pairs: impl Iterator<Item = (&'p str, &'p Value)>) -> Vec<Statement> {
         let mut all = Vec::new();
         for (name, value) in pairs {
@@ -107,7 +107,6 @@ impl<'a> Export<'a> {
         let known = Known {
             iri: iri.clone(),
             kind,
-            type_id: vertex.type_id,
         };
         self.known.insert(vertex.id, known);
         let said = self.said(user());
@@ -161,7 +160,7 @@ impl<'a> Export<'a> {
         if edge.deleted {
             return;
         }
-        let _ = self.said(edge.properties.iter());
+        self.said(edge.properties.iter());
         let asserted =
             matches!(edge.properties.get("evidence"), Some(Value::String(e)) if e == "asserted");
         let ends = self
@@ -206,7 +205,6 @@ impl<'a> Export<'a> {
                 statement
                     .attributes
                     .push((name, Told::Name(destination.iri)));
-                let _ = source.type_id;
                 self.document.statements.push(statement);
             }
         }
@@ -219,10 +217,8 @@ impl<'a> Export<'a> {
         for edges in writes.values_mut() {
             edges.sort_unstable_by_key(|e| (e.version, e.key.source));
         }
-        for (id, edges) in &writes {
-            for edge in edges {
-                self.write(*id, edge);
-            }
+        for edge in writes.values().flatten() {
+            self.write(edge);
         }
         for read in &reads {
             let seen_at = ended(read).unwrap_or(read.version);
@@ -241,7 +237,7 @@ impl<'a> Export<'a> {
         Some((iri(&edge.key.source)?, iri(&edge.key.destination)?))
     }
 
-    fn write(&mut self, _: VertexId, edge: &Edge) {
+    fn write(&mut self, edge: &Edge) {
         let Some((run, general)) = self.ends(edge) else {
             return;
         };

@@ -243,7 +243,12 @@ fn syntax(error: &RdfParseError) -> ProvError {
         RdfParseError::Syntax(e) => match e.location() {
             Some(at) => {
                 let at = format!("line {}, column {}", at.start.line + 1, at.start.column + 1);
-                ProvError::new(at, e.to_string())
+                let what = e.to_string();
+                // Turtle's says its place itself.
+                let own = what.strip_prefix("Parser error at ");
+                let what = own.and_then(|own| Some(own.split_once(": ")?.1));
+                let what = what.map_or_else(|| e.to_string(), str::to_owned);
+                ProvError::new(at, what)
             }
             None => ProvError::new("", e.to_string()),
         },
